@@ -456,9 +456,8 @@ impl Cluster {
     /// the two masters would name each other as the owner, for ever.
     async fn have_heard_of(&self, master: usize) {
         let claim = async |at: usize| {
-            let text: String = self.command(at, &["CLUSTER", "NODES"]).await;
-            let mut lines = text.lines().filter_map(Line::read);
-            let line = lines.find(|line| line.id == self.ids[master]);
+            let lines = self.table_of(at).await.expect("the node answers");
+            let line = lines.into_iter().find(|line| line.id == self.ids[master]);
             line.map(|line| (line.epoch, line.slots))
         };
         eventually(DEADLINE, async || {
@@ -476,12 +475,16 @@ impl Cluster {
     /// The table of a node that answers.
     async fn table(&self) -> Vec<Line> {
         for at in self.all().filter(|at| self.nodes[*at].is_up()) {
-            let text = self.try_command::<String>(at, &["CLUSTER", "NODES"]).await;
-            if let Ok(text) = text {
-                return text.lines().filter_map(Line::read).collect();
+            if let Ok(lines) = self.table_of(at).await {
+                return lines;
             }
         }
         panic!("no node answers");
+    }
+
+    async fn table_of(&self, at: usize) -> Result<Vec<Line>, RedisError> {
+        let text: String = self.try_command(at, &["CLUSTER", "NODES"]).await?;
+        Ok(text.lines().filter_map(Line::read).collect())
     }
 
     async fn is_master(&self, at: usize) -> bool {
@@ -496,11 +499,8 @@ impl Cluster {
 
     /// The slots that a node says are its own.
     async fn slots_of(&self, at: usize) -> Vec<u16> {
-        let text = self.try_command::<String>(at, &["CLUSTER", "NODES"]).await;
-        let own = text.ok().and_then(|text| {
-            let mut lines = text.lines().filter_map(Line::read);
-            lines.find(|line| line.is_myself)
-        });
+        let lines = self.table_of(at).await.unwrap_or_default();
+        let own = lines.into_iter().find(|line| line.is_myself);
         own.map_or_else(Vec::new, |own| own.slots)
     }
 }
