@@ -80,7 +80,7 @@ pub(crate) fn script(name: &str, text: &'static str) -> &'static str {
             replaced("time[1] .. string.sub('00000' .. time[2], -6)", "'1'")
         }
         "fair_release" if on("a_fair_lock_goes_to_a_waiter_that_is_not_next") => {
-            replaced("if ARGV[at] == pair[1] then", "pair[1] = ARGV[at] do")
+            replaced("if ARGV[at] == head then", "head = ARGV[at] do")
         }
         "fair_release" if on("a_fair_lock_is_given_by_whoever_had_it") => {
             replaced("if ended == 1 then", "if type(ended) == 'number' then")

@@ -10,17 +10,21 @@ use crate::stage::Stage;
 const S: Duration = Duration::from_secs(1);
 /// A client of ours that nobody runs.
 const OURS: &str = "0f8fad5b-d9cb-8fa1-a165-70867728950e";
-const QUEUE: &str = concat!(
-    include_str!("../../redlock-rt/src/wire/lua/fair_wake.lua"),
-    include_str!("../../redlock-rt/src/wire/lua/fair_queue.lua"),
-);
 const ACQUIRE: &str = concat!(
     include_str!("../../redlock-rt/src/wire/lua/lock_hash.lua"),
     include_str!("../../redlock-rt/src/wire/lua/fair_wake.lua"),
+    include_str!("../../redlock-rt/src/wire/lua/fair_turn.lua"),
+    include_str!("../../redlock-rt/src/wire/lua/fair_enter.lua"),
     include_str!("../../redlock-rt/src/wire/lua/fair_queue.lua"),
     include_str!("../../redlock-rt/src/wire/lua/fair_acquire.lua"),
 );
-const RELEASE: &str = include_str!("../../redlock-rt/src/wire/lua/fair_release.lua");
+const RELEASE: &str = concat!(
+    include_str!("../../redlock-rt/src/wire/lua/fair_wake.lua"),
+    include_str!("../../redlock-rt/src/wire/lua/fair_turn.lua"),
+    include_str!("../../redlock-rt/src/wire/lua/fair_give.lua"),
+    include_str!("../../redlock-rt/src/wire/lua/fair_queue.lua"),
+    include_str!("../../redlock-rt/src/wire/lua/fair_release.lua"),
+);
 const MIN_HOLD: &str = concat!(
     include_str!("../../redlock-rt/src/wire/lua/fair_wake.lua"),
     include_str!("../../redlock-rt/src/wire/lua/lock_min_hold.lua"),
@@ -57,7 +61,7 @@ impl Stage {
         let mut args = vec![owner(number)];
         args.extend(named.iter().flat_map(|one| [owner(*one), "30000".into()]));
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        self.script(&[QUEUE, RELEASE].concat(), &args).await
+        self.script(RELEASE, &args).await
     }
 
     async fn left_of(&self, owner: &str) -> f64 {

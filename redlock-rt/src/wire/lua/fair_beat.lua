@@ -1,7 +1,7 @@
 -- Marks a client as alive, for all its waiters of many fair locks, and returns who is next for each
 -- lock.
 --
--- Prelude: lock_hash, fair_wake, fair_queue
+-- Prelude: lock_hash, fair_wake, fair_turn, fair_queue
 -- KEYS: 1..n four of each lock: the lock, queue, deadlines, notes
 -- ARGV: 1 publish command, 2 prefix of our clients' channels, 3 client uuid, 4..n for each lock: prefix of
 --   the waiters' channels, ms for which a waiter counts at most, ms for which the client counts as

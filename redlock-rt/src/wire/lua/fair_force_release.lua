@@ -1,6 +1,6 @@
 -- Frees a fair lock, whoever holds it, and wakes the next waiter.
 --
--- Prelude: lock_hash, fair_wake, fair_queue
+-- Prelude: lock_hash, fair_wake, fair_turn, fair_queue
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
 -- ARGV: 1 publish command, 2 prefix of our clients' channels, 3 prefix of the waiters' channels, 4 ms
 --   for which a waiter counts at most

@@ -1,6 +1,6 @@
 -- The queue of a fair lock: common code of every script that changes it.
 --
--- Prelude: fair_wake
+-- Prelude: fair_wake, fair_turn
 -- KEYS: 1 the lock (HASH: owner -> hold count), 2 queue (LIST of owners, the head is next),
 --   3 deadlines (ZSET: owner -> epoch ms), 4 notes (HASH, of our clients alone; see docs/protocol.md)
 -- ARGV: 1 publish command, 2 prefix of our clients' channels
@@ -22,46 +22,10 @@
 --   a waiter, finds it.
 -- * Deadlines without a queue are void: their owners must queue again.
 -- Redisson: the head of every RFairLock script.
--- The least distance of a live waiter of ours to its deadline.
-local NEAR = 60000
 -- The least time for a waiter of another client after one of ours has made it the next.
 local GRACE = 5000
--- The longest time between two heartbeats of a client.
-local LONGEST_BEAT = 30000
 -- After this time every live client has sent a heartbeat, so a client without a note is dead.
 local UNHEARD = LONGEST_BEAT + 5000
-
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-
-local LOCK, QUEUE, DEADLINES, NOTES, WAITERS, MOST
--- All waiters in their order, if waiters of other clients are queued beside ours; else false.
-local waiters
-local notes
--- Whether dead waiters were dropped before the one that is next.
-local dropped
-
--- Selects the lock whose keys follow the first `keys` ones, with these arguments.
-local function turn_to(keys, prefix, most)
-    LOCK, QUEUE, DEADLINES, NOTES = KEYS[keys + 1], KEYS[keys + 2], KEYS[keys + 3], KEYS[keys + 4]
-    WAITERS, MOST = prefix, tonumber(most)
-    waiters, notes, dropped = false, {}, false
-end
-
-local function ms(number)
-    return string.format('%.0f', number)
-end
-
-local function deadline_of(owner)
-    return tonumber(redis.call('ZSCORE', DEADLINES, owner) or nil)
-end
-
--- The time that a waiter of ours adds to the deadlines behind it, and when its wait has ended.
-local function bounds_of(note)
-    local counts, gone = string.match(note or '', '^(%d+) (%d+)$')
-    gone = tonumber(gone) or 0
-    return tonumber(counts) or MOST, gone > 0 and gone or math.huge
-end
 
 local function pairs_of(list)
     local map = {}
@@ -175,15 +139,6 @@ local function take_out(owner)
     end
 end
 
--- The deadline of a waiter of ours, and a new one if Redisson may soon drop it. `note`, `heard`: the notes
--- of the waiter and of its client.
-local function kept(owner, note, heard)
-    local _, gone = bounds_of(note)
-    local deadline = deadline_of(owner) or 0
-    local is_near = (tonumber(heard) or 0) > now and deadline < math.min(gone, now + NEAR)
-    return deadline, is_near and math.min(gone, now + MOST)
-end
-
 -- If all waiters are ours, Redisson can drop only heads. So each one up to the first that is far from
 -- its deadline gets a new deadline.
 local function keep_first(most)
@@ -291,42 +246,11 @@ local function wake_next(head)
     end
 end
 
--- Tells the new next waiter when the lease of the holder ends, if that may be before the next heartbeat
--- of its client, which asks anyway. Redisson's waiters know how long they have to wait.
-local function tell_next(left)
-    local head = left >= 0 and left < LONGEST_BEAT and redis.call('LINDEX', QUEUE, 0)
-    if head and is_ours(head) then
-        wake(head, LOCK, ARGV[1], ARGV[2], WAITERS, left)
-    end
-end
-
--- The next waiter, `head`, is ours and has taken the lock for `lease` ms: it leaves the queue. `heir`:
--- the waiter behind it, if there is one.
-local function serve(head, heir, lease)
-    if not heir then
-        redis.call('DEL', QUEUE, DEADLINES, NOTES)
-        return
-    end
-    local noted = not waiters and is_ours(heir)
-        and redis.call('HMGET', NOTES, 'mixed', head, heir, client_of(heir))
-    local is_short = noted and not noted[1]
-    if is_short then
-        local _, new = kept(heir, noted[3], noted[4])
-        is_short = not new
-    end
-    if is_short then
-        -- No deadline is changed. So a waiter of another client that has entered behind these is found as
-        -- it entered, by the next script that looks at the whole queue.
-        redis.call('LREM', QUEUE, 1, head)
-        redis.call('ZREM', DEADLINES, head)
-        if noted[2] then
-            redis.call('HDEL', NOTES, head)
-        end
-    else
-        look()
-        take_out(head)
-        settle(1)
-    end
+-- As `leave_to`, where others in the queue are to be looked at too.
+local function leave(head, lease)
+    look()
+    take_out(head)
+    settle(1)
     tell_next(lease)
 end
 

@@ -1,7 +1,7 @@
 -- Ends a hold of a fair lock, or leaves its queue. A free lock goes to the next waiter, if the caller
 -- names that one; else the next waiter is woken.
 --
--- Prelude: fair_wake, fair_queue
+-- Prelude: fair_wake, fair_turn, fair_give, fair_queue
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
 -- ARGV: 1 publish command, 2 prefix of our clients' channels, 3 prefix of the waiters' channels, 4 ms
 --   for which a waiter counts at most, 5 owner; then up to four waiters of its client, each with its lease
@@ -19,28 +19,6 @@
 -- * The owner leaves the queue even if the lock has become a key of another type (WRONGTYPE);
 --   otherwise it would stay next as long as its client is alive.
 -- Redisson: RedissonFairLock.unlockInner, acquireFailed.
-turn_to(0, ARGV[3], ARGV[4])
-local owner = ARGV[5]
-
--- Gives the free lock to the waiter that is next. Returns whether it did.
-local function grant()
-    local pair = redis.call('LRANGE', QUEUE, 0, 1)
-    for at = 6, #ARGV, 2 do
-        if ARGV[at] == pair[1] then
-            local lease = ARGV[at + 1]
-            redis.call('HSET', LOCK, pair[1], 1)
-            if type(redis.pcall('PEXPIRE', LOCK, lease)) == 'table' then
-                -- An ACL forbids it.
-                redis.call('DEL', LOCK)
-                return false
-            end
-            serve(pair[1], pair[2], tonumber(lease))
-            woken, told = pair[1], 2
-            return true
-        end
-    end
-    return false
-end
 
 -- One of these waiters has the lock: an earlier try of this call has given it, or the waiter has taken
 -- it. Returns whether it is so. The lease stays: it may be that of a `min_hold`.
@@ -54,27 +32,30 @@ local function granted()
     return false
 end
 
-local ended = redis.pcall('HDEL', KEYS[1], owner)
 if ended == 1 then
-    if #ARGV == 5 or not grant() then
-        redis.call('DEL', KEYS[1])
+    if given then
+        leave(head, tonumber(lease))
+        woken, told = head, 2
+    else
+        redis.call('DEL', LOCK)
         wake_next(head_of_queue())
     end
     return answer(1)
 end
-local first = redis.call('LINDEX', KEYS[2], 0) == owner
+local first = redis.call('LINDEX', QUEUE, '0') == owner
 if deadline_of(owner) then
     look()
     take_out(owner)
     settle(1)
 else
     -- Another client has dropped it from the queue, and does not know of its note.
-    redis.call('HDEL', KEYS[4], owner)
+    redis.call('HDEL', NOTES, owner)
 end
 if ended == 0 and granted() then
     return answer(-1)
 end
-local head, left = head_of_queue(), redis.call('PTTL', KEYS[1])
+head = head_of_queue()
+local left = redis.call('PTTL', LOCK)
 if left == -2 then
     -- The lease of this hold or of another has ended without an announcement.
     wake_next(head)

@@ -13,7 +13,7 @@
 -- * It changes nothing, and does not run for a free lock.
 -- Redisson: takes any hash for a lock, and forceUnlock deletes any key.
 local function is_holder(field, count)
-    local owner = string.match(field, '^(.*):write$') or field
+    local owner = string.sub(field, -6) == ':write' and string.sub(field, 1, -7) or field
     return string.find(owner, '^.+:%-?%d+$') and string.find(count, '^%-?%d+$')
 end
 
