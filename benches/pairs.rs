@@ -24,6 +24,7 @@ use redlock_rt::Client;
 use rustix::time::{ClockId, clock_gettime};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tests::RedisServer;
+use tokio::runtime::Builder;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -40,6 +41,9 @@ struct Options {
     /// Pairs a task.
     #[arg(long, default_value_t = 10_000)]
     pairs: u64,
+    /// Threads of the runtime.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
 }
 
 /// What does the pairs.
@@ -95,9 +99,17 @@ impl Used {
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() {
+fn main() {
     let options = Options::parse();
+    let mut runtime = match options.threads {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    let runtime = runtime.worker_threads(options.threads).enable_all().build();
+    runtime.expect("a runtime").block_on(measure(&options));
+}
+
+async fn measure(options: &Options) {
     let server = RedisServer::start();
     let dropping = matches!(options.side, Side::Dropping | Side::BareDropping);
     match options.side {
@@ -106,19 +118,19 @@ async fn main() {
             let client = client.expect("the server answers");
             let locks = (0..options.tasks).map(|task| client.rlock(format!("pairs:{task:02}")));
             match dropping {
-                true => run(&server, &options, locks.map(Dropping)).await,
-                false => run(&server, &options, locks).await,
+                true => run(&server, options, locks.map(Dropping)).await,
+                false => run(&server, options, locks).await,
             }
         }
         Side::Raw => {
             let raw = Raw::connect(server.address()).await;
             let raw = raw.expect("the server answers");
             let locks = (0..options.tasks).map(|task| raw.lock(&format!("pairs:{task:02}"), task));
-            run(&server, &options, locks).await;
+            run(&server, options, locks).await;
         }
         Side::Bare | Side::BareDropping => {
             let pairs = bare::pairs(&server, options.tasks, !dropping).await;
-            run(&server, &options, pairs.into_iter()).await;
+            run(&server, options, pairs.into_iter()).await;
         }
     }
 }
