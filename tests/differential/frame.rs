@@ -63,13 +63,10 @@ impl Frame {
             }
             Body::Nil => return self,
         };
-        let find = |text: &[u8], part: &str| {
-            let mut windows = text.windows(part.len());
-            windows.position(|window| window == part.as_bytes())
-        };
-        if let Some(start) = find(text, NOTE) {
-            let named = start + NOTE.len();
-            let end = named + find(&text[named..], "')").unwrap() + 2;
+        let mut windows = text.windows(NOTE.len());
+        if let Some(start) = windows.position(|window| window == NOTE.as_bytes()) {
+            // The last `')` ends the note: the name of the command may hold others.
+            let end = text.windows(2).rposition(|pair| pair == b"')").unwrap() + 2;
             text.drain(start..end);
             *text = text.trim_ascii_end().to_vec();
         }
@@ -121,5 +118,29 @@ impl fmt::Debug for Frame {
                 f.debug_list().entries(items).finish()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &[u8]) -> Frame {
+        let body = Body::Line(text.to_vec());
+        Frame { kind: b'-', body }
+    }
+
+    #[test]
+    fn a_note_is_taken_out_whole_where_the_name_holds_a_quote_and_a_bracket() {
+        let note = b"ERR unknown command 'a')b' (the embedded engine has no 'a')b')";
+        let expected = error(b"ERR unknown command 'a')b'");
+        assert_eq!(error(note).without_note(), expected);
+    }
+
+    #[test]
+    fn what_follows_a_note_stays() {
+        let note = b"ERR unknown (the embedded engine has no 'a'), on @user_script:1.";
+        let expected = error(b"ERR unknown, on @user_script:1.");
+        assert_eq!(error(note).without_note(), expected);
     }
 }
