@@ -189,6 +189,19 @@ async fn a_release_ends_the_wait_for_the_loss() {
 }
 
 #[tokio::test]
+async fn a_wait_for_the_loss_missed_the_guard_that_the_next_line_released() {
+    let driver = connected().await;
+    for _ in 0..100 {
+        let name = unique("released-next");
+        driver.ok(&format!("lock {name} a")).await;
+        let lost = driver.send(&format!("lost {name} a 60000"));
+        let unlocked = driver.send(&format!("unlock {name} a"));
+        assert_eq!(lost.answer().await.ok(), "false");
+        assert_eq!(unlocked.answer().await.ok(), "true");
+    }
+}
+
+#[tokio::test]
 async fn the_other_kinds_have_the_same_commands() {
     let driver = connected().await;
     for kind in ["fenced", "spin"] {

@@ -1,6 +1,6 @@
 //! Reads one line after the other, and runs its command.
 
-use std::{sync::Arc, time::Duration};
+use std::{future, sync::Arc, task::Poll, time::Duration};
 
 use tokio::time::sleep;
 
@@ -140,18 +140,22 @@ impl Session {
             Command::Owned { lock, owner, of } => {
                 let slot = self.clients.get(client)?;
                 let owner = slot.owners.get(&owner);
-                let turn = if of.is_immediate() {
-                    None
+                if of.is_immediate() {
+                    let mut command = Box::pin(async move {
+                        owned_command(slot.connected().await?, &lock, &owner, of).await
+                    });
+                    // The first poll is here, since the next line may release the guard.
+                    match futures::poll!(&mut command) {
+                        Poll::Ready(outcome) => running.start(id, future::ready(outcome)),
+                        Poll::Pending => running.start(id, command),
+                    }
                 } else {
-                    Some(owner.turns.queue().await)
-                };
-                running.start(id, async move {
-                    let _turn = match turn {
-                        Some(turn) => Some(turn.come().await),
-                        None => None,
-                    };
-                    owned_command(slot.connected().await?, &lock, &owner, of).await
-                });
+                    let turn = owner.turns.queue().await;
+                    running.start(id, async move {
+                        let _turn = turn.come().await;
+                        owned_command(slot.connected().await?, &lock, &owner, of).await
+                    });
+                }
             }
             Command::Cancel { id: other } => {
                 let all = running.clone();
