@@ -403,6 +403,58 @@ fn a_lock_is_renewed_after_the_end_of_another_runtime() {
     }
 }
 
+/// The answer is here and was not looked at yet, so the tasks end when no hold is known. Nobody else uses
+/// the client.
+#[test]
+fn a_lock_is_renewed_whose_acquisition_was_answered_before_the_end_of_another_runtime() {
+    for (first, second) in runtimes().zip(runtimes()) {
+        let name = unique("both-answered");
+        let proxy = Proxy::to(&shared_server());
+        let client = Client::builder()
+            .url(&proxy.url())
+            .lease(SHORT_LEASE)
+            .build()
+            .unwrap();
+        let (started, is_started) = mpsc::channel();
+        let (answered, is_answered) = oneshot::channel();
+        let (end, ended) = mpsc::channel();
+        thread::scope(|scope| {
+            let other = client.rlock(unique("first"));
+            scope.spawn(move || {
+                first.block_on(async {
+                    other.is_locked().await.unwrap();
+                    started.send(()).unwrap();
+                    within(DEADLINE, is_answered).await.unwrap();
+                    // By the same connection, so the answer before is here too.
+                    other.is_locked().await.unwrap();
+                });
+                drop(first);
+                end.send(()).unwrap();
+            });
+            is_started.recv_timeout(DEADLINE).unwrap();
+            second.block_on(async {
+                let reply = proxy.hold_reply(Matcher::command(CALL).mentioning(&name));
+                let lock = client.rlock(&name);
+                let acquiring = async { lock.lock().await.unwrap() };
+                let ending = async {
+                    reply.reached().await;
+                    reply.open();
+                    answered.send(()).unwrap();
+                    // This thread, and so the other future, stands still meanwhile.
+                    ended.recv_timeout(DEADLINE).unwrap();
+                };
+                let (guard, ()) = tokio::join!(acquiring, ending);
+                let acquired = Instant::now();
+                eventually(DEADLINE, async || acquired.elapsed() > SHORT_LEASE * 2).await;
+                assert!(guard.is_valid(), "{:?}", guard.state());
+                assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+            });
+        });
+        drop(second);
+        assert_clean(&client, &name);
+    }
+}
+
 #[test]
 fn a_waiter_is_woken_after_the_end_of_another_runtime() {
     is_woken_after_another_runtime(|client, name| client.rlock(name));

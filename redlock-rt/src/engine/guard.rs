@@ -136,7 +136,7 @@ impl HoldGuard {
         now: Instant,
     ) -> Self {
         let (hold, id) = Hold::new(request, token, sent);
-        hold.engine.watchdog.watch(&hold, sent, now);
+        hold.engine.watch(&hold, sent, now);
         Self::new(hold, id)
     }
 

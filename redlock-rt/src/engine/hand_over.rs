@@ -114,7 +114,7 @@ impl Offer {
             return Taken::Declined(self);
         };
         // If a doubt has come meanwhile, this puts the hold in doubt too.
-        engine.watchdog.watch(&hold, sent, now);
+        engine.watch(&hold, sent, now);
         let guard = HoldGuard::new(hold, id);
         // As for an acquisition: a shut-down finds the hold, or this check the shut-down. Until then
         // the release is outstanding.

@@ -1,8 +1,10 @@
 //! Starting the client's tasks, and restarting them after their runtime has ended.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::engine::{Config, Engine};
+use super::hold::Hold;
 use super::signal::Signal;
 use super::{failover, fair, hub, release, signal, watchdog};
 
@@ -69,6 +71,14 @@ impl Engine {
             );
         }
         self.ensure_beats();
+    }
+
+    /// As [`Watchdog::watch`](watchdog::Watchdog::watch), and starts the client's tasks. Their runtime may
+    /// have ended since the hold was asked for. Either this finds a task ended, or the end of that task
+    /// finds the hold among the [`homes`](watchdog::Watchdog::homes).
+    pub(super) fn watch(self: &Arc<Self>, hold: &Arc<Hold>, sent: Instant, now: Instant) {
+        self.watchdog.watch(hold, sent, now);
+        self.ensure_tasks();
     }
 
     /// Whether nothing is to be started, which is asked at each acquisition.

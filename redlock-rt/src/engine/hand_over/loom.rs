@@ -500,3 +500,32 @@ fn a_pass_beside_a_forced_release_is_not_left_over() {
         world.is_released(1);
     });
 }
+
+/// Who is next behind a waiter that was served is not woken while the timer of the chain is set.
+/// Whether the timer looks before that waiter leaves or after: who is next learns that it is the head.
+#[test]
+fn who_is_next_beside_the_end_of_a_chain_learns_it() {
+    model(|| {
+        let (world, guard) = World::new();
+        let [first, second] = [(); 2].map(|()| world.enter());
+        let channel = world.recipe.channel().unwrap();
+        world.waiters.listen(&world.engine.hub, channel);
+        world.end(guard);
+        let takes = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.look(first))
+        };
+        let timer = world.spawn(|world| {
+            let _ = world.engine.releases.look_at_offers(world.later());
+        });
+        // Nobody ends the hold before: there is nothing else to be woken by.
+        let wake = block_on(poll_fn(|cx| second.poll(cx.waker())));
+        assert!(matches!(wake, Wake::Head), "{wake:?}");
+        timer.join().unwrap();
+        if let Some(guard) = takes.join().unwrap() {
+            world.end(guard);
+        }
+        drop(second);
+        world.is_released(1);
+    });
+}
