@@ -13,14 +13,17 @@ use std::{
 };
 
 use bytes::BytesMut;
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use redlock_rt::{Client, ClientBuilder, embedded::Engine};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 
-use crate::proxy::{CALL, Frame, Which, take_frame, words};
+use crate::{
+    proxy::{CALL, Frame, Which, take_frame, words},
+    redisson::{RedissonStream, Surroundings},
+};
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -122,6 +125,15 @@ impl Wires {
         Client::builder().connector(move || {
             let wires = wires.clone();
             async move { wires.connect().await }
+        })
+    }
+
+    /// What a Redisson client has of this machine, if its connections all go over these wires.
+    pub fn surroundings(&self) -> Surroundings {
+        let wires = self.clone();
+        Surroundings::dialing(move || {
+            let wires = wires.clone();
+            async move { Ok(Box::new(wires.connect().await?) as Box<dyn RedissonStream>) }.boxed()
         })
     }
 

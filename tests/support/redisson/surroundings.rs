@@ -39,15 +39,17 @@ enum Reach {
 impl Surroundings {
     /// Those of this process, with a server at this URL.
     pub(super) fn of_process(url: &str) -> RedisResult<Self> {
-        let now = || {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH);
-            since.expect("the clock is past 1970")
-        };
-        Ok(Self {
-            reach: Reach::Url(redis::Client::open(url)?),
-            now: Arc::new(now),
-            random: Arc::new(random_u64),
-        })
+        Ok(Self::here(Reach::Url(redis::Client::open(url)?)))
+    }
+
+    /// Those of this process, which connects like this.
+    pub(crate) fn dialing(
+        dial: impl Fn() -> BoxFuture<'static, io::Result<Box<dyn RedissonStream>>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Self::here(Reach::Dial(Arc::new(dial)))
     }
 
     /// Those of a machine that connects, reads its clock (the time since the Unix epoch) and draws
@@ -64,6 +66,18 @@ impl Surroundings {
             reach: Reach::Dial(Arc::new(dial)),
             now: Arc::new(now),
             random: Arc::new(random),
+        }
+    }
+
+    fn here(reach: Reach) -> Self {
+        let now = || {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH);
+            since.expect("the clock is past 1970")
+        };
+        Self {
+            reach,
+            now: Arc::new(now),
+            random: Arc::new(random_u64),
         }
     }
 
