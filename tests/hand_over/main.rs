@@ -5,7 +5,9 @@
 
 mod crowd;
 mod fair;
+mod java;
 mod local;
 mod others;
 mod passes;
 mod stage;
+mod takers;

@@ -1,0 +1,87 @@
+//! A saturated lock that tasks of one client share with threads of a client like Redisson's, which
+//! hear of a release by its message alone.
+
+use std::time::Duration;
+
+use redlock_rt::{Client, Kind, Lock, LockOptions, embedded::Engine};
+use tests::{RedissonClient, Wires};
+
+use crate::{
+    stage::MS,
+    takers::{NAME, Object, Ours, Saturated, Share, Theirs, redisson},
+};
+
+/// The tasks of our client.
+const TASKS: usize = 4;
+const TURNS: usize = 300;
+/// A turn takes a millisecond or two.
+const AT_MOST: Duration = Duration::from_millis(100);
+
+/// Both clients take turns, where Redisson's has one thread that is far from the server, or several near
+/// to it.
+async fn share<K: Kind>(
+    open: impl Fn(&Client) -> Lock<K>,
+    options: LockOptions,
+    object: impl Fn(&RedissonClient) -> Object,
+) {
+    for threads in [1, 4] {
+        let engine = Engine::new();
+        let client = Client::builder().embedded(&engine).build().unwrap();
+        let wires = Wires::to_engine(&engine);
+        let wires = if threads == 1 { wires.slow() } else { wires };
+        let object = object(&redisson(&wires).await);
+        let outside = object.outside(&engine).await;
+        let mut saturated = Saturated::for_turns(TURNS);
+        let ours = || Ours {
+            lock: open(&client),
+            options: options.clone(),
+            outside: outside.clone(),
+        };
+        saturated.join(0, (0..TASKS).map(|_| ours()));
+        let theirs = |thread| Theirs {
+            lock: object.clone(),
+            thread,
+            outside: outside.clone(),
+        };
+        saturated.join(1, (0..threads).map(theirs));
+        let shares: [Share; 2] = saturated.shares().await;
+        for share in &shares {
+            assert!(share.turns >= TURNS / 4, "{threads} threads: {shares:?}");
+            assert!(share.longest <= AT_MOST, "{threads} threads: {shares:?}");
+        }
+    }
+}
+
+/// Our tasks hand it over without a call.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_renewed_is_shared_with_redisson() {
+    let theirs = |java: &RedissonClient| Object::Lock(java.rlock(NAME), None);
+    let open = |client: &Client| client.rlock(NAME);
+    share(open, LockOptions::new(), theirs).await;
+}
+
+/// Our tasks pass it on by one call.
+#[tokio::test(start_paused = true)]
+async fn a_lock_with_a_fixed_lease_is_shared_with_redisson() {
+    let lease = MS * 500;
+    let theirs = |java: &RedissonClient| Object::Lock(java.rlock(NAME), Some(lease));
+    let open = |client: &Client| client.rlock(NAME);
+    let options = LockOptions::new().lease(lease).renew(false);
+    share(open, options, theirs).await;
+}
+
+/// Our tasks pass it on by one call.
+#[tokio::test(start_paused = true)]
+async fn a_fenced_lock_is_shared_with_redisson() {
+    let theirs = |java: &RedissonClient| Object::Fenced(java.fenced_lock(NAME));
+    let open = |client: &Client| client.fenced_lock(NAME);
+    share(open, LockOptions::new(), theirs).await;
+}
+
+/// Each turn is a release and an acquisition.
+#[tokio::test(start_paused = true)]
+async fn a_write_lock_is_shared_with_redisson() {
+    let theirs = |java: &RedissonClient| Object::Write(java.read_write_lock(NAME).write);
+    let open = |client: &Client| client.read_write_lock(NAME).write_lock();
+    share(open, LockOptions::new(), theirs).await;
+}
