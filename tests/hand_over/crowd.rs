@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::{Client, embedded::Engine};
+use redlock_rt::{Client, LockOptions, embedded::Engine};
 use tests::Wires;
 use tokio::{
     sync::Mutex,
@@ -16,7 +16,11 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-const MS: Duration = Duration::from_millis(1);
+use crate::{
+    stage::{CHAIN, MS},
+    takers::{NAME, Object, Ours, Saturated, Share, Theirs, redisson},
+};
+
 const CLIENTS: usize = 8;
 const TASKS: usize = 4;
 /// The longest time for which a client lets others try, and the tick of the timers.
@@ -126,5 +130,41 @@ async fn a_free_lock_is_not_left_alone_although_clients_give_way() {
             let few = some.take(20 * left, hold).await;
             assert!(few.free <= LONGEST, "{left}: {few:?}");
         }
+    }
+}
+
+/// Redisson gives way to nobody, but one that is far from the server always tries after those of ours
+/// that try at once. Then it has the lock where none of ours does: at every other of its turns.
+#[tokio::test(start_paused = true)]
+async fn redisson_has_half_of_its_share_at_least_of_a_lock_that_seven_clients_want() {
+    const TURNS: usize = 100 * CLIENTS;
+    // Ours has the lock twice, where one of its tasks hands it over to another.
+    for (hand_over, holds) in [(None, 1), (Some(CHAIN), 2)] {
+        let engine = Engine::new();
+        let java = redisson(&Wires::to_engine(&engine).slow()).await;
+        let object = Object::Lock(java.rlock(NAME), None);
+        let outside = object.outside(&engine).await;
+        let mut saturated = Saturated::for_turns(TURNS);
+        for at in 1..CLIENTS {
+            let builder = Client::builder().embedded(&engine).hand_over(hand_over);
+            let client = builder.build().unwrap();
+            let ours = || Ours {
+                lock: client.rlock(NAME),
+                options: LockOptions::new(),
+                outside: outside.clone(),
+            };
+            saturated.join(at, (0..TASKS).map(|_| ours()));
+        }
+        let theirs = Theirs {
+            lock: object,
+            thread: 1,
+            outside,
+        };
+        saturated.join(0, [theirs]);
+        let shares: [Share; CLIENTS] = saturated.shares().await;
+        println!("{hand_over:?}: {shares:?}");
+        let theirs = &shares[0];
+        assert!(theirs.turns >= TURNS / holds / CLIENTS / 2, "{shares:?}");
+        assert!(theirs.longest <= MS * 200, "{shares:?}");
     }
 }
