@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redlock_rt::{ClientBuilder, LockOptions, LostReason, Reentrant, Shutdown, Unlocked};
+use redlock_rt::{ClientBuilder, HoldId, LockOptions, LostReason, Reentrant, Shutdown, Unlocked};
 use tests::Which;
 use tokio::{
     sync::Mutex,
     task::{JoinSet, yield_now},
-    time::sleep,
+    time::{Instant, sleep, timeout},
 };
 use tokio_test::{assert_pending, assert_ready};
 
@@ -255,7 +255,7 @@ async fn a_guard_that_was_handed_over_has_its_own_times_and_its_own_loss() {
     let options = LockOptions::new().max_hold(longest);
     let (guard, mut next) = stage.followed(stage.lock.lock_with(options)).await;
     sleep(MS * 5).await;
-    let taken = tokio::time::Instant::now();
+    let taken = Instant::now();
     drop(guard);
     let next = assert_ready!(next.poll()).unwrap();
     assert!(next.is_valid());
@@ -270,6 +270,92 @@ async fn a_guard_that_was_handed_over_has_its_own_times_and_its_own_loss() {
     let next = assert_ready!(next.poll()).unwrap();
     assert!(stage.other.force_unlock().await.unwrap());
     assert_eq!(next.lost().await, LostReason::Deleted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_was_handed_over_keeps_the_lock_for_its_own_shortest_hold() {
+    let stage = Stage::open().await;
+    let least = MS * 50;
+    let options = LockOptions::new().min_hold(least);
+    let (guard, mut next) = stage.followed(stage.lock.lock_with(options)).await;
+    sleep(MS * 5).await;
+    let (id, taken) = (guard.hold_id().clone(), Instant::now());
+    drop(guard);
+    let next = assert_ready!(next.poll()).unwrap();
+    assert_eq!(*next.hold_id(), id);
+    let mut last = tokio_test::task::spawn(stage.lock.lock());
+    parked(&mut last).await;
+    let kept = next.unlock().await.unwrap();
+    assert!(matches!(kept, Unlocked::Kept { .. }), "{kept:?}");
+    settle().await;
+    assert_pending!(last.poll());
+    assert_eq!(stage.other.holder().await.unwrap(), Some(id.clone()));
+    let last = last.await.unwrap();
+    assert!(taken.elapsed() >= least, "{:?}", taken.elapsed());
+    assert_ne!(*last.hold_id(), id);
+}
+
+/// One turn of a task.
+#[derive(Debug)]
+struct Turn {
+    hold: HoldId,
+    /// Who had the lock when it began, as Redis says.
+    holder: Option<HoldId>,
+    /// The last moment at which its guard was valid.
+    until: Instant,
+    end: Unlocked,
+}
+
+/// Whoever is handed the lock does not ask Redis, so the end of the chain bounds what is not known.
+#[tokio::test(start_paused = true)]
+async fn a_busy_chain_ends_in_its_time_after_others_have_freed_the_lock() {
+    for (by, after) in [("a client", 2), ("DEL", 0), ("DEL", 7), ("FLUSHALL", 4)] {
+        let stage = Stage::open().await;
+        let over = Instant::now() + CHAIN * 2;
+        let mut tasks = JoinSet::new();
+        for _ in 0..4 {
+            let (lock, other) = (stage.lock.clone(), stage.other.clone());
+            tasks.spawn(async move {
+                let mut turns = Vec::new();
+                while Instant::now() < over {
+                    let guard = lock.lock().await.unwrap();
+                    let hold = guard.hold_id().clone();
+                    let holder = other.holder().await.unwrap();
+                    let _ = timeout(MS, guard.lost()).await;
+                    let until = Instant::now();
+                    let end = guard.unlock().await.unwrap();
+                    turns.push(Turn {
+                        hold,
+                        holder,
+                        until,
+                        end,
+                    });
+                }
+                turns
+            });
+        }
+        settle().await;
+        sleep(MS * after).await;
+        let hold = stage.other.holder().await.unwrap().unwrap();
+        match by {
+            "DEL" => stage.command(&["DEL", NAME]).await,
+            "FLUSHALL" => stage.command(&["FLUSHALL"]).await,
+            _ => assert!(stage.other.force_unlock().await.unwrap()),
+        }
+        let freed = Instant::now();
+        let mut turns: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
+        turns.sort_by_key(|turn| turn.until);
+        let (of_it, later): (Vec<_>, Vec<_>) =
+            turns.into_iter().partition(|turn| turn.hold == hold);
+        let last = of_it.last().unwrap();
+        assert!(last.until <= freed + CHAIN, "{by}, {after} ms: {of_it:?}");
+        assert_eq!(last.end, Unlocked::AlreadyExpired);
+        assert!(!later.is_empty());
+        for turn in later {
+            assert_eq!(turn.holder, Some(turn.hold), "{by}, {after} ms");
+            assert_eq!(turn.end, Unlocked::Released);
+        }
+    }
 }
 
 /// A lock that this client itself frees by force is not handed over by who had it.

@@ -7,7 +7,7 @@ use redlock_rt::{
     ClientBuilder, Error, Fenced, FencedLock, FencedLockGuard, GuardState, LockOptions, LostReason,
     Owner, Shutdown, Unlocked,
 };
-use tests::{Which, connection_over};
+use tests::Which;
 use tokio::{
     sync::Mutex,
     task::{JoinSet, yield_now},
@@ -34,10 +34,7 @@ impl Stage {
 
     /// Deletes the lock, and tells nobody.
     async fn delete(&self) {
-        let mut connection = connection_over(self.engine.connect()).await.unwrap();
-        let mut delete = redis::cmd("DEL");
-        let deleted = delete.arg(NAME).query_async::<u8>(&mut connection);
-        assert_eq!(deleted.await.unwrap(), 1);
+        assert_eq!(self.command::<u8>(&["DEL", NAME]).await, 1);
     }
 
     /// The scripts that were called since: passes, releases, acquisitions.
