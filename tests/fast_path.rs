@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use redlock_rt::{Client, ErrorKind, LockOptions, Unlocked};
+use redlock_rt::{Client, ErrorKind, LockOptions, LostReason, Unlocked};
 use tests::{
-    CALL, Proxy, RedisServer, RedissonClient, Replicated, World, calls, eventually, within,
+    CALL, Proxy, RedisServer, RedissonClient, RedissonRLock, Replicated, World, calls, eventually,
+    within,
 };
+use tokio::task::JoinHandle;
 
 const DEADLINE: Duration = Duration::from_secs(15);
 /// Longer than a test.
@@ -66,6 +68,14 @@ impl Stage {
 
     fn sent(&self, command: &str) -> usize {
         self.proxy.count(command)
+    }
+
+    /// The first thread waits for the lock; whether it gets it.
+    async fn waits(&self, theirs: &RedissonRLock) -> JoinHandle<bool> {
+        let lock = theirs.clone();
+        let waiter = tokio::spawn(async move { lock.lock(1, Some(DEADLINE)).await.unwrap() });
+        self.world.subscribed_to(&theirs.channel(), 1).await;
+        waiter
     }
 
     async fn end(self) {
@@ -139,6 +149,49 @@ async fn a_lock_of_another_is_neither_taken_nor_released() {
     stage.end().await;
 }
 
+#[tokio::test]
+async fn a_lock_that_restore_made_is_renewed_and_awaited_by_redisson() {
+    let stage = Stage::open("awaited").await;
+    let url = stage.server.url();
+    let java = RedissonClient::connect_with_watchdog(&url, 2 * LEASE).await;
+    let java = java.unwrap();
+    let guard = stage.client.rlock(stage.name()).lock().await.unwrap();
+    assert_eq!((stage.sent("RESTORE"), stage.sent("EVALSHA")), (1, 0));
+
+    // As if Redisson had the lock, under our id and number.
+    let holds = [(stage.name(), guard.hold_id().to_string())];
+    assert_eq!(java.renew_fields(&holds).await.unwrap(), [true]);
+    let ttl = stage.world.ttl().await.unwrap();
+    assert!(ttl > LEASE && ttl <= 2 * LEASE, "{ttl:?}");
+
+    let theirs = java.rlock(stage.name());
+    let waiter = stage.waits(&theirs).await;
+    assert!(!waiter.is_finished());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    assert_eq!((stage.sent("HDEL"), stage.sent("EVALSHA")), (1, 0));
+    assert!(within(DEADLINE, waiter).await.unwrap(), "it was woken");
+    assert!(theirs.is_held_by(1).await.unwrap());
+    theirs.unlock(1).await.unwrap();
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_lock_that_restore_made_is_freed_by_redisson_and_its_guard_is_told() {
+    let stage = Stage::open("freed").await;
+    let java = RedissonClient::connect(&stage.server.url()).await.unwrap();
+    // The next renewal finds out.
+    let short = Duration::from_secs(2);
+    let client = stage.world.client_with(|builder| builder.lease(short));
+    let guard = client.rlock(stage.name()).lock().await.unwrap();
+    assert_eq!((stage.sent("RESTORE"), stage.sent("EVALSHA")), (1, 0));
+    assert!(java.rlock(stage.name()).force_unlock().await.unwrap());
+    assert!(!stage.world.is_there().await);
+    let told = within(DEADLINE, guard.lost()).await;
+    assert_eq!(told, LostReason::Deleted);
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    stage.end().await;
+}
+
 /// A waiter of Redisson sleeps for the lease that it was told, so a release that is not announced
 /// holds it up.
 #[tokio::test]
@@ -147,16 +200,7 @@ async fn a_release_that_was_cut_before_its_announcement_is_announced_by_the_repe
     let java = RedissonClient::connect(&stage.server.url()).await.unwrap();
     let guard = stage.client.rlock(stage.name()).lock().await.unwrap();
     let theirs = java.rlock(stage.name());
-    let channel = theirs.channel();
-    let waiter = tokio::spawn(async move {
-        let taken = theirs.lock(1, Some(DEADLINE)).await.unwrap();
-        (theirs, taken)
-    });
-    let listens = async || {
-        let subscribers: (String, u64) = stage.world.redis(&["PUBSUB", "NUMSUB", &channel]).await;
-        subscribers.1 == 1
-    };
-    eventually(DEADLINE, listens).await;
+    let waiter = stage.waits(&theirs).await;
     // HDEL reaches the server, and PUBLISH does not.
     stage.proxy.cut_after_request("HDEL");
     assert_eq!(
@@ -164,8 +208,7 @@ async fn a_release_that_was_cut_before_its_announcement_is_announced_by_the_repe
         Unlocked::Released
     );
     assert_eq!(stage.sent("HDEL"), 2);
-    let (theirs, taken) = within(DEADLINE, waiter).await.unwrap();
-    assert!(taken, "it was woken");
+    assert!(within(DEADLINE, waiter).await.unwrap(), "it was woken");
     theirs.unlock(1).await.unwrap();
     stage.end().await;
 }

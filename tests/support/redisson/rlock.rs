@@ -294,8 +294,12 @@ impl RedissonClient {
         self.renew_fields(&fields).await
     }
 
-    /// As [`renew`](Self::renew), by the fields in the hashes.
-    pub(super) async fn renew_fields(&self, holds: &[(&str, String)]) -> RedisResult<Vec<bool>> {
+    /// As [`renew`](Self::renew), by the fields in the hashes: with another client's, what that one
+    /// would send.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn renew_fields(&self, holds: &[(&str, String)]) -> RedisResult<Vec<bool>> {
         let keys: Vec<_> = holds.iter().map(|(name, _)| *name).collect();
         let lease = millis(self.watchdog());
         let args: Vec<_> = [&*lease]
