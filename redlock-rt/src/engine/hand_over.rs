@@ -165,6 +165,18 @@ impl Engine {
         clock::after(legacy.chain.began.into(), self.config.hand_over)
     }
 
+    /// An offer was made that is over then. `unwatched`: its timer is still to be set.
+    fn offered(&self, waiters: &Arc<Waiting>, unwatched: bool, until: Instant) {
+        if unwatched {
+            self.releases.look_at(waiters, until);
+        }
+        // Either this finds that the task has ended, or the end of the task finds the offer and
+        // withdraws it.
+        if !self.releases.signal.is_running() {
+            waiters.withdraw_offer();
+        }
+    }
+
     /// Whoever has this lock here hands it over no more: it is freed by force.
     pub(super) fn end_chain(&self, recipe: &dyn Recipe) {
         if recipe.queue().is_some() {
@@ -239,9 +251,7 @@ impl HoldGuard {
         let until = offer.until;
         match hold.waiters().offer(offer) {
             Ok(unwatched) => {
-                if unwatched {
-                    hold.engine.releases.look_at(hold.waiters(), until);
-                }
+                hold.engine.offered(hold.waiters(), unwatched, until);
                 HandOver::Done
             }
             Err(offer) => match offer.into_release() {

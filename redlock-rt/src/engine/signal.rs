@@ -1,8 +1,10 @@
 //! Waking and ending the client's tasks.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures::FutureExt;
 use tokio::sync::Notify;
 
 use crate::connection::Spawner;
@@ -41,6 +43,12 @@ impl Signal {
         self.running.store(true, Ordering::SeqCst);
     }
 
+    /// As if it had ended.
+    #[cfg(all(test, redlock_loom))]
+    pub(crate) fn ends(&self) {
+        self.running.store(false, Ordering::SeqCst);
+    }
+
     pub(crate) async fn notified(&self) {
         self.notify.notified().await;
     }
@@ -53,6 +61,8 @@ struct Running<O: Fn(), A: Fn()> {
     on_end: O,
     /// Once it may be started again.
     after: A,
+    /// The task itself has panicked. A panic of its thread may also be what ends the runtime.
+    failed: bool,
 }
 
 impl<O: Fn(), A: Fn()> Drop for Running<O, A> {
@@ -61,7 +71,7 @@ impl<O: Fn(), A: Fn()> Drop for Running<O, A> {
         let signal = (*self.signal).as_ref();
         signal.running.store(false, Ordering::SeqCst);
         // A restart after a panic would fail again; the next use of the client starts the task.
-        if !signal.is_closed() && !std::thread::panicking() {
+        if !signal.is_closed() && !self.failed {
             (self.after)();
         }
     }
@@ -95,12 +105,17 @@ pub(crate) fn ensure<T, F>(
         signal: Arc::clone(owner) as _,
         on_end,
         after,
+        failed: false,
     };
     let future = task();
     // If the runtime has ended, the future is dropped, which marks the task as not running.
     site.spawn(async move {
-        let _running = running;
-        future.await;
+        let mut running = running;
+        if let Err(panic) = AssertUnwindSafe(future).catch_unwind().await {
+            running.failed = true;
+            drop(running);
+            resume_unwind(panic);
+        }
     });
     // The task first looks for requests that were made while no task ran.
     signal.notify();

@@ -332,6 +332,25 @@ fn an_offer_beside_the_end_of_its_chain_is_taken_or_released() {
     });
 }
 
+/// The runtime of the release task ends, which would have ended the offer in time.
+#[test]
+fn an_offer_beside_the_end_of_the_tasks_is_released() {
+    model(|| {
+        let (world, guard) = World::new();
+        let first = world.enter();
+        let ends = world.spawn(move |world| world.end(guard));
+        let tasks = world.spawn(|world| {
+            world.engine.releases.signal.ends();
+            world.engine.locks.withdraw_offers();
+        });
+        ends.join().unwrap();
+        tasks.join().unwrap();
+        assert!(!world.waiters.is_taken());
+        drop(first);
+        world.is_released(1);
+    });
+}
+
 #[test]
 fn an_offer_beside_a_doubt_is_declined_or_taken_in_doubt() {
     model(|| {

@@ -157,8 +157,7 @@ impl Pass {
         }
         self.over = true;
         match self.waiters.pass_on(offer) {
-            Ok(true) => hold.engine.releases.look_at(&self.waiters, self.until),
-            Ok(false) => {}
+            Ok(unwatched) => hold.engine.offered(&self.waiters, unwatched, self.until),
             // Begins the release of the number.
             Err(offer) => drop(offer),
         }
