@@ -6,6 +6,7 @@
 use std::{
     cell::RefCell,
     future::{pending, ready},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{LazyLock, mpsc},
     thread,
     time::{Duration, Instant},
@@ -13,7 +14,8 @@ use std::{
 
 use futures::FutureExt;
 use redlock_rt::{
-    Client, ClientBuilder, GuardState, Kind, Lock, LockGuard, LostReason, RLockGuard, Unlocked,
+    Client, ClientBuilder, GuardState, Kind, Lock, LockGuard, LostReason, RLock, RLockGuard,
+    Unlocked,
 };
 use tests::{
     CALL, Gate, LeakCheck, Matcher, Proxy, RedisServer, SharedServer, World, calls, eventually,
@@ -150,6 +152,44 @@ fn a_call_on_the_connection_of_a_runtime_that_stands_still_takes_another_one() {
     }
 }
 
+/// Who is next behind a lock that was handed over relied on the tasks of that runtime alone.
+#[test]
+fn a_waiter_is_woken_by_a_release_although_the_runtime_of_the_tasks_stands_still() {
+    for home in [current_thread(), workers(1)] {
+        let time = Duration::from_secs(1);
+        let client = builder().hand_over(time).build().unwrap();
+        let name = unique("still-next");
+        let lock = client.rlock(&name);
+        home.block_on(lock_and_unlock(&lock));
+        let (begin, begun) = oneshot::channel();
+        let (stands, is_still) = mpsc::channel();
+        let (go_on, stop) = mpsc::channel::<()>();
+        let still = home.spawn(async move {
+            begun.await.unwrap();
+            stands.send(()).unwrap();
+            let _ = stop.recv();
+        });
+        let home = thread::spawn(move || home.block_on(still).unwrap());
+        current_thread().block_on(async {
+            let guard = within(PROMPT, lock.lock()).await.unwrap();
+            let next = start_waiting(&client, lock.clone()).await;
+            let last = start_waiting(&client, lock.clone()).await;
+            eventually(DEADLINE, async || client.stats().subscriptions == 1).await;
+            begin.send(()).unwrap();
+            is_still.recv_timeout(DEADLINE).unwrap();
+            drop(guard);
+            let guard = within(PROMPT, next).await.unwrap();
+            let handed = Instant::now();
+            eventually(DEADLINE, async || handed.elapsed() > time).await;
+            within(PROMPT, guard.unlock()).await.unwrap();
+            drop(within(PROMPT, last).await.unwrap());
+        });
+        drop(go_on);
+        home.join().unwrap();
+        assert_clean(&client, &name);
+    }
+}
+
 /// The task of the connection lies where no other worker takes it.
 #[test]
 fn a_worker_that_is_blocked_behind_a_call_holds_up_no_other_call() {
@@ -200,6 +240,17 @@ fn a_static_client_works_in_one_runtime_after_another() {
 
 #[test]
 fn a_lock_is_held_from_one_runtime_to_the_next() {
+    is_held_in_the_next_runtime(async |_, lock| assert!(lock.is_locked().await.unwrap()));
+}
+
+/// It is not renewed where only its guard is used.
+#[test]
+fn a_lock_is_held_in_the_next_runtime_where_only_its_guard_is_used() {
+    is_held_in_the_next_runtime(async |guard, _| guard.extend(SHORT_LEASE).await.unwrap());
+}
+
+/// `uses`: how the client is used there, which starts its tasks.
+fn is_held_in_the_next_runtime(uses: impl AsyncFn(&RLockGuard, &RLock)) {
     for (first, second) in runtimes().zip(runtimes()) {
         let name = unique("across");
         let client = builder().lease(SHORT_LEASE).build().unwrap();
@@ -208,8 +259,7 @@ fn a_lock_is_held_from_one_runtime_to_the_next() {
         drop(first);
         assert!(guard.is_valid());
         second.block_on(async {
-            // Any use of the client starts its tasks here.
-            assert!(lock.is_locked().await.unwrap());
+            uses(&guard, &lock).await;
             let acquired = Instant::now();
             eventually(DEADLINE, async || acquired.elapsed() > SHORT_LEASE * 2).await;
             assert!(guard.is_valid(), "{:?}", guard.state());
@@ -347,24 +397,37 @@ fn a_place_in_a_fair_queue_that_was_being_left_at_the_end_of_its_runtime_is_left
     }
 }
 
+/// Whether a runtime is dropped, or ends by a panic of its thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Drop,
+    Panic,
+}
+
 /// Runs the client's tasks in `first`, which ends in the middle of `work` in `second`.
 fn while_another_ends<F: Future<Output = ()>>(
     client: &Client,
     (first, second): (Runtime, Runtime),
+    by: End,
     work: impl FnOnce(Client, Ends) -> F + Send,
 ) {
     let (started, is_started) = mpsc::channel();
     let (ready, is_ready) = oneshot::channel();
     let (end, ended) = oneshot::channel();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            first.block_on(async {
-                client.rlock(unique("first")).is_locked().await.unwrap();
-                started.send(()).unwrap();
-                // A runtime without a driving thread would be blocked.
-                within(DEADLINE, is_ready).await.unwrap();
-            });
-            drop(first);
+        scope.spawn(move || {
+            let lives = move || {
+                let runtime = first;
+                runtime.block_on(async {
+                    client.rlock(unique("first")).is_locked().await.unwrap();
+                    started.send(()).unwrap();
+                    // A runtime without a driving thread would be blocked.
+                    within(DEADLINE, is_ready).await.unwrap();
+                    assert_eq!(by, End::Drop, "this is how it ends");
+                });
+            };
+            let ended = catch_unwind(AssertUnwindSafe(lives));
+            assert_eq!(ended.is_err(), by == End::Panic);
             end.send(()).unwrap();
         });
         is_started.recv_timeout(DEADLINE).unwrap();
@@ -388,10 +451,20 @@ impl Ends {
 /// The second runtime makes no call of the client, and its one task need not be polled.
 #[test]
 fn a_lock_is_renewed_after_the_end_of_another_runtime() {
+    is_renewed_after_another_runtime(End::Drop);
+}
+
+/// The tasks that ended there told nobody.
+#[test]
+fn a_lock_is_renewed_after_a_panic_has_ended_another_runtime() {
+    is_renewed_after_another_runtime(End::Panic);
+}
+
+fn is_renewed_after_another_runtime(by: End) {
     for runtimes in runtimes().zip(runtimes()) {
         let name = unique("both-held");
         let client = builder().lease(SHORT_LEASE).build().unwrap();
-        while_another_ends(&client, runtimes, async |client, other_runtime| {
+        while_another_ends(&client, runtimes, by, async |client, other_runtime| {
             let guard = client.rlock(&name).lock().await.unwrap();
             other_runtime.now().await;
             let ended = Instant::now();
@@ -457,15 +530,20 @@ fn a_lock_is_renewed_whose_acquisition_was_answered_before_the_end_of_another_ru
 
 #[test]
 fn a_waiter_is_woken_after_the_end_of_another_runtime() {
-    is_woken_after_another_runtime(|client, name| client.rlock(name));
+    is_woken_after_another_runtime(End::Drop, |client, name| client.rlock(name));
 }
 
 #[test]
 fn a_fair_waiter_is_woken_after_the_end_of_another_runtime() {
-    is_woken_after_another_runtime(|client, name| client.fair_lock(name));
+    is_woken_after_another_runtime(End::Drop, |client, name| client.fair_lock(name));
 }
 
-fn is_woken_after_another_runtime<K: Kind>(open: fn(&Client, &str) -> Lock<K>) {
+#[test]
+fn a_waiter_is_woken_after_a_panic_has_ended_another_runtime() {
+    is_woken_after_another_runtime(End::Panic, |client, name| client.rlock(name));
+}
+
+fn is_woken_after_another_runtime<K: Kind>(by: End, open: fn(&Client, &str) -> Lock<K>) {
     for runtimes in runtimes().zip(runtimes()) {
         let name = &unique("both-waiting");
         // Polling would take longer than the test allows.
@@ -474,7 +552,7 @@ fn is_woken_after_another_runtime<K: Kind>(open: fn(&Client, &str) -> Lock<K>) {
             builder().build().unwrap(),
         );
         let client = client.build().unwrap();
-        while_another_ends(&client, runtimes, async |client, other_runtime| {
+        while_another_ends(&client, runtimes, by, async |client, other_runtime| {
             let obstacle = open(&foreign, name).lock().await.unwrap();
             let waiter = start_waiting(&client, open(&client, name)).await;
             eventually(DEADLINE, async || client.stats().subscriptions == 1).await;
@@ -503,28 +581,33 @@ fn a_fair_waiter_keeps_its_place_after_the_end_of_another_runtime() {
             let guard = within(DEADLINE, waiter).await.unwrap();
             guard.unlock().await.unwrap();
         });
-        while_another_ends(&client, runtimes, async |client, other_runtime| {
-            let obstacle = foreign.fair_lock(&name).lock().await.unwrap();
-            let first = start_waiting(&client, client.fair_lock(&name)).await;
-            let lock = foreign.fair_lock(&name);
-            eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 1).await;
-            other_runtime.now().await;
-            let ended = Instant::now();
-            eventually(DEADLINE, async || ended.elapsed() > WAITER_TIMEOUT * 3).await;
-            // When it joins the queue, it would remove waiters without beats.
-            let second = start_waiting(&foreign, lock.clone()).await;
-            eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 2).await;
-            obstacle.unlock().await.unwrap();
-            let guard = within(PROMPT, first).await.unwrap();
-            assert!(!second.is_finished());
-            guard.unlock().await.unwrap();
-            within(PROMPT, second)
-                .await
-                .unwrap()
-                .unlock()
-                .await
-                .unwrap();
-        });
+        while_another_ends(
+            &client,
+            runtimes,
+            End::Drop,
+            async |client, other_runtime| {
+                let obstacle = foreign.fair_lock(&name).lock().await.unwrap();
+                let first = start_waiting(&client, client.fair_lock(&name)).await;
+                let lock = foreign.fair_lock(&name);
+                eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 1).await;
+                other_runtime.now().await;
+                let ended = Instant::now();
+                eventually(DEADLINE, async || ended.elapsed() > WAITER_TIMEOUT * 3).await;
+                // When it joins the queue, it would remove waiters without beats.
+                let second = start_waiting(&foreign, lock.clone()).await;
+                eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 2).await;
+                obstacle.unlock().await.unwrap();
+                let guard = within(PROMPT, first).await.unwrap();
+                assert!(!second.is_finished());
+                guard.unlock().await.unwrap();
+                within(PROMPT, second)
+                    .await
+                    .unwrap()
+                    .unlock()
+                    .await
+                    .unwrap();
+            },
+        );
         drop(foreign);
         assert_clean(&client, &name);
     }
@@ -535,13 +618,18 @@ fn a_dropped_guard_is_released_after_the_end_of_another_runtime() {
     for runtimes in runtimes().zip(runtimes()) {
         let name = unique("both-dropped");
         let client = builder().build().unwrap();
-        while_another_ends(&client, runtimes, async |client, other_runtime| {
-            let guard = client.rlock(&name).lock().await.unwrap();
-            other_runtime.now().await;
-            drop(guard);
-            let mut observer = Observer::of(&name);
-            eventually(PROMPT, || ready(!observer.is_locked())).await;
-        });
+        while_another_ends(
+            &client,
+            runtimes,
+            End::Drop,
+            async |client, other_runtime| {
+                let guard = client.rlock(&name).lock().await.unwrap();
+                other_runtime.now().await;
+                drop(guard);
+                let mut observer = Observer::of(&name);
+                eventually(PROMPT, || ready(!observer.is_locked())).await;
+            },
+        );
         assert_clean(&client, &name);
     }
 }

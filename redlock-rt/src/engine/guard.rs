@@ -55,6 +55,8 @@ impl Hold {
         lease: Duration,
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
+        // Their runtime may have ended, and the guard was moved to another one.
+        self.engine.ensure_tasks();
         let deadline = deadline.unwrap_or_else(|| self.engine.patience(clock::now()));
         self.lease().unchain();
         let cleanup = Cleanup::new(self, Goal::Lengthen(lease));

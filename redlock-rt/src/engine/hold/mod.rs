@@ -386,7 +386,12 @@ impl Hold {
 
     /// The release of a hold begins.
     pub(super) fn releases(&self, now: Instant) {
-        if self.recipe.profile().exclusive && self.waiters.listens() && !self.waiters.is_empty() {
+        if !self.recipe.profile().exclusive || self.waiters.is_empty() {
+            return;
+        }
+        // Its own timer is the one that does not depend on the client's tasks.
+        self.waiters.tell_head();
+        if self.waiters.listens() {
             let chain = self.lease().chain();
             let chained = chain.is_some_and(|chain| chain.turns > 1);
             let unseen = chained && self.engine.nodes.cluster().is_some();

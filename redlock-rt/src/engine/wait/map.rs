@@ -222,6 +222,14 @@ impl<S: Subject> Waiters<S> {
         }
     }
 
+    /// As [`WaitQueue::tell_head`].
+    pub(crate) fn tell_head(&self) {
+        let waker = self.queue.if_any(WaitQueue::tell_head).flatten();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
     fn close(&self) {
         let closed = self
             .queue

@@ -22,7 +22,7 @@
 //! 3. A waiter that becomes head is woken, since the head has the timer and the subscription. While
 //!    holds are passed on (7), the one behind a head that was served is not: it would be woken twice
 //!    at each turn, and has nothing to do before something is offered or announced. That timer wakes
-//!    it.
+//!    it, or the release of the hold, if that begins before.
 //! 4. What a try finds for all ([`WaitQueue::finish`]) is told only to the waiters that waited when
 //!    the try began: a later waiter may know of a latch that was set since. Later waiters get a try
 //!    of their own.
@@ -451,8 +451,7 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
         match self.offer.take() {
             None => {
                 self.watched = false;
-                let unaware = self.waiting.first() != self.told;
-                OfferLook::Gone(unaware.then(|| self.head_waker()).flatten())
+                OfferLook::Gone(self.tell_head())
             }
             Some(offer) => {
                 let until = until(&offer);
@@ -464,6 +463,13 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
                 OfferLook::Over(offer)
             }
         }
+    }
+
+    /// Nothing more is offered: a head that does not know that it is the head is to be woken.
+    #[must_use]
+    pub(crate) fn tell_head(&mut self) -> Option<Waker> {
+        let unaware = self.waiting.first() != self.told;
+        unaware.then(|| self.head_waker()).flatten()
     }
 
     /// Nobody is to wait here any more.
