@@ -137,6 +137,8 @@ pub(crate) const CONVERSATIONS: &[Conversation] = &[
             "0 pubsub NUMPAT x",
             "raw 0 *2\\r\\n$3\\r\\na\\0b\\r\\n$3\\r\\nc\\0d\\r\\n",
             "raw 0 *1\\r\\n$0\\r\\n\\r\\n",
+            // Seed 1795400539013076098 drew this name.
+            "raw 0 *3\\r\\n$5\\r\\n\u{17}\u{5}')\\0\\r\\n$2\\r\\nl2\\r\\n$3\\r\\n100\\r\\n",
         ],
     ),
     (

@@ -1,6 +1,7 @@
 //! Random commands: well formed, odd, and wrong.
 
 use crate::peer::Command;
+use crate::restore;
 use tests::Random;
 
 /// The commands to send. Words in capitals and numbers are sent as they are; `Generator::token`
@@ -96,6 +97,8 @@ const BOUNDS: &[&str] = &[
     "-inf", "+inf", "(1", "1", "2", "(2", "1.5", "(-1", "-1", "inf", "(inf", "", "(", "0",
 ];
 const MEMBERS: &[&str] = &["a", "b", "c", "d", "e", "hello", "1", ""];
+/// Bytes of names that are no command's.
+const UNUSUAL: &[u8] = b"\0\0')(' \r\n|%-x\xff";
 
 pub(crate) struct Generator {
     pub(crate) random: Random,
@@ -103,6 +106,7 @@ pub(crate) struct Generator {
     epoch: u64,
     issued: u64,
     grammar: Vec<&'static str>,
+    payloads: Vec<Vec<u8>>,
 }
 
 impl Generator {
@@ -116,6 +120,7 @@ impl Generator {
                 .lines()
                 .filter(|line| !line.starts_with('#'))
                 .collect(),
+            payloads: restore::payloads(),
         }
     }
 
@@ -151,6 +156,27 @@ impl Generator {
             }
         }
         batch
+    }
+
+    /// A command that neither server knows, whose name may hold what ends a text or a line.
+    pub(crate) fn unknown(&mut self) -> Command {
+        let mut command = match self.random.pick(&["", "client", "script", "pubsub"]) {
+            "" => Vec::new(),
+            container => words(container),
+        };
+        for _ in 0..=self.random.below(4) {
+            let many = self.random.percent(20);
+            let len = self.random.below(if many { 140 } else { 6 });
+            command.push(
+                (0..len)
+                    .map(|_| UNUSUAL[self.random.below(UNUSUAL.len())])
+                    .collect(),
+            );
+        }
+        match self.random.percent(50) {
+            true => self.through_script(command),
+            false => command,
+        }
     }
 
     pub(crate) fn through_script(&mut self, command: Command) -> Command {
@@ -250,6 +276,10 @@ impl Generator {
                 self.random
                     .pick(&["0", "-1", "-100", "-9223372036854775808"]),
             ),
+            "dump" => {
+                let payload = self.random.below(self.payloads.len());
+                vec![self.payloads[payload].clone()]
+            }
             "pattern" => words(self.random.pick(&[
                 "*",
                 "s*",

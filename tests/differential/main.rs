@@ -10,7 +10,8 @@
 //!    any order.
 //! 6. For an unknown command or global the engine adds to the error of Redis that it lacks it.
 //! 7. Not sent: scripts that crash 7.0.15 (`error({})`), commands that 7.0 lacks (CLIENT SETINFO) or
-//!    the engine lacks (see `Engine`), HRANDFIELD (random), and CLIENT KILL except by ID.
+//!    the engine lacks (see `Engine`), HRANDFIELD (random), CLIENT KILL except by ID, and RESTORE of
+//!    what the engine does not read.
 //!
 //! `REDLOCK_SEED=n` repeats a run; `REDLOCK_SOAK=1` sends a million commands.
 
@@ -22,6 +23,7 @@ mod conversations;
 mod frame;
 mod generate;
 mod peer;
+mod restore;
 mod scripts;
 
 use compare::Rule;
@@ -117,6 +119,17 @@ fn check_own(
     Ok(())
 }
 
+/// Compares the replies to commands on the first connection, with what came before the difference.
+fn check_alone(pair: &mut Pair, commands: &[Command]) -> Result<(), String> {
+    let replies = pair.run(0, commands);
+    let checked = check_own(commands, &replies[0], pair.skew.tolerance());
+    checked.map_err(|(index, problem)| {
+        let before = &commands[index.saturating_sub(8)..=index];
+        let shown: Vec<String> = before.iter().map(scripts::show).collect();
+        format!("{}\n  {problem}", shown.join("\n"))
+    })
+}
+
 /// Compares the messages of another connection.
 fn check_other(replies: &Replies) -> Result<(), String> {
     let real: Option<Vec<Frame>> = replies.real.iter().cloned().collect();
@@ -188,6 +201,20 @@ fn random_commands() {
 }
 
 #[test]
+fn commands_that_neither_knows_are_refused_in_the_same_words() {
+    let server = RedisServer::start();
+    let mut pair = Pair::connect(server.address(), &Engine::new(), 1);
+    let seed = seed();
+    let mut generator = Generator::new(seed);
+    for _ in 0..3000 {
+        let unknown = generator.unknown();
+        if let Err(problem) = check_alone(&mut pair, &[unknown]) {
+            panic!("REDLOCK_SEED={seed}: {problem}");
+        }
+    }
+}
+
+#[test]
 fn scripts_of_the_project_on_random_states() {
     let server = RedisServer::start();
     let engine = Engine::new();
@@ -226,6 +253,28 @@ fn conversions_between_lua_and_redis() {
         problems.len(),
         problems.join("\n")
     );
+}
+
+#[test]
+fn each_way_to_restore_a_hash_and_to_be_refused() {
+    let server = RedisServer::start();
+    let mut pair = Pair::connect(server.address(), &Engine::new(), 1);
+    let mut problems = Vec::new();
+    for commands in restore::cases() {
+        problems.extend(check_alone(&mut pair, &commands).err());
+    }
+    assert_eq!(problems, [""; 0], "{} differ", problems.len());
+}
+
+#[test]
+fn what_a_real_server_dumps_is_restored() {
+    let server = RedisServer::start();
+    let mut pair = Pair::connect(server.address(), &Engine::new(), 1);
+    let (payload, fields) = restore::dumped(&mut pair);
+    let restored = [words("restore h 0"), vec![payload]].concat();
+    // The fields of so long a hash have no order in a real server.
+    let read = [words("hmget h none"), fields].concat();
+    check_alone(&mut pair, &[restored, words("hlen h"), read]).unwrap();
 }
 
 #[test]
