@@ -36,8 +36,8 @@ struct Greeting {
     client_id: Option<i64>,
 }
 
-/// Why a greeting was not answered.
-pub(super) enum Unanswered {
+/// Why the first commands of a connection have no replies.
+pub(super) enum TurnedAway {
     /// The stream ended before the first byte.
     HungUp(Fault),
     Fault(Fault),
@@ -79,8 +79,8 @@ where
             at: target.address().cloned(),
             expiry: *expiry,
         }),
-        Err(Unanswered::Fault(fault)) => Err(fault),
-        Err(Unanswered::HungUp(fault)) => {
+        Err(TurnedAway::Fault(fault)) => Err(fault),
+        Err(TurnedAway::HungUp(fault)) => {
             // A TLS server hangs up on anything else without a reply, and so do other servers.
             let suspect = target.is_plain() && !server.was_reached();
             match suspect && clock::timeout(LOOK, speaks_tls(open(target))).await == Ok(true) {
@@ -107,7 +107,7 @@ pub(super) async fn ask(
     commands: &Pipeline,
     needed: usize,
     stream: &mut Framed<BoxStream>,
-) -> Result<Vec<Value>, Unanswered> {
+) -> Result<Vec<Value>, TurnedAway> {
     let sent = stream.write_all(&commands.get_packed_pipeline()).await;
     let mut replies = Vec::with_capacity(commands.len());
     // After a failed write, earlier replies may still be readable.
@@ -125,7 +125,7 @@ pub(super) async fn ask(
             && (needed > 0 || error.code() != "NOPERM")
         {
             let fault = Fault::from_server(error.clone());
-            return Err(Unanswered::Fault(fault.while_dialing()));
+            return Err(TurnedAway::Fault(fault.while_dialing()));
         }
         let fault = match sent {
             Err(error) => Fault::of_stream(error, true),
@@ -133,8 +133,8 @@ pub(super) async fn ask(
         };
         return Err(
             match replies.is_empty() && fault.cause() == Cause::Passing {
-                true => Unanswered::HungUp(fault),
-                false => Unanswered::Fault(fault),
+                true => TurnedAway::HungUp(fault),
+                false => TurnedAway::Fault(fault),
             },
         );
     }
@@ -147,7 +147,7 @@ async fn greet(
     looks_for_the_master: bool,
     clustered: bool,
     stream: &mut Framed<BoxStream>,
-) -> Result<Greeting, Unanswered> {
+) -> Result<Greeting, TurnedAway> {
     let needed = commands.len();
     for (what, value) in [("LIB-NAME", LIB_NAME), ("LIB-VER", LIB_VERSION)] {
         commands.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
@@ -158,7 +158,7 @@ async fn greet(
         commands.cmd("PUBSUB").arg("SHARDNUMSUB");
     }
     let replies = ask(&commands, needed, stream).await?;
-    judge(&replies, needed, clustered).map_err(Unanswered::Fault)
+    judge(&replies, needed, clustered).map_err(TurnedAway::Fault)
 }
 
 /// `needed`: this many of the first replies must not be errors.
@@ -219,7 +219,7 @@ mod tests {
         };
         match futures::join!(asked, closed).0 {
             Ok(replies) => unreachable!("{replies:?}"),
-            Err(Unanswered::HungUp(fault) | Unanswered::Fault(fault)) => fault,
+            Err(TurnedAway::HungUp(fault) | TurnedAway::Fault(fault)) => fault,
         }
     }
 

@@ -12,7 +12,7 @@ use super::dialer::{BoxStream, Dialer, Target};
 use super::endpoint::{Address, Service};
 use super::fault::Fault;
 use super::framed::Framed;
-use super::greeting::{Unanswered, ask};
+use super::greeting::{TurnedAway, ask};
 use super::reach::{Gathered, all_failed, gather};
 
 /// What one sentinel says.
@@ -87,7 +87,7 @@ where
                 epoch: epoch_of(details),
             })
         }
-        Err(Unanswered::Fault(fault) | Unanswered::HungUp(fault)) => Err(fault),
+        Err(TurnedAway::Fault(fault) | TurnedAway::HungUp(fault)) => Err(fault),
     }
 }
 

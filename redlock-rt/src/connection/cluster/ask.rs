@@ -13,7 +13,7 @@ use crate::connection::dialer::{Dialer, Target};
 use crate::connection::endpoint::Address;
 use crate::connection::fault::Fault;
 use crate::connection::framed::Framed;
-use crate::connection::greeting::{Unanswered, ask};
+use crate::connection::greeting::{TurnedAway, ask};
 use crate::connection::reach::{Gathered, all_failed, gather};
 
 /// So many are asked at the same time.
@@ -70,7 +70,7 @@ async fn question(
     }
     let replies = match ask(&commands, needed, &mut stream).await {
         Ok(replies) => replies,
-        Err(Unanswered::Fault(fault) | Unanswered::HungUp(fault)) => return Err(fault),
+        Err(TurnedAway::Fault(fault) | TurnedAway::HungUp(fault)) => return Err(fault),
     };
     let (logged_in, told) = replies.split_at(needed);
     for reply in logged_in {
