@@ -67,6 +67,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
     }
 
     /// Reads more. The end of the stream is an error.
+    #[inline]
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.make_room();
         let mut room = ReadBuf::new(&mut self.buffer[self.end..]);

@@ -427,6 +427,8 @@ impl<S> Driving<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
     /// Answers all replies that were read. The callers are still to be woken. Returns whether the
     /// server has replied to all commands.
+    // Part of the loop of each poll, also for the compiler, although the end of a connection calls it too.
+    #[inline(always)]
     fn take_replies(&mut self) -> Result<bool, Reason> {
         let mut state = self.multiplexer.state();
         let taken = loop {
@@ -501,7 +503,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
                 self.multiplexer.take_commands(waker, writing);
             };
             if let Poll::Ready(Err(error)) = self.framed.poll_write(cx, take) {
-                return Poll::Ready(Ended::Io(Arc::new(error)));
+                return Poll::Ready(self.read_the_rest(cx, error));
             }
             self.wake();
             if let Err(error) = ready!(self.framed.poll_read(cx)) {
@@ -511,6 +513,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
         // Callers may give up a server that sends without end.
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// The stream takes nothing more. Replies that came before that are there all the same, and their
+    /// commands have run. Returns why the connection ends.
+    #[cold]
+    fn read_the_rest(&mut self, cx: &mut Context<'_>, error: io::Error) -> Ended {
+        for _ in 0..READS_AT_ONCE {
+            let Poll::Ready(Ok(())) = self.framed.poll_read(cx) else {
+                break;
+            };
+            if let Err(reason) = self.take_replies() {
+                return Ended::Nonsense(reason);
+            }
+        }
+        Ended::Io(Arc::new(error))
     }
 }
 
@@ -742,6 +759,8 @@ mod tests {
     /// A stream that always has more of one long reply.
     struct Endless {
         reads: usize,
+        /// Whether it takes commands.
+        takes: bool,
     }
 
     impl AsyncRead for Endless {
@@ -762,7 +781,10 @@ mod tests {
             _: &mut Context<'_>,
             bytes: &[u8],
         ) -> Poll<io::Result<usize>> {
-            Poll::Ready(Ok(bytes.len()))
+            Poll::Ready(match self.takes {
+                true => Ok(bytes.len()),
+                false => Err(io::ErrorKind::BrokenPipe.into()),
+            })
         }
 
         fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -774,12 +796,30 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_server_that_sends_without_end_lets_others_run() {
-        let (multiplexer, driving) = Multiplexer::new(Framed::new(Endless { reads: 0 }));
-        let [_sent] = multiplexer
+    /// A command to a server that sends without end.
+    fn endless(takes: bool) -> (Pending, Driving<Endless>) {
+        let (multiplexer, driving) = Multiplexer::new(Framed::new(Endless { reads: 0, takes }));
+        let [sent] = multiplexer
             .send(WakeUp::default(), |out| [encode::command(out, &[b"GET"])])
             .unwrap();
+        (sent, driving)
+    }
+
+    /// Whatever more it sends is not read before its connection ends.
+    #[test]
+    fn a_server_that_takes_nothing_and_sends_without_end_is_left() {
+        let (sent, driving) = endless(false);
+        assert!(driving.now_or_never().is_some());
+        let end = answer(sent);
+        assert!(
+            matches!(end, Err(Unanswered::Ended(Ended::Io(_)))),
+            "{end:?}"
+        );
+    }
+
+    #[test]
+    fn a_server_that_sends_without_end_lets_others_run() {
+        let (_sent, driving) = endless(true);
         let mut task = tokio_test::task::spawn(driving);
         for _ in 0..3 {
             assert!(task.poll().is_pending());
@@ -820,6 +860,27 @@ mod tests {
                     .send(WakeUp::default(), |out| [out.len()])
                     .is_err()
             );
+        }
+    }
+
+    /// The caller whose reply had come was told that nobody knows whether its command has run.
+    #[test]
+    fn a_reply_that_had_come_was_dropped_because_the_next_command_could_not_be_written() {
+        let mut both = both();
+        let [answered, silent] = ["A", "B"].map(|word| both.send(word));
+        assert!(!both.drive());
+        let reply = both.server.write_all(b":1\r\n").now_or_never();
+        reply.unwrap().unwrap();
+        let (_, closed) = tokio::io::duplex(1);
+        drop(std::mem::replace(&mut both.server, closed));
+        let unwritten = both.send("C");
+        assert!(both.drive());
+        assert_eq!(answer(answered).unwrap(), Value::Int(1));
+        for sent in [silent, unwritten] {
+            let Err(Unanswered::Ended(Ended::Io(error))) = answer(sent) else {
+                unreachable!("it has no reply")
+            };
+            assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
         }
     }
 
