@@ -50,6 +50,13 @@ impl Stage {
         }
     }
 
+    /// A client whose way to the master is this proxy.
+    fn behind_a_proxy(&self) -> (Proxy, Client) {
+        let proxy = Proxy::to(self.servers.server(0));
+        let builder = Client::builder().url(&proxy.url());
+        (proxy, builder.replica_timeout(DEADLINE).build().unwrap())
+    }
+
     /// These replicas stand still, and their connections stay open.
     fn stop(&self, replicas: &[usize]) {
         let pause = |at: &usize| self.servers.server(*at).pause();
@@ -505,9 +512,7 @@ async fn a_master_demoted_while_replicas_were_waited_for_had_no_wait() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_server_was_taken_for_one_without_wait() {
     let stage = Stage::open(1).await;
-    let proxy = Proxy::to(stage.servers.server(0));
-    let client = Client::builder().url(&proxy.url());
-    let client = client.replica_timeout(DEADLINE).build().unwrap();
+    let (proxy, client) = stage.behind_a_proxy();
     let lock = client.rlock("busy");
     let options = || asking(ReplicaAck::AtLeast(1)).wait(DEADLINE);
     for _ in 0..2 {
@@ -516,6 +521,38 @@ async fn a_busy_server_was_taken_for_one_without_wait() {
         let guard = within(DEADLINE, lock.lock_with(options())).await.unwrap();
         guard.unlock().await.unwrap();
     }
+}
+
+/// Redis answers so if the master was demoted between the lock and WAIT. For as long as the connection
+/// lived, all locks were told that the server has no WAIT.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_a_replica_for_a_moment_was_taken_for_one_without_wait() {
+    let stage = Stage::open(1).await;
+    let (proxy, client) = stage.behind_a_proxy();
+    let lock = client.rlock("replica");
+    let replica = "-ERR WAIT cannot be used with replica instances.\r\n";
+    proxy.answer("WAIT", replica, 1);
+    let options = asking(ReplicaAck::AtLeast(1)).wait(DEADLINE);
+    let guard = within(DEADLINE, lock.lock_with(options)).await.unwrap();
+    guard.unlock().await.unwrap();
+}
+
+/// Whatever the error was, it was remembered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_an_error_of_one_wait_the_server_had_none() {
+    let stage = Stage::open(1).await;
+    let (proxy, client) = stage.behind_a_proxy();
+    let lock = client.rlock("error");
+    let options = || asking(ReplicaAck::AtLeast(1)).wait(DEADLINE);
+    proxy.answer("WAIT", "-ERR something went wrong\r\n", 1);
+    let error = within(DEADLINE, lock.lock_with(options()))
+        .await
+        .unwrap_err();
+    assert!(told(&error).contains("went wrong"), "{}", told(&error));
+    assert!(!told(&error).contains("has no WAIT"), "{}", told(&error));
+    assert!(!lock.is_locked().await.unwrap());
+    let guard = within(DEADLINE, lock.lock_with(options())).await.unwrap();
+    guard.unlock().await.unwrap();
 }
 
 /// Redis reads nothing behind a WAIT, so the calls of later callers piled up there, and these were told

@@ -384,18 +384,17 @@ impl Link {
         let reply = reply.map_err(Fault::from_server)?;
         match waited {
             Ok(waited) => Ok((reply, until.had(&waited).ok_or_else(Fault::not_redis)?)),
-            // The master was demoted meanwhile, or somebody sent CLIENT UNBLOCK, or the server has
-            // something else to do for a while.
-            Err(error)
-                if error.code() == "UNBLOCKED"
-                    || Fault::from_server(error.clone()).cause() == Cause::Passing =>
-            {
+            Err(error) if until::was_interrupted(&error) => {
                 Err(Fault::unanswered(std::io::Error::other(error.to_string())))
             }
             Err(error) if until::is_without_aof(&error) => Err(Fault::without_aof(error)),
-            Err(error) => Err(self.cannot_wait[usize::from(until.disk)]
-                .get_or_init(|| Fault::cannot_wait(error, until.disk))
-                .clone()),
+            Err(error) if until::is_refused_for_good(&error) => {
+                let known = &self.cannot_wait[usize::from(until.disk)];
+                let fault = known.get_or_init(|| Fault::cannot_wait(error, until.disk));
+                Err(fault.clone())
+            }
+            // The next lock may be waited for.
+            Err(error) => Err(Fault::from_server(error)),
         }
     }
 

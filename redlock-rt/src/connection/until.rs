@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::{Cmd, ServerError};
 
+use super::fault::{Cause, Fault};
 use crate::wire::Reply;
 
 /// Which servers must have what was written, and until when.
@@ -51,6 +52,22 @@ impl Until {
         let replicas = u32::try_from(*replicas).unwrap_or(0);
         Some(Had { replicas, local })
     }
+}
+
+/// Whether it is unknown who has what was written: the master was demoted before or meanwhile,
+/// somebody sent CLIENT UNBLOCK, or the server has something else to do for a while.
+pub(super) fn was_interrupted(error: &ServerError) -> bool {
+    let details = error.details().unwrap_or_default();
+    error.code() == "UNBLOCKED"
+        || details.contains("cannot be used with replica instances")
+        || Fault::from_server(error.clone()).cause() == Cause::Passing
+}
+
+/// Whether the server refuses the command itself, which it will do again.
+pub(super) fn is_refused_for_good(error: &ServerError) -> bool {
+    let details = error.details().unwrap_or_default();
+    details.starts_with("unknown command")
+        || Fault::from_server(error.clone()).cause() == Cause::Denied
 }
 
 /// Whether the master keeps no append-only file, of which WAITAOF could tell.
