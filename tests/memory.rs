@@ -1,7 +1,8 @@
 //! The memory that locks take of the client, by an allocator that counts. A count has no noise, but
 //! for the buffers of the connection and a timer's wheel, which grow to a usual size.
 //!
-//! The server is another process, so that its memory is not counted.
+//! The server is another process, so that its memory is not counted. That of the embedded engine, and
+//! of its Lua, is.
 
 use std::{
     alloc::System,
@@ -10,8 +11,10 @@ use std::{
 };
 
 use redlock_rt::Client;
+use redlock_rt::embedded::{Engine, Session};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tests::{RedisServer, eventually};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -123,5 +126,101 @@ fn a_task_that_waits_takes_little_memory() {
         };
         let each = each(wait).await;
         assert!(each <= OF_A_WAITER, "{each} bytes");
+    });
+}
+
+/// A connection to the engine, with a place for replies.
+struct Asking {
+    session: Session,
+    reply: Vec<u8>,
+}
+
+impl Asking {
+    fn of(engine: &Engine) -> Self {
+        let (session, reply) = (engine.connect(), vec![0; 64 * 1024]);
+        Self { session, reply }
+    }
+
+    /// The bytes that were allocated for one request, also if they are free again.
+    async fn takes(&mut self, command: &[&[u8]]) -> usize {
+        let mut request = redis::Cmd::new();
+        for word in command {
+            request.arg(*word);
+        }
+        let request = request.get_packed_command();
+        let before = ALLOCATOR.stats().bytes_allocated;
+        self.session.write_all(&request).await.expect("it is open");
+        let read = self.session.read(&mut self.reply).await;
+        let len = read.expect("it is open");
+        let taken = ALLOCATOR.stats().bytes_allocated - before;
+        let reply = self.reply[..len].escape_ascii();
+        assert_ne!(self.reply[0], b'-', "{reply}");
+        taken
+    }
+}
+
+/// Whoever calls it, by its text or by its digest.
+#[test]
+fn a_script_of_the_embedded_engine_is_compiled_once() {
+    run(async || {
+        let engine = Engine::new();
+        let [mut one, mut other] = [(); 2].map(|()| Asking::of(&engine));
+        let script = "KEYS[1] = nil ".repeat(1000);
+        let digest = sha1_smol::Sha1::from(&script).digest().to_string();
+        let (script, digest) = (script.as_bytes(), digest.as_bytes());
+        // The first script starts Lua.
+        one.takes(&[b"EVAL", b"return 1", b"0"]).await;
+        let compiled = one.takes(&[b"EVAL", script, b"0"]).await;
+        assert!(compiled > 3 * script.len(), "{compiled} bytes");
+        for caller in [&mut one, &mut other] {
+            // Makes room for requests of this length.
+            caller.takes(&[b"PING", &script.repeat(2)]).await;
+            for again in [
+                &[&b"EVAL"[..], script, b"0"],
+                &[b"EVALSHA", digest, b"0"],
+                &[b"SCRIPT", b"LOAD", script],
+            ] {
+                let taken = caller.takes(again).await;
+                assert!(taken < compiled / 10, "{taken} of {compiled} bytes");
+            }
+        }
+    });
+}
+
+/// Bytes that are no text were copied twice on their way to Lua.
+#[test]
+fn words_are_copied_once_into_lua_and_replies_once_out_of_it() {
+    run(async || {
+        const LEN: usize = 24 * 1024;
+        const CALLS: usize = 20;
+        let mut asking = Asking::of(&Engine::new());
+        for (script, copies) in [
+            ("return #ARGV[1]", 1),
+            // The stored one is the second.
+            ("redis.call('SET', KEYS[1], ARGV[1])", 2),
+            ("return #redis.call('GET', KEYS[1])", 1),
+            // The second is to be sent.
+            ("return redis.call('GET', KEYS[1])", 2),
+        ] {
+            for filling in [b'x', 0xff] {
+                let mut taken = [0, 0];
+                for call in 0..2 * CALLS {
+                    // Of equal texts Lua has one.
+                    let mut word = call.to_string().into_bytes();
+                    word.resize(LEN, filling);
+                    asking.takes(&[b"SET", b"k", &word]).await;
+                    let argument = if script.contains("ARGV") {
+                        &word
+                    } else {
+                        &b""[..]
+                    };
+                    let call_of_it = [b"EVAL", script.as_bytes(), b"1", b"k", argument];
+                    // Buffers grow in the first half.
+                    taken[call / CALLS] += asking.takes(&call_of_it).await;
+                }
+                let each = taken[1] as f64 / (CALLS * LEN) as f64;
+                assert_eq!(each.round() as usize, copies, "{script}: {each}");
+            }
+        }
     });
 }

@@ -3,7 +3,7 @@
 use super::limits::{LUA_MEMORY, MOST_RETURNED, REPLY_LIMIT};
 use super::num;
 use super::resp::{Fail, Reply};
-use mlua::{BString, BorrowedBytes, Either, Lua, MultiValue, Table, Value};
+use mlua::{BorrowedBytes, Either, IntoLua, Lua, MultiValue, Table, Value};
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
@@ -104,10 +104,19 @@ pub(super) fn quickly<T>(
 }
 
 /// A text for Lua; one in UTF-8 takes a shorter way.
-pub(super) fn word(text: &[u8]) -> Either<&str, BString> {
+pub(super) fn word(text: &[u8]) -> Either<&str, Bytes<'_>> {
     match std::str::from_utf8(text) {
         Ok(text) => Either::Left(text),
-        Err(_) => Either::Right(text.into()),
+        Err(_) => Either::Right(Bytes(text)),
+    }
+}
+
+/// Bytes that are copied into Lua's memory and nowhere else.
+pub(super) struct Bytes<'a>(&'a [u8]);
+
+impl IntoLua for Bytes<'_> {
+    fn into_lua(self, lua: &Lua) -> mlua::Result<Value> {
+        lua.create_string(self.0).map(Value::String)
     }
 }
 

@@ -28,13 +28,25 @@
 //!
 //! # Lock order
 //!
-//! 1. `scripts`: held from the first to the last byte of a command or script, which makes it
-//!    atomic. It also owns the Lua state.
+//! 1. `scripts`: held while the whole requests are served that one write brought, which makes each of
+//!    them atomic. So requests of several sessions never run beside each other, whatever keys they
+//!    have. It also owns the Lua state.
 //! 2. `state`: held for one command; a script takes it again for each command that it calls.
 //! 3. The lock of one `Outbox`: innermost.
 //!
 //! Wakers are collected under the locks and woken after all locks are released, since a woken task
 //! may write to a session, or drop one, before `wake` returns.
+
+//!
+//! # What a script costs
+//!
+//! * It is compiled when it comes first, and kept until scripts are forgotten. `EVAL` computes the
+//!   digest of its text each time.
+//! * A word of a request is copied when it comes, and once into Lua's memory, as one of `KEYS` or
+//!   `ARGV`. `redis.call` reads it there, and a command copies what it stores.
+//! * What a command returns is copied once, from the keyspace into Lua's memory. What the script
+//!   returns is copied three times: out of that memory, to the replies of its session, and to its
+//!   reader.
 
 mod collections;
 mod commands;
@@ -90,8 +102,8 @@ use tokio::net::ToSocketAddrs;
 /// | sorted sets | `ZADD` `ZCARD` `ZCOUNT` `ZINCRBY` `ZRANGE` `ZRANGEBYSCORE` `ZREM` `ZREMRANGEBYSCORE` `ZSCORE` |
 ///
 /// They behave as in Redis 7.0, with these exceptions: `ZRANGE` has no `BYLEX`, `CLIENT KILL` accepts
-/// only `ID`, and `RESTORE` accepts only hashes in the oldest form of a dump, and neither `IDLETIME`
-/// nor `FREQ`. Other commands return the error of an unknown command, with a
+/// only `ID`, and `RESTORE` accepts only hashes in the oldest form of a dump, without compressed texts,
+/// and neither `IDLETIME` nor `FREQ`. Other commands return the error of an unknown command, with a
 /// note that the embedded engine does not have it. Scripts have Lua's `string`, `table`, `math` and
 /// `coroutine`, and the functions of `redis` for calls, replies and the log. They have no `cjson`,
 /// `cmsgpack`, `bit` or `struct`, and must not start with `#!`.

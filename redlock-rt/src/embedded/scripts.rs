@@ -8,8 +8,7 @@ use super::resp::{Fail, HEADER, Reply};
 use super::scripts_lib;
 use super::state::{ScriptRun, State, lock};
 use mlua::{
-    BString, Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value,
-    VmState,
+    Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState,
 };
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -249,7 +248,7 @@ impl Vm {
         // The time of the script before this is over.
         self.clock.start();
         let (function, message): (Option<Function>, Option<LuaString>) =
-            self.compile.call((BString::from(code), CHUNK_NAME))?;
+            self.compile.call((lua::word(code), CHUNK_NAME))?;
         match (function, message) {
             (Some(function), _) => Ok(Ok(function)),
             (None, Some(message)) => Ok(Err(message)),
