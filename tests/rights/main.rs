@@ -5,11 +5,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
+mod roads;
 
 use std::time::Duration;
 
 use redlock_rt::{Client, Error, ErrorKind, LockOptions, PermitOptions, Unlocked};
-use tests::{RedisServer, World, eventually, unique, within};
+use tests::{Proxy, RedisServer, World, eventually, unique, within};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Short, since waiters without announcements poll.
@@ -40,15 +41,23 @@ fn rights(text: &str) -> Vec<String> {
 }
 
 struct Stage {
-    server: RedisServer,
+    /// Kept running.
+    _server: RedisServer,
+    /// The way of all clients.
+    proxy: Proxy,
     world: World,
 }
 
 impl Stage {
     async fn open(what: &str) -> Self {
         let server = RedisServer::start();
+        let proxy = Proxy::to(&server);
         let world = World::on(&server, what).await;
-        Self { server, world }
+        Self {
+            _server: server,
+            proxy,
+            world,
+        }
     }
 
     /// A client of a user with these rights, by default on all keys and on the channels of Redisson.
@@ -68,7 +77,8 @@ impl Stage {
         }
         words.extend(rights.iter().map(String::as_str));
         let _: () = self.world.redis(&words).await;
-        let url = format!("redis://{user}:pw@127.0.0.1:{}", self.server.port());
+        let login = format!("redis://{user}:pw@");
+        let url = self.proxy.url().replace("redis://", &login);
         self.world.clients_connect_to(url);
         self.world
             .client_with(|builder| builder.poll_interval(POLL))
@@ -209,10 +219,15 @@ async fn latch(client: &Client, name: &str) -> Result<(), Error> {
     }
 }
 
-/// The rights above are those on the front page.
-fn assert_listed() {
+/// The front page has this text.
+fn assert_said(text: &str) {
     let page = include_str!("../../redlock-rt/src/lib.rs").replace("//!", "");
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(page.contains(text), "the page does not say {text:?}");
+}
+
+/// The rights above are those on the front page.
+fn assert_listed() {
     for listed in [
         EVERYBODY,
         SCRIPTS,
@@ -224,7 +239,7 @@ fn assert_listed() {
         PLAIN,
         LEASED,
     ] {
-        assert!(page.contains(listed), "the page does not say {listed:?}");
+        assert_said(listed);
     }
 }
 

@@ -1,0 +1,118 @@
+//! Rights that decide how a lock is taken and released, and rights that are missed late, as the front
+//! page says.
+
+use std::time::Duration;
+
+use redlock_rt::{Client, LockOptions, LostReason, Unlocked};
+use tests::{eventually, within};
+
+use crate::{DEADLINE, EVERYBODY, SCRIPTS, Stage, TOKENS, assert_denied, assert_said, rights};
+
+/// Of a lock that nobody renews in time.
+const LEASE: Duration = Duration::from_secs(2);
+const PAIRS: usize = 3;
+
+/// The rights that a lock needs, with those of plain commands; `but`: changes to them.
+fn rights_of_locks(but: &[&str]) -> Vec<String> {
+    let mut all = rights(&[EVERYBODY, SCRIPTS, TOKENS, "`+restore`"].concat());
+    all.extend(but.iter().map(|&change| change.to_owned()));
+    all
+}
+
+/// Takes and releases a lock some times, and counts the plain commands and the scripts.
+async fn sent(stage: &Stage, client: &Client) -> [usize; 4] {
+    let lock = client.rlock(&stage.world.name);
+    for _ in 0..PAIRS {
+        let guard = within(DEADLINE, lock.lock()).await.unwrap();
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        let left: bool = stage.world.redis(&["EXISTS", &stage.world.name]).await;
+        assert!(!left);
+    }
+    ["RESTORE", "HDEL", "PUBLISH", "EVALSHA"].map(|command| stage.proxy.count(command))
+}
+
+#[tokio::test]
+async fn plain_commands_need_the_rights_to_restore_and_to_delete_a_field() {
+    assert_said(
+        "With `+restore` and `+hdel`, a free [`RLock`] or [`SpinLock`] is taken by one plain command, \
+         and these locks and a [`FencedLock`] are released by HDEL and PUBLISH; without one of the \
+         two rights by scripts",
+    );
+    let mut stage = Stage::open("roads").await;
+    for (but, expected) in [
+        (&[][..], [PAIRS, PAIRS, PAIRS, 0]),
+        // After one refusal all calls are scripts, and two of them are not known at first.
+        (&["-restore"], [1, 0, 0, 2 * PAIRS + 2]),
+        (&["-hdel"], [1, 1, 1, 2 * PAIRS - 1 + 2]),
+        (&["-publish"], [PAIRS, PAIRS, PAIRS, 0]),
+    ] {
+        let client = stage.client(&rights_of_locks(but)).await;
+        let _: () = stage.world.redis(&["SCRIPT", "FLUSH"]).await;
+        stage.proxy.mark();
+        assert_eq!(sent(&stage, &client).await, expected, "{but:?}");
+    }
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn what_is_released_without_the_right_to_publish_is_found_by_polling() {
+    assert_said(
+        "Waiters of a user without SUBSCRIBE poll, and so do all waiters for what a user without \
+         PUBLISH releases.",
+    );
+    let mut stage = Stage::open("unheard").await;
+    let waiting = stage.client(&rights_of_locks(&[])).await;
+    for but in [&["-publish"][..], &["-publish", "-hdel"]] {
+        let holding = stage.client(&rights_of_locks(but)).await;
+        let guard = holding.rlock(&stage.world.name).lock().await.unwrap();
+        let lock = waiting.rlock(&stage.world.name);
+        let waiter = tokio::spawn(async move { lock.lock().await?.unlock().await });
+        eventually(DEADLINE, async || waiting.stats().waiting == 1).await;
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        within(DEADLINE, waiter).await.unwrap().unwrap();
+    }
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn without_the_right_to_renew_a_lock_that_was_restored_is_had_for_its_lease() {
+    assert_said(
+        "a user with `+restore` alone gets such a lock, and loses it when the lease is over, since it \
+         cannot be renewed",
+    );
+    let mut stage = Stage::open("no-pexpire").await;
+    let name = stage.world.name.clone();
+    let options = || LockOptions::new().lease(LEASE).renew(true);
+    let client = stage.client(&rights_of_locks(&["-pexpire"])).await;
+    let guard = client.rlock(&name).lock_with(options()).await.unwrap();
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Expired);
+    drop(guard);
+    let client = stage
+        .client(&rights_of_locks(&["-pexpire", "-restore"]))
+        .await;
+    assert_denied(client.rlock(&name).lock_with(options()).await, &name);
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn without_the_right_to_increment_a_token_ahead_of_the_clock_is_none() {
+    assert_said(
+        "Without `+incr` a [`FencedLock`] is refused only if its last token is ahead of the server's \
+         clock.",
+    );
+    let mut stage = Stage::open("no-incr").await;
+    let name = stage.world.name.clone();
+    let client = stage.client(&rights_of_locks(&["-incr"])).await;
+    let lock = client.fenced_lock(&name);
+    for _ in 0..PAIRS {
+        lock.lock().await.unwrap().unlock().await.unwrap();
+    }
+    let counter = format!("redisson_lock_token:{{{name}}}");
+    let ahead = "9000000000000000";
+    let _: () = stage.world.redis(&["SET", &counter, ahead]).await;
+    assert_denied(lock.lock().await, &name);
+    let exists: bool = stage.world.redis(&["EXISTS", &name]).await;
+    assert!(!exists, "nothing is made");
+    let _: bool = stage.world.redis(&["DEL", &counter]).await;
+    stage.end().await;
+}
