@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::Client;
 use redlock_rt::embedded::{Engine, Session};
+use redlock_rt::{Client, FairLock, Kind, Lock};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tests::{RedisServer, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -26,6 +26,8 @@ const OF_A_PAIR: usize = 5;
 const OF_A_HOLD: usize = 600;
 /// The bytes of a task that waits, with the task.
 const OF_A_WAITER: usize = 1110;
+/// The same for a fair lock, where a task has a queue for itself.
+const OF_A_FAIR_WAITER: usize = 1950;
 
 /// The tests of one process run beside each other, and the allocator counts for all.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -102,29 +104,40 @@ fn a_held_lock_takes_little_memory() {
     });
 }
 
+/// What each of many tasks of a client takes that wait for a lock which another client has; `queued` says
+/// whether so many are where they wait, if that is in Redis.
+async fn each_waiter<K: Kind>(
+    lock: impl Fn(&Client) -> Lock<K>,
+    queued: impl AsyncFn(Lock<K>, usize) -> bool,
+) -> usize {
+    let server = RedisServer::start();
+    let [client, other] = [
+        Client::connect(&server.url()).await.expect("it answers"),
+        Client::connect(&server.url()).await.expect("it answers"),
+    ];
+    let _held = lock(&other).lock().await.expect("it is free");
+    let wait = async |count| {
+        let all = client.stats().waiting + count;
+        let tasks: Vec<_> = (0..count)
+            .map(|_| {
+                let lock = lock(&client);
+                tokio::spawn(async move { lock.lock().await.map(drop) })
+            })
+            .collect();
+        let wait = async || {
+            let stats = client.stats();
+            stats.waiting == all && stats.subscriptions == 1 && queued(lock(&client), all).await
+        };
+        eventually(Duration::from_secs(20), wait).await;
+        tasks
+    };
+    each(wait).await
+}
+
 #[test]
 fn a_task_that_waits_takes_little_memory() {
     run(async || {
-        let server = RedisServer::start();
-        let [client, other] = [
-            Client::connect(&server.url()).await.unwrap(),
-            Client::connect(&server.url()).await.unwrap(),
-        ];
-        let _held = other.rlock("waits").lock().await.unwrap();
-        let wait = async |count| {
-            let all = client.stats().waiting + count;
-            let tasks: Vec<_> = (0..count)
-                .map(|_| {
-                    let lock = client.rlock("waits");
-                    tokio::spawn(async move { lock.lock().await.map(drop) })
-                })
-                .collect();
-            let queued =
-                async || client.stats().waiting == all && client.stats().subscriptions == 1;
-            eventually(Duration::from_secs(20), queued).await;
-            tasks
-        };
-        let each = each(wait).await;
+        let each = each_waiter(|client| client.rlock("waits"), async |_, _| true).await;
         assert!(each <= OF_A_WAITER, "{each} bytes");
     });
 }
@@ -222,5 +235,14 @@ fn words_are_copied_once_into_lua_and_replies_once_out_of_it() {
                 assert_eq!(each.round() as usize, copies, "{script}: {each}");
             }
         }
+    });
+}
+
+#[test]
+fn a_task_that_waits_for_a_fair_lock_takes_little_memory() {
+    run(async || {
+        let queued = async |lock: FairLock, all| lock.queue_len().await.unwrap() == all as u64;
+        let each = each_waiter(|client| client.fair_lock("waits"), queued).await;
+        assert!(each <= OF_A_FAIR_WAITER, "{each} bytes");
     });
 }
