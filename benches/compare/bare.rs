@@ -16,13 +16,14 @@ use std::{
     time::Instant,
 };
 
-use tests::RedisServer;
+use ::tests::RedisServer;
 use tokio::{
     io::{AsyncRead, ReadBuf},
     net::{
         TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
+    task::JoinHandle,
 };
 
 use crate::pair::Pair;
@@ -49,14 +50,15 @@ struct Slot {
 
 impl Line {
     /// As much as the socket takes without waiting.
-    fn write_to(&mut self, commands: &OwnedWriteHalf) {
+    fn write_to(&mut self, commands: &OwnedWriteHalf) -> io::Result<()> {
         while !self.out.is_empty() {
             match commands.try_write(&self.out) {
                 Ok(written) => drop(self.out.drain(..written)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => panic!("the server reads: {error}"),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 }
 
@@ -89,7 +91,7 @@ impl Bare {
             line.tasks[self.task].replies = replies;
         }
         if !waits {
-            line.write_to(&self.commands);
+            line.write_to(&self.commands).expect("the server reads");
         } else if let Some(driver) = line.driver.take() {
             drop(line);
             driver.wake();
@@ -131,17 +133,29 @@ struct Driver {
 }
 
 impl Driver {
+    /// Ends with the connection.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let end = ready!(self.poll_both(cx));
+        // Each caller has a part in the line. Without callers, the server may end first.
+        assert_eq!(
+            Arc::strong_count(&self.line),
+            1,
+            "the server stays: {end:?}"
+        );
+        Poll::Ready(())
+    }
+
+    fn poll_both(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let written = self.poll_write(cx);
-            if self.poll_read(cx).is_pending() && written.is_pending() {
+            let written = self.poll_write(cx)?;
+            if self.poll_read(cx)?.is_pending() && written.is_pending() {
                 return Poll::Pending;
             }
         }
     }
 
     /// Ready if it should be called again.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut line = lock(&self.line);
         line.driver = Some(cx.waker().clone());
         if line.out.is_empty() {
@@ -152,16 +166,17 @@ impl Driver {
             return Poll::Pending;
         }
         self.waited = false;
-        ready!(self.commands.as_ref().as_ref().poll_write_ready(cx)).expect("the server reads");
-        line.write_to(&self.commands);
-        Poll::Ready(())
+        ready!(self.commands.as_ref().as_ref().poll_write_ready(cx))?;
+        Poll::Ready(line.write_to(&self.commands))
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut buffer = [0; 4096];
         let mut read = ReadBuf::new(&mut buffer);
-        ready!(Pin::new(&mut self.replies).poll_read(cx, &mut read)).expect("the server answers");
-        assert!(!read.filled().is_empty(), "the server stays");
+        ready!(Pin::new(&mut self.replies).poll_read(cx, &mut read))?;
+        if read.filled().is_empty() {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
         assert!(!read.filled().contains(&b'-'), "an error");
         let lines = read.filled().iter().filter(|byte| **byte == b'\n').count();
         let mut line = lock(&self.line);
@@ -176,7 +191,7 @@ impl Driver {
                 }
             }
         }
-        Poll::Ready(())
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -188,6 +203,11 @@ fn command(words: &[&[u8]]) -> Vec<u8> {
 
 /// One for each task, on one connection. `waits`: for the replies to releases.
 pub(crate) async fn pairs(server: &RedisServer, tasks: u64, waits: bool) -> Vec<Bare> {
+    driven(server, tasks, waits).await.0
+}
+
+/// The same, with the task that writes and reads.
+async fn driven(server: &RedisServer, tasks: u64, waits: bool) -> (Vec<Bare>, JoinHandle<()>) {
     let mut redis = server.connect().await.expect("the server answers");
     let stream = TcpStream::connect(server.address()).await;
     let stream = stream.expect("the server answers");
@@ -201,7 +221,7 @@ pub(crate) async fn pairs(server: &RedisServer, tasks: u64, waits: bool) -> Vec<
         line: Arc::clone(&line),
         waited: false,
     };
-    tokio::spawn(poll_fn(move |cx| driver.poll(cx)));
+    let driver = tokio::spawn(poll_fn(move |cx| driver.poll(cx)));
     let mut pairs = Vec::new();
     for task in 0..tasks {
         let key = format!("bench:bare:{waits}:{task:03}");
@@ -234,5 +254,37 @@ pub(crate) async fn pairs(server: &RedisServer, tasks: u64, waits: bool) -> Vec<
             waits,
         });
     }
-    pairs
+    (pairs, driver)
+}
+
+#[cfg(test)]
+mod tests {
+    use ::tests::RedisServer;
+
+    use super::{Pair, driven};
+
+    /// It said that the server should have stayed.
+    #[tokio::test]
+    async fn a_server_that_stops_behind_the_last_pair_makes_no_panic() {
+        for waits in [true, false] {
+            let server = RedisServer::start();
+            let (mut pairs, driver) = driven(&server, 2, waits).await;
+            for pair in &mut pairs {
+                pair.pair().await;
+            }
+            drop(pairs);
+            drop(server);
+            driver.await.expect("it ends with the connection");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_stops_under_a_caller_is_noticed() {
+        let server = RedisServer::start();
+        let (_pairs, driver) = driven(&server, 1, true).await;
+        drop(server);
+        let panic = driver.await.unwrap_err().into_panic();
+        let said = panic.downcast_ref::<String>().expect("a text");
+        assert!(said.contains("the server stays"), "{said}");
+    }
 }
