@@ -1,4 +1,4 @@
-//! Many tasks and one lock: in one process, in several clients, and beside a client like Redisson's.
+//! Many tasks and one lock: in one process, and in several clients.
 
 use std::{
     sync::Arc,
@@ -8,16 +8,16 @@ use std::{
 use futures::future::join_all;
 use raw::RawLock;
 use redlock_rt::{Client, Kind, Lock, RLock};
-use tests::{RedisServer, RedissonClient, RedissonRLock};
+use tests::RedisServer;
 use tokio::sync::Mutex;
 
 use crate::{
     figures::{Scene, Unit},
     pair::Pair,
     peers::Peers,
-    rounds::{Effort, Rounds, interleaved},
-    scenes::{calling, client, raw, some},
-    sides::{OURS, Side, Tasks},
+    rounds::{Effort, interleaved},
+    scenes::{calling, client, dedicated, raw, some},
+    sides::{DEDICATED, OURS, Side, Tasks},
 };
 
 /// The tasks of one process that want a lock.
@@ -26,8 +26,6 @@ const TASKS: usize = 32;
 const CLIENTS: [u64; 4] = [1, 2, 4, 8];
 /// The tasks of each client, where several want a lock.
 const RIVALS: usize = 4;
-/// How long the lock is held where it is shared with another client.
-const HOLD: Duration = Duration::from_millis(1);
 
 /// A lock that is taken and released by scripts alone, in which there may be HDEL too.
 struct Scripted<K: Kind>(Lock<K>);
@@ -49,43 +47,13 @@ impl Pair for Queued {
     }
 }
 
-/// A lock that is held for a time.
-struct Held(RLock);
-
-impl Pair for Held {
-    async fn pair(&mut self) -> Instant {
-        let guard = self.0.lock().await.expect("it comes free");
-        let held = Instant::now();
-        tokio::time::sleep(HOLD).await;
-        guard.unlock().await.expect("the server answers");
-        held
-    }
-}
-
-/// The same by a thread of a client like Redisson's.
-struct Rival(RedissonRLock, u64);
-
-impl Pair for Rival {
-    async fn pair(&mut self) -> Instant {
-        let Self(lock, thread) = self;
-        let acquired = lock.lock(*thread, None).await.expect("the server answers");
-        assert!(acquired, "it waits without limit");
-        let held = Instant::now();
-        tokio::time::sleep(HOLD).await;
-        lock.unlock(*thread).await.expect("the server answers");
-        held
-    }
-}
-
 /// Tasks of one process, with locks of several kinds, and with the bare crate behind a queue.
 pub(crate) async fn contended(server: &RedisServer, effort: Effort) -> Scene {
     let (handing, calling) = (client(server).await, calling(server).await);
     let mut sides = [
-        ours(&handing, "bench:contended:handing"),
-        Tasks::boxed(
-            "a call each",
-            vec![calling.rlock("bench:contended:calling"); TASKS],
-        ),
+        ours(OURS, &handing),
+        ours(DEDICATED, &dedicated(server).await),
+        ours("a call each", &calling),
         scripted("FairLock", &handing.fair_lock("bench:contended:fair")),
         scripted("FencedLock", &handing.fenced_lock("bench:contended:fenced")),
         queued(server).await,
@@ -101,7 +69,7 @@ pub(crate) async fn against_peers(server: &RedisServer, peers: &Peers) -> Option
         return None;
     }
     let client = client(server).await;
-    sides.insert(0, ours(&client, "bench:peers"));
+    sides.insert(0, ours(OURS, &client));
     sides.push(queued(server).await);
     let effort = Effort {
         rounds: 3,
@@ -112,8 +80,9 @@ pub(crate) async fn against_peers(server: &RedisServer, peers: &Peers) -> Option
     Some(scene(server, "peers", about, &mut sides, effort).await)
 }
 
-fn ours(client: &Client, name: &str) -> Box<dyn Side> {
-    Tasks::boxed(OURS, vec![client.rlock(name); TASKS])
+fn ours(side: &str, client: &Client) -> Box<dyn Side> {
+    let lock = client.rlock(format!("bench:contended:{side}"));
+    Tasks::boxed(side, vec![lock; TASKS])
 }
 
 fn scripted<K: Kind>(name: &str, lock: &Lock<K>) -> Box<dyn Side> {
@@ -153,39 +122,4 @@ pub(crate) async fn clients(server: &RedisServer, effort: Effort) -> Scene {
     let rounds = interleaved(&mut sides, effort.in_one(), Some(connection)).await;
     let about = "4 tasks of each client, one key";
     Scene::new("clients", about, Unit::Turns, &rounds)
-}
-
-/// A saturated lock, shared with a client like Redisson's; first by a client that hands over inside
-/// its process, then by one that does not.
-pub(crate) async fn shared(server: &RedisServer, effort: Effort) -> [Scene; 2] {
-    let clients = [client(server).await, calling(server).await];
-    let other = RedissonClient::connect(&server.url()).await;
-    let other = other.expect("the server answers");
-    let mut pairs = clients.map(|client| -> [Box<dyn Side>; 2] {
-        let ours = (0..RIVALS).map(|_| Held(client.rlock("bench:shared")));
-        let rivals = (0..RIVALS as u64).map(|thread| Rival(other.rlock("bench:shared"), thread));
-        [
-            Tasks::boxed(OURS, ours),
-            Tasks::boxed("like Redisson", rivals),
-        ]
-    });
-    let mut all = pairs
-        .each_ref()
-        .map(|sides| sides.each_ref().map(|side| Rounds::new(&**side, effort)));
-    let span = effort.in_one().slice * 2;
-    for round in 0..effort.rounds {
-        for place in 0..2 {
-            let at = (round + place) % 2;
-            let works = pairs[at].iter_mut().map(|side| side.work(span));
-            for (side, work) in all[at].iter_mut().zip(join_all(works).await) {
-                side.works[round].add(&work);
-            }
-        }
-    }
-    let [handing, calling] = all;
-    let about = "beside 4 threads of a client like Redisson's, each holds for 1 ms";
-    [
-        Scene::against_last("shared", about, Unit::Turns, &handing),
-        Scene::against_last("shared, a call each", about, Unit::Turns, &calling),
-    ]
 }

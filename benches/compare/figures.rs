@@ -11,8 +11,6 @@ pub(crate) struct Scene {
     pub(crate) name: String,
     pub(crate) about: String,
     pub(crate) unit: Unit,
-    /// The goal for the ratio of the first side to the last: at least, or for a time at most.
-    pub(crate) goal: Option<f64>,
     pub(crate) sides: Vec<Figures>,
 }
 
@@ -23,6 +21,8 @@ pub(crate) enum Unit {
     Pairs,
     /// The same, of a lock for which tasks wait.
     Turns,
+    /// The same, where the last side takes turns at the same lock.
+    Shared,
     /// The median wait.
     Micros,
 }
@@ -62,7 +62,6 @@ impl Scene {
             name: name.into(),
             about: about.into(),
             unit,
-            goal: None,
             sides: sides
                 .iter()
                 .map(|side| Figures::of(side, unit, None))
@@ -82,30 +81,15 @@ impl Scene {
         scene
     }
 
-    pub(crate) fn with_goal(self, goal: f64) -> Self {
-        Self {
-            goal: Some(goal),
-            ..self
-        }
-    }
-
     pub(crate) fn side(&self, name: &str) -> Option<&Figures> {
         self.sides.iter().find(|side| side.name == name)
-    }
-
-    pub(crate) fn met(&self) -> Option<bool> {
-        let (ratio, goal) = (self.sides.first()?.ratio?.median, self.goal?);
-        Some(match self.unit {
-            Unit::Micros => ratio <= goal,
-            Unit::Pairs | Unit::Turns => ratio >= goal,
-        })
     }
 }
 
 impl Figures {
     fn of(side: &Rounds, unit: Unit, baseline: Option<&Rounds>) -> Self {
         let value = |work: &Work| match unit {
-            Unit::Pairs | Unit::Turns => work.rate(),
+            Unit::Pairs | Unit::Turns | Unit::Shared => work.rate(),
             Unit::Micros => work.median(),
         };
         let ratio = |baseline: &Rounds| {

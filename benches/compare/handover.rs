@@ -202,5 +202,5 @@ pub(crate) async fn between_clients(server: &RedisServer, effort: Effort) -> Sce
     ];
     let rounds = interleaved(&mut sides, effort, None).await;
     let about = "from the release in one client to the lock in another; a raw message has no lock";
-    Scene::against_last("handover", about, Unit::Micros, &rounds).with_goal(1.15)
+    Scene::against_last("handover", about, Unit::Micros, &rounds)
 }

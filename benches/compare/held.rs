@@ -27,8 +27,10 @@ const WINDOW: Duration = Duration::from_secs(20);
 /// The locks or tasks whose memory is measured, besides the first few.
 const KEPT: usize = 5000;
 const FIRST: usize = 100;
-/// For what the last of them does before it waits.
+/// For what the last of them does before it waits, unless the process still grows.
 const SETTLED: Duration = Duration::from_millis(500);
+/// The name of this library's fair lock among the ways to wait.
+const FAIR: &str = "FairLock";
 
 /// What is kept of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -47,6 +49,9 @@ pub(crate) struct Held {
     pub(crate) lock: Option<f64>,
     /// Of a waiting task, in bytes.
     pub(crate) task: Option<f64>,
+    /// Of a task that waits for a fair lock, in bytes.
+    #[serde(default)]
+    pub(crate) fair: Option<f64>,
 }
 
 /// A lock that is held as long as this is kept.
@@ -95,16 +100,30 @@ async fn keepers(url: &str) -> Keepers {
     keepers
 }
 
+/// The ways of which only the memory is measured.
+async fn all(url: &str) -> Keepers {
+    let client = Client::connect(url).await.expect("the server answers");
+    let mut keepers = keepers(url).await;
+    let fair = Keeper::new(true, move |name| {
+        let lock = client.fair_lock(name);
+        async move { lock.lock().await.expect("it comes free") }
+    });
+    keepers.insert(FAIR, fair);
+    keepers
+}
+
 pub(crate) async fn held(server: &RedisServer) -> Vec<Held> {
     let names: Vec<_> = keepers(&server.url()).await.into_keys().collect();
     let calls = calls(server, &names).await;
     let mut held = Vec::new();
     for (name, calls) in names.into_iter().zip(calls) {
-        let memory = |kept| memory(&server.url(), name, kept);
+        let memory = |name, kept| memory(&server.url(), name, kept);
+        let fair = (name == OURS).then(|| memory(FAIR, Kept::Waiting));
         held.push(Held {
             calls,
-            lock: memory(Kept::Held),
-            task: memory(Kept::Waiting),
+            lock: memory(name, Kept::Held),
+            task: memory(name, Kept::Waiting),
+            fair: fair.flatten(),
             name: name.into(),
         });
     }
@@ -147,7 +166,7 @@ fn memory(url: &str, name: &str, kept: Kept) -> Option<f64> {
 
 /// Prints the bytes of one, in a process that does nothing else.
 pub(crate) async fn keep(kept: Kept, name: &str, url: &str) {
-    let mut keepers = keepers(url).await;
+    let mut keepers = all(url).await;
     let Some(keeper) = keepers.remove(name) else {
         return;
     };
@@ -168,7 +187,10 @@ pub(crate) async fn keep(kept: Kept, name: &str, url: &str) {
         Kept::Waiting => {
             let tasks = (from..to).map(|_| tokio::spawn((keeper.lock)(one.clone())));
             let tasks: Vec<_> = tasks.collect();
-            tokio::time::sleep(SETTLED).await;
+            let mut size = 0.0;
+            while std::mem::replace(&mut size, resident()) != size {
+                tokio::time::sleep(SETTLED).await;
+            }
             assert!(tasks.iter().all(|task| !task.is_finished()), "they wait");
         }
     };

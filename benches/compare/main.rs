@@ -16,6 +16,7 @@ mod bare;
 mod contention;
 mod figures;
 mod files;
+mod goals;
 mod handover;
 mod held;
 mod machine;
@@ -29,6 +30,7 @@ mod rows;
 #[cfg(test)]
 mod sample;
 mod scenes;
+mod shared;
 mod sides;
 mod table;
 
@@ -210,7 +212,7 @@ async fn scenes(server: &RedisServer, options: &Options) -> Vec<Scene> {
         scenes.push(contention::clients(server, effort).await);
     }
     if wanted(Part::Shared) {
-        scenes.extend(contention::shared(server, effort).await);
+        scenes.extend(shared::shared(server, effort).await);
     }
     if wanted(Part::Handover) {
         scenes.push(handover::between_clients(server, effort).await);

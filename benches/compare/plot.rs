@@ -85,10 +85,12 @@ impl Axis {
 /// The rates of all rows whose baseline is the bare crate.
 pub(crate) fn plot(report: &Report, theme: &Theme) -> String {
     let shown = |run: &Run, row: &Row| {
-        row.scene(run).is_some_and(|scene| {
-            let baseline = scene.sides.last().map(|side| side.name.as_str());
-            scene.unit != Unit::Micros && baseline.is_some_and(|name| name.ends_with(RAW))
-        })
+        row.figures(run)
+            .zip(row.scene(run))
+            .is_some_and(|(_, scene)| {
+                let baseline = scene.sides.last().map(|side| side.name.as_str());
+                scene.unit != Unit::Micros && baseline.is_some_and(|name| name.ends_with(RAW))
+            })
     };
     let rows = ROWS.iter();
     let rows: Vec<&Row> = rows
@@ -256,6 +258,8 @@ mod tests {
         assert!(svg.contains(">66</text>"), "{svg}");
         // A time is no rate.
         assert!(!svg.contains("hand-over"), "{svg}");
+        // Of a scene that was measured without it.
+        assert!(!svg.contains("guard dropped"), "{svg}");
     }
 
     #[test]

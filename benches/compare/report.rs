@@ -36,7 +36,7 @@ pub(crate) struct Run {
 impl Report {
     pub(crate) fn goals_are_met(&self) -> bool {
         let mut scenes = self.runs.iter().flat_map(|run| &run.scenes);
-        scenes.all(|scene| scene.met() != Some(false))
+        scenes.all(|scene| scene.goals().all(|goal| goal.met()))
     }
 
     pub(crate) fn json(&self) -> String {
@@ -94,15 +94,8 @@ impl Display for Scene {
         for side in &self.sides {
             side.write(self.unit, f)?;
         }
-        if let (Some(goal), Some(met)) = (self.goal, self.met()) {
-            let bound = match self.unit {
-                Unit::Micros => "at most",
-                Unit::Pairs | Unit::Turns => "at least",
-            };
-            let met = if met { "met" } else { "MISSED" };
-            writeln!(f, "  goal: {bound} {goal:.2}: {met}")?;
-        }
-        Ok(())
+        self.goals()
+            .try_for_each(|goal| writeln!(f, "  goal of {goal}"))
     }
 }
 
@@ -134,7 +127,7 @@ impl Unit {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pairs => "pairs/s",
-            Self::Turns => "turns/s",
+            Self::Turns | Self::Shared => "turns/s",
             Self::Micros => "us",
         }
     }

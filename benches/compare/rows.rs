@@ -3,7 +3,7 @@
 use crate::{
     figures::{Figures, Scene, Unit, Waits},
     report::{Report, Run},
-    sides::{BARE, BARE_DROPPING, OURS},
+    sides::{BARE, BARE_DROPPING, DEDICATED, OURS},
 };
 
 /// A row of the table, and of the plot.
@@ -31,10 +31,12 @@ const fn row(
     }
 }
 
-pub(crate) const ROWS: [Row; 16] = [
+pub(crate) const ROWS: [Row; 20] = [
     row("1 task", "1 task", OURS, Some("1 task")),
     row("the same, guard dropped", "1 task", "dropping", None),
+    row("the same, `dedicated_thread`", "1 task", DEDICATED, None),
     row("64 tasks, a key each", "64 tasks", OURS, Some("64 tasks")),
+    row("the same, `dedicated_thread`", "64 tasks", DEDICATED, None),
     row(
         "256 tasks, a key each",
         "256 tasks",
@@ -56,6 +58,8 @@ pub(crate) const ROWS: [Row; 16] = [
     row("4 clients of 4 tasks, 1 key", "clients", "4 clients", None),
     row("8 clients of 4 tasks, 1 key", "clients", "8 clients", None),
     row("beside a client like Redisson's", "shared", OURS, None),
+    row("the same, `FencedLock`", "shared, FencedLock", OURS, None),
+    row("the same, `WriteLock`", "shared, WriteLock", OURS, None),
     row("1 task, embedded engine", "1 task, embedded", OURS, None),
     row(
         "64 tasks, embedded engine",
@@ -66,7 +70,7 @@ pub(crate) const ROWS: [Row; 16] = [
 ];
 
 /// The sides that are no other crates, besides the last one.
-const NO_PEERS: [&str; 4] = [OURS, "dropping", BARE, BARE_DROPPING];
+const NO_PEERS: [&str; 5] = [OURS, DEDICATED, "dropping", BARE, BARE_DROPPING];
 
 impl Row {
     /// The label without marks.
@@ -131,11 +135,16 @@ pub(crate) fn ratio(value: f64) -> String {
     }
 }
 
-pub(crate) fn value(figures: &Figures, unit: Unit) -> String {
+pub(crate) fn value(figures: &Figures, scene: &Scene) -> String {
     let median = figures.value.median;
-    match unit {
+    match scene.unit {
         Unit::Pairs => format!("{} pairs/s", count(median)),
         Unit::Turns => format!("{} turns/s, {}", count(median), longest(&figures.waits)),
+        Unit::Shared => {
+            let theirs = scene.sides.last().map_or(0, |side| side.waits.max);
+            let [max, theirs] = [figures.waits.max, theirs].map(|wait| micros(wait as f64));
+            format!("{} turns/s, max {max}, theirs {theirs}", count(median))
+        }
         Unit::Micros => micros(median),
     }
 }

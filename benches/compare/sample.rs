@@ -28,6 +28,14 @@ pub(crate) fn report() -> Report {
                 baseline("raw pub/sub", 114.0),
             ],
         ),
+        scene(
+            "shared",
+            Unit::Shared,
+            vec![
+                side("redlock-rt", 241.0, 1.43, None),
+                baseline("like Redisson", 168.0),
+            ],
+        ),
     ];
     let two = vec![
         scene(
@@ -67,8 +75,8 @@ pub(crate) fn report() -> Report {
         rounds: 9,
         turns: 20,
         held: vec![
-            held("redlock-rt", 1.05, Some(641.9), 1223.0),
-            held("slow", 0.0, None, 2001.0),
+            held("redlock-rt", 1.05, Some(641.9), 1223.0, Some(1449.0)),
+            held("slow", 0.0, None, 2001.0, None),
         ],
         slice: 25,
         runs: vec![run(1, one), run(2, two)],
@@ -89,17 +97,17 @@ fn scene(name: &str, unit: Unit, sides: Vec<Figures>) -> Scene {
         name: name.into(),
         about: String::new(),
         unit,
-        goal: None,
         sides,
     }
 }
 
-fn held(name: &str, calls: f64, lock: Option<f64>, task: f64) -> Held {
+fn held(name: &str, calls: f64, lock: Option<f64>, task: f64, fair: Option<f64>) -> Held {
     Held {
         name: name.into(),
         calls,
         lock,
         task: Some(task),
+        fair,
     }
 }
 

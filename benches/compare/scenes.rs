@@ -10,16 +10,14 @@ use crate::{
     pair::Dropping,
     peers::Peers,
     rounds::{Effort, interleaved},
-    sides::{BARE, BARE_DROPPING, OURS, Side, Tasks},
+    sides::{BARE, BARE_DROPPING, DEDICATED, OURS, Side, Tasks},
 };
 
 pub(crate) async fn uncontended(server: &RedisServer, peers: &Peers, effort: Effort) -> Scene {
     let dropping = client(server).await.rlock("bench:dropping");
     let dropping = Tasks::boxed("dropping", [Dropping(dropping)]);
     let floor = Tasks::boxed(BARE_DROPPING, bare::pairs(server, 1, false).await);
-    on_server(server, peers, 1, vec![dropping, floor], effort)
-        .await
-        .with_goal(0.95)
+    on_server(server, peers, 1, vec![dropping, floor], effort).await
 }
 
 pub(crate) async fn distinct(
@@ -28,9 +26,7 @@ pub(crate) async fn distinct(
     tasks: u64,
     effort: Effort,
 ) -> Scene {
-    on_server(server, peers, tasks, Vec::new(), effort)
-        .await
-        .with_goal(0.90)
+    on_server(server, peers, tasks, Vec::new(), effort).await
 }
 
 async fn on_server(
@@ -42,7 +38,8 @@ async fn on_server(
 ) -> Scene {
     let (client, raw) = (client(server).await, raw(server).await);
     let mut sides = more;
-    sides.insert(0, ours(&client, tasks));
+    sides.insert(0, ours(OURS, &client, tasks));
+    sides.push(ours(DEDICATED, &dedicated(server).await, tasks));
     sides.push(Tasks::boxed(BARE, bare::pairs(server, tasks, true).await));
     sides.extend(peers.distinct(tasks));
     sides.push(raws(&raw, tasks));
@@ -58,16 +55,16 @@ pub(crate) async fn embedded(tasks: u64, effort: Effort) -> Scene {
     let client = client.expect("the defaults are valid");
     let raw = Raw::over(engine.connect()).await;
     let raw = raw.expect("the engine answers");
-    let mut sides = [ours(&client, tasks), raws(&raw, tasks)];
+    let mut sides = [ours(OURS, &client, tasks), raws(&raw, tasks)];
     let rounds = interleaved(&mut sides, effort, None).await;
     let about = "embedded engine instead of a server";
     let name = some(tasks, "task") + ", embedded";
     Scene::against_last(&name, about, Unit::Pairs, &rounds)
 }
 
-fn ours(client: &Client, tasks: u64) -> Box<dyn Side> {
-    let locks = (0..tasks).map(|task| client.rlock(format!("bench:ours:{task:03}")));
-    Tasks::boxed(OURS, locks)
+fn ours(side: &str, client: &Client, tasks: u64) -> Box<dyn Side> {
+    let locks = (0..tasks).map(|task| client.rlock(format!("bench:{side}:{task:03}")));
+    Tasks::boxed(side, locks)
 }
 
 fn raws(raw: &Raw, tasks: u64) -> Box<dyn Side> {
@@ -89,6 +86,12 @@ pub(crate) async fn client(server: &RedisServer) -> Client {
 /// A client each of whose turns is a release and an acquisition.
 pub(crate) async fn calling(server: &RedisServer) -> Client {
     let client = Client::builder().url(&server.url()).hand_over(None);
+    client.connect().await.expect("the server answers")
+}
+
+/// A client whose tasks have a thread of their own.
+pub(crate) async fn dedicated(server: &RedisServer) -> Client {
+    let client = Client::builder().url(&server.url()).dedicated_thread(true);
     client.connect().await.expect("the server answers")
 }
 

@@ -12,6 +12,8 @@ use crate::pair::Pair;
 
 /// The name of this library among the sides.
 pub(crate) const OURS: &str = "redlock-rt";
+/// The name of a client with a thread of its own.
+pub(crate) const DEDICATED: &str = "dedicated_thread";
 /// The names of the sides of [`crate::bare`].
 pub(crate) const BARE: &str = "bare commands";
 pub(crate) const BARE_DROPPING: &str = "bare commands, dropping";
