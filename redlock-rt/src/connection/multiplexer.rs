@@ -16,12 +16,15 @@
 //!    is dropped.
 //! 4. No waker is woken, and none is dropped, while the mutex is held: what it wakes may send.
 
+#[cfg(all(test, redlock_loom))]
+mod loom;
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
 use redis::Value;
@@ -34,6 +37,7 @@ use super::fault::Fault;
 use super::framed::Framed;
 use super::frames::Nonsense;
 use super::values::value;
+use crate::shim::{Mutex, MutexGuard, lock};
 
 /// Room for so many commands is kept for the next ones.
 const USUALLY_OPEN: usize = 1024;
@@ -320,7 +324,7 @@ impl Multiplexer {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
