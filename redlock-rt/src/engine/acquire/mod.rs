@@ -4,6 +4,8 @@
 mod attempt;
 mod backoff;
 mod local_wait;
+#[cfg(all(test, redlock_loom))]
+mod loom;
 mod one;
 mod owner;
 mod reentry;

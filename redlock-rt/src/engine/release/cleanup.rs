@@ -666,6 +666,22 @@ impl PendingCleanup {
         cleanup.over(&Ok(ended));
     }
 
+    /// As if the end of a hold had been sent. Call what is returned with what Redis answers.
+    #[cfg(all(test, redlock_loom))]
+    pub(in crate::engine) fn release_sent(mut self) -> impl FnOnce(Reply) + 'static {
+        let mut cleanup = self.cleanup.take().expect("nothing has run");
+        if let Subject::Hold(hold) = &cleanup.subject {
+            let _ = end_of(hold, &mut cleanup.grant, true);
+        }
+        cleanup.delivery.sent = Some(clock::now());
+        move |reply| {
+            let Cleanup { delivery, news, .. } = &mut cleanup;
+            let told = told(Ok(reply), delivery, news);
+            cleanup.over(&told);
+            drop(self);
+        }
+    }
+
     /// The error for a caller that is told of this fault.
     pub(in crate::engine) fn failed(self, fault: Fault, action: &'static str) -> Error {
         let error = fault.into_error(action);

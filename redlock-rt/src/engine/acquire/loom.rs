@@ -1,0 +1,240 @@
+//! The lock that a release gives to the next waiter of a fair lock, beside all that may happen to that
+//! waiter, in every interleaving, with the engine's own queues, attempts, watchdog and releases. No
+//! server answers: a release of a number is done when it is queued.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use ::loom::future::block_on;
+use ::loom::thread;
+
+use super::attempt::Attempt;
+use super::local_wait::LocalWait;
+use crate::clock;
+use crate::connection::Connector;
+use crate::engine::hand_over::Offer;
+use crate::engine::hold::{LostReason, Request, key_of};
+use crate::engine::release::PendingCleanup;
+use crate::engine::wait::{Called, Wake};
+use crate::engine::{Config, Engine, HoldGuard, Terms};
+use crate::name::LockName;
+use crate::wire::{AcquireReply, FairTerms, FairWire, Recipe, Reply};
+
+/// In words.
+const STACK: usize = 0x8000;
+/// Longer than a model runs.
+const LONG: Duration = Duration::from_secs(6000);
+const TERMS: Terms = Terms {
+    lease: LONG,
+    renew: Some(LONG),
+    max_hold: None,
+};
+
+/// A client whose tasks do not run by themselves.
+struct World {
+    engine: Arc<Engine>,
+    recipe: Arc<dyn Recipe>,
+}
+
+/// As an `Acquisition`.
+struct Waiter {
+    place: LocalWait,
+    attempt: Attempt,
+}
+
+impl World {
+    /// With the guard of the holder.
+    fn new() -> (Arc<Self>, HoldGuard) {
+        let connect =
+            || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
+        let mut config = Config::for_tests(Connector::new(connect), LONG);
+        config.hand_over = LONG;
+        let terms = FairTerms {
+            alive: LONG,
+            longest: LONG,
+        };
+        let recipe = FairWire::new(LockName::new(None, "n").unwrap(), terms);
+        let world = Self {
+            engine: Engine::new(config),
+            recipe: Arc::new(recipe),
+        };
+        let (recipe, now) = (Arc::clone(&world.recipe), clock::now());
+        let waiters = world.engine.locks.waiters(key_of(&*recipe, None));
+        let request = Request::new(&world.engine, recipe, waiters, TERMS);
+        let guard = HoldGuard::acquired(&request, None, now, now);
+        (Arc::new(world), guard)
+    }
+
+    /// A waiter that has asked and is queued.
+    fn queued(&self) -> Waiter {
+        let (engine, recipe) = (&self.engine, Arc::clone(&self.recipe));
+        let waiters = engine.locks.waiters(key_of(&*recipe, None));
+        let mut attempt = Attempt::new(engine, recipe, waiters, TERMS);
+        let mut place = LocalWait::enter(&attempt, true, clock::now());
+        let called = block_on(place.called(None));
+        assert!(matches!(called, Called::Wake(Wake::Try)), "{called:?}");
+        drop(attempt.ask(true, None));
+        let behind = Reply::List([1000, 1, 0, 7].map(Reply::Int).into());
+        match attempt.heard(true, Some(Ok(behind))) {
+            Some(Ok(AcquireReply::Queued(at))) => place.refused(&attempt, Some(at), None),
+            other => panic!("{other:?}"),
+        }
+        let called = block_on(place.called(None));
+        assert!(matches!(called, Called::Wake(Wake::Head)), "{called:?}");
+        Waiter { place, attempt }
+    }
+
+    /// The guard ends, and its release is sent; what Redis answers to it, which has given the lock to
+    /// this waiter.
+    fn gives(&self, mut guard: HoldGuard, waiter: &Waiter) -> thread::JoinHandle<()> {
+        let (_, release) = guard.leave(clock::now()).unwrap();
+        let waiter = waiter.attempt.request.id().to_string();
+        let given = vec![Reply::Int(1), Reply::Int(2), Reply::Text(waiter)];
+        let answered = PendingCleanup::release_sent(release);
+        spawn(move || answered(Reply::List(given)))
+    }
+
+    /// Nobody has the lock or waits for it, and each of so many numbers will be released once.
+    fn is_released(&self, numbers: usize) {
+        assert!(self.engine.fair.next_in_line(self.recipe.name()).is_empty());
+        assert_eq!(self.engine.watchdog.len(), 0);
+        assert_eq!(self.engine.releases.undelivered().all, numbers);
+        assert_eq!(self.engine.releases.len(), numbers);
+    }
+}
+
+impl Waiter {
+    /// Waits until the lock is given to it; `None`: the client shuts down.
+    fn waits(mut self) -> Option<HoldGuard> {
+        let called = block_on(self.place.called(None));
+        self.called(called)
+    }
+
+    /// Looks once, and gives up if there is nothing, as at the end of a wait.
+    fn looks(mut self) -> Option<HoldGuard> {
+        let called = {
+            let mut called = pin!(self.place.called(None));
+            block_on(poll_fn(|cx| Poll::Ready(called.as_mut().poll(cx))))
+        };
+        match called {
+            Poll::Ready(called) => self.called(called),
+            Poll::Pending => None,
+        }
+    }
+
+    /// As `Acquisition::run`.
+    fn called(mut self, called: Called<Infallible, Box<Offer>>) -> Option<HoldGuard> {
+        match called {
+            Called::Wake(Wake::Try) => {}
+            Called::Wake(Wake::Closed) => return None,
+            other => panic!("{other:?}"),
+        }
+        let sent = self.place.take_grant(self.attempt.asked());
+        self.attempt.granted(sent.expect("it has nothing to ask"));
+        let now = clock::now();
+        let guard = self.attempt.succeed(None, now).ok()?;
+        self.place.served(false, false, now + LONG);
+        Some(guard)
+    }
+}
+
+/// The calls of a waiter need more room than the usual stack of a thread has.
+fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
+    let builder = thread::Builder::new().stack_size(STACK);
+    builder.spawn(run).unwrap()
+}
+
+/// All interleavings with up to two preemptions: of more there are too many here.
+fn model(run: impl Fn() + Send + Sync + 'static) {
+    let mut builder = ::loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    let run = Arc::new(run);
+    builder.check(move || {
+        let run = Arc::clone(&run);
+        spawn(move || run()).join().unwrap();
+    });
+}
+
+#[test]
+fn a_waiter_that_is_given_the_lock_has_it_without_asking() {
+    model(|| {
+        let (world, guard) = World::new();
+        let waiter = world.queued();
+        let given = world.gives(guard, &waiter);
+        let guard = waiter.waits().unwrap();
+        given.join().unwrap();
+        assert!(guard.hold.is_valid());
+        drop(guard);
+        world.is_released(1);
+    });
+}
+
+#[test]
+fn a_lock_that_is_given_at_the_end_of_a_wait_is_taken_or_released() {
+    model(|| {
+        let (world, guard) = World::new();
+        let waiter = world.queued();
+        let given = world.gives(guard, &waiter);
+        drop(waiter.looks());
+        given.join().unwrap();
+        world.is_released(1);
+    });
+}
+
+/// The queue of the name goes with its last waiter, and another one may come.
+#[test]
+fn a_lock_that_is_given_to_a_waiter_that_leaves_is_nobody_elses() {
+    model(|| {
+        let (world, guard) = World::new();
+        let waiter = world.queued();
+        let given = world.gives(guard, &waiter);
+        let leaves = spawn(move || drop(waiter));
+        let next = world.queued();
+        assert!(next.looks().is_none());
+        given.join().unwrap();
+        leaves.join().unwrap();
+        world.is_released(2);
+    });
+}
+
+#[test]
+fn a_lock_is_given_beside_a_waiter_behind_that_leaves() {
+    model(|| {
+        let (world, guard) = World::new();
+        let [first, behind] = [(); 2].map(|()| world.queued());
+        let given = world.gives(guard, &first);
+        let leaves = spawn(move || drop(behind));
+        let guard = first.waits().unwrap();
+        given.join().unwrap();
+        leaves.join().unwrap();
+        drop(guard);
+        world.is_released(2);
+    });
+}
+
+/// A shut-down sees no moment at which nothing is owed to Redis.
+#[test]
+fn a_lock_that_is_given_beside_a_shut_down_is_released_before_its_end() {
+    model(|| {
+        let (world, guard) = World::new();
+        let waiter = world.queued();
+        let given = world.gives(guard, &waiter);
+        let waits = spawn(move || waiter.waits());
+        // As `Engine::shut_down`.
+        world.engine.stop_acquiring();
+        for hold in world.engine.watchdog.holds() {
+            hold.end(LostReason::ShutDown);
+        }
+        assert_ne!(world.engine.releases.undelivered().all, 0);
+        given.join().unwrap();
+        if let Some(guard) = waits.join().unwrap() {
+            assert!(!guard.hold.is_valid());
+        }
+        assert_eq!(world.engine.watchdog.len(), 0);
+        assert_ne!(world.engine.releases.undelivered().all, 0);
+    });
+}
