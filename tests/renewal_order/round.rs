@@ -11,11 +11,14 @@ use std::{
 };
 
 use redis::aio::MultiplexedConnection;
-use redlock_rt::{Client, LockOptions, RLockGuard, embedded::Engine};
+use redlock_rt::{Client, LockOptions, embedded::Engine};
 use tests::{Random, Which, Wires, connection_over, within};
 use tokio::{runtime::Builder, time::advance};
 
-use crate::sentinel::{Sentinel, Tally};
+use crate::{
+    held::{Guard, Way},
+    sentinel::{Sentinel, Tally},
+};
 
 const MS: Duration = Duration::from_millis(1);
 /// Of the real clock nothing passes; of the paused one a round needs less.
@@ -31,9 +34,9 @@ type Parked = Arc<Mutex<Option<Waker>>>;
 /// What came of a call.
 enum Done {
     Nothing,
-    Locked(RLockGuard),
-    Reentered(RLockGuard, Option<RLockGuard>),
-    Extended(RLockGuard),
+    Locked(Guard),
+    Reentered(Guard, Option<Guard>),
+    Extended(Guard),
 }
 
 /// A call that is polled at every look.
@@ -53,11 +56,13 @@ pub(crate) struct Round {
     locks: usize,
     /// How often the locks are renewed.
     intervals: Vec<Duration>,
+    /// What kinds of locks they are.
+    ways: Vec<Way>,
     calls: Vec<Call>,
-    guards: Vec<RLockGuard>,
+    guards: Vec<Guard>,
     /// How many guards an owner has, those in calls included.
     living: BTreeMap<String, usize>,
-    /// Tasks hand locks over to each other, which they do only with the same lease and renewal.
+    /// Tasks leave locks to each other, which they do only with the same lease and renewal.
     hands_over: bool,
     refusing: bool,
 }
@@ -90,7 +95,7 @@ impl Round {
         let engine = Engine::new();
         let wires = Wires::to_engine(&engine);
         let hands_over = random.percent(50);
-        let hand_over = hands_over.then_some(500 * MS);
+        let hand_over = hands_over.then_some(1_000 * MS);
         let client = wires
             .builder()
             .hand_over(hand_over)
@@ -98,11 +103,14 @@ impl Round {
             .linger(5 * MS)
             .build()
             .unwrap();
-        let locks = 1 + random.below(8);
+        // The fewer, the more of them have waiters.
+        let locks = 1 + random.below(if hands_over { 4 } else { 8 });
         let same = random.percent(50).then(|| interval(&mut random));
         let intervals = (0..locks).map(|_| same.unwrap_or_else(|| interval(&mut random)));
+        let intervals = intervals.collect();
         Self {
-            intervals: intervals.collect(),
+            ways: (0..locks).map(|_| Way::any(&mut random)).collect(),
+            intervals,
             sentinel: Sentinel::new(&wires),
             control: connection_over(engine.connect()).await.unwrap(),
             random,
@@ -274,8 +282,8 @@ impl Round {
         }
     }
 
-    fn keep(&mut self, guard: RLockGuard) {
-        let owner = guard.hold_id().to_string();
+    fn keep(&mut self, guard: Guard) {
+        let owner = guard.owner();
         self.sentinel.begins(&owner);
         *self.living.entry(owner).or_default() += 1;
         self.guards.push(guard);
@@ -303,22 +311,25 @@ impl Round {
         }
         let every = self.intervals[index];
         let leases = 2 + u32::try_from(self.random.below(4)).unwrap();
-        let options = LockOptions::new().lease(every * leases).wait(20 * MS);
+        // Where tasks leave locks to each other, they still wait when a guard was renewed.
+        let wait = if self.hands_over { every * 4 } else { 20 * MS };
+        let options = LockOptions::new().lease(every * leases).wait(wait);
         let options = match self.random.below(4) {
             _ if self.hands_over => options.lease(every * 3).renew(every),
             0 => options.lease(every * 3).renew(true),
             _ => options.renew(every),
         };
-        let lock = self.client.rlock(format!("order:{index}"));
+        let name = format!("order:{index}");
+        let lock = self.ways[index].lock(&self.client, &name, options);
         self.call(None, async move {
-            match lock.lock_with(options).await {
-                Ok(guard) => Done::Locked(guard),
-                Err(_) => Done::Nothing,
+            match lock.await {
+                Some(guard) => Done::Locked(guard),
+                None => Done::Nothing,
             }
         });
     }
 
-    fn any_guard(&mut self) -> Option<RLockGuard> {
+    fn any_guard(&mut self) -> Option<Guard> {
         let count = self.guards.len();
         (count > 0).then(|| self.guards.swap_remove(self.random.below(count)))
     }
@@ -327,11 +338,11 @@ impl Round {
         let Some(guard) = self.any_guard() else {
             return;
         };
-        self.ends(&guard.hold_id().to_string());
+        self.ends(&guard.owner());
         match self.random.below(3) {
             0 => drop(guard),
             _ => self.call(None, async move {
-                let _ = guard.unlock().await;
+                guard.unlock().await;
                 Done::Nothing
             }),
         }
@@ -341,9 +352,9 @@ impl Round {
         let Some(guard) = self.any_guard() else {
             return;
         };
-        let owner = guard.hold_id().to_string();
+        let owner = guard.owner();
         self.call(Some(owner), async move {
-            let inner = guard.reenter().await.ok();
+            let inner = guard.reenter().await;
             Done::Reentered(guard, inner)
         });
     }
@@ -352,10 +363,10 @@ impl Round {
         let Some(guard) = self.any_guard() else {
             return;
         };
-        let owner = guard.hold_id().to_string();
+        let owner = guard.owner();
         let lease = MS * u32::try_from(1 + self.random.below(5_000)).unwrap();
         self.call(Some(owner), async move {
-            let _ = guard.extend(lease).await;
+            guard.extend(lease).await;
             Done::Extended(guard)
         });
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, ops::AddAssign};
 
-use tests::{Frame, Wires};
+use tests::{Frame, Wires, script_text};
 
 /// Counts of events, to check that the test covers them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,6 +22,12 @@ pub(crate) struct Tally {
     pub(crate) cut: u64,
     /// Owners that went on with another guard.
     pub(crate) handed: u64,
+    /// Owners for which the release of another one had acquired the lock.
+    pub(crate) passes: u64,
+    /// Owners that have the lock without having asked since a release named them.
+    pub(crate) grants: u64,
+    /// Owners named by renewals, of those two.
+    pub(crate) followers: u64,
 }
 
 impl AddAssign for Tally {
@@ -34,6 +40,9 @@ impl AddAssign for Tally {
         self.unknown += other.unknown;
         self.cut += other.cut;
         self.handed += other.handed;
+        self.passes += other.passes;
+        self.grants += other.grants;
+        self.followers += other.followers;
     }
 }
 
@@ -46,7 +55,7 @@ impl AddAssign for Tally {
 /// written later was handed over later.
 pub(crate) struct Sentinel {
     wires: Wires,
-    script: Script,
+    scripts: Scripts,
     /// The number of checked frames.
     seen: usize,
     opened: u64,
@@ -56,8 +65,15 @@ pub(crate) struct Sentinel {
     renewals: Option<u64>,
     /// Nothing is on its way to the driver.
     clean: bool,
+    /// The owners that ever had a guard.
+    begun: BTreeSet<String>,
     /// The owners that have ended.
     ended: BTreeSet<String>,
+    /// The owners for which a release acquired, or that it named, and that have not asked since.
+    passed: BTreeSet<String>,
+    named: BTreeSet<String>,
+    /// Those of these that have the lock.
+    followers: BTreeSet<String>,
     /// Ended owners whose renewal may still be on its way to the driver.
     under_way: BTreeSet<String>,
     /// The owners named by the last renewal, until its driver had something else to do.
@@ -66,26 +82,38 @@ pub(crate) struct Sentinel {
 }
 
 struct Script {
-    text: &'static str,
+    text: String,
     sha: String,
+}
+
+struct Scripts {
+    renewal: Script,
+    passes: [Script; 2],
+    fair_release: Script,
+    fair_acquire: Script,
 }
 
 impl Sentinel {
     pub(crate) fn new(wires: &Wires) -> Self {
-        let text = concat!(
-            include_str!("../../redlock-rt/src/wire/lua/permit_ids.lua"),
-            include_str!("../../redlock-rt/src/wire/lua/renew.lua"),
-        );
-        let sha = sha1_smol::Sha1::from(text).digest().to_string();
+        let scripts = Scripts {
+            renewal: Script::new("renew"),
+            passes: ["rlock_pass", "fenced_pass"].map(Script::new),
+            fair_release: Script::new("fair_release"),
+            fair_acquire: Script::new("fair_acquire"),
+        };
         Self {
             wires: wires.clone(),
-            script: Script { text, sha },
+            scripts,
             seen: 0,
             opened: 0,
             quiet: 0,
             renewals: None,
             clean: false,
+            begun: BTreeSet::new(),
             ended: BTreeSet::new(),
+            passed: BTreeSet::new(),
+            named: BTreeSet::new(),
+            followers: BTreeSet::new(),
             under_way: BTreeSet::new(),
             unanswered: BTreeSet::new(),
             tally: Tally::default(),
@@ -112,6 +140,15 @@ impl Sentinel {
     pub(crate) fn begins(&mut self, owner: &str) {
         self.tally.handed += u64::from(self.ended.remove(owner));
         self.under_way.remove(owner);
+        if !self.begun.insert(owner.to_owned()) {
+            return;
+        }
+        let (passed, given) = (self.passed.contains(owner), self.named.contains(owner));
+        self.tally.passes += u64::from(passed);
+        self.tally.grants += u64::from(given);
+        if passed || given {
+            self.followers.insert(owner.to_owned());
+        }
     }
 
     /// A task is about to run. What was polled since the last look was polled by dropped guards,
@@ -150,16 +187,49 @@ impl Sentinel {
     }
 
     fn judge(&mut self, frame: &Frame) {
+        let Scripts {
+            renewal,
+            passes,
+            fair_release,
+            fair_acquire,
+        } = &self.scripts;
         if frame.command() == "SCRIPT" {
-            self.tally.unknown += u64::from(frame.text(2) == self.script.text);
+            self.tally.unknown += u64::from(frame.text(2) == renewal.text);
         }
-        if !self.script.is_called(frame) {
-            return;
+        if renewal.is_called(frame) {
+            self.judge_renewal(frame);
+        } else if passes.iter().any(|pass| pass.is_called(frame)) {
+            let [_lease, from, to] = [0, 1, 2].map(|at| Script::argument(frame, at));
+            self.follows(&from, frame);
+            self.passed.insert(to);
+        } else if fair_release.is_called(frame) {
+            let waiters = (5..).step_by(2).map(|at| Script::argument(frame, at));
+            let named: Vec<_> = waiters.take_while(|name| !name.is_empty()).collect();
+            if !named.is_empty() {
+                self.follows(&Script::argument(frame, 4), frame);
+            }
+            self.named.extend(named);
+        } else if fair_acquire.is_called(frame) {
+            self.named.remove(&Script::argument(frame, 5));
         }
+    }
+
+    /// What makes another owner the holder ends this one. One whose lease was over at once had no guard.
+    fn follows(&self, before: &str, frame: &Frame) {
+        let has_guard = self.begun.contains(before) && !self.ended.contains(before);
+        assert!(!has_guard, "{before} has a guard: {frame:?}");
+    }
+
+    fn judge_renewal(&mut self, frame: &Frame) {
         self.renewals = Some(frame.connection);
         self.unanswered = Script::owners(frame);
         for owner in &self.unanswered {
             self.tally.renewals += 1;
+            self.tally.followers += u64::from(self.followers.contains(owner));
+            assert!(
+                self.begun.contains(owner),
+                "{owner} never had a guard: {frame:?}"
+            );
             if !self.ended.contains(owner) {
                 continue;
             }
@@ -174,6 +244,12 @@ impl Sentinel {
 }
 
 impl Script {
+    fn new(name: &str) -> Self {
+        let text = script_text(name);
+        let sha = sha1_smol::Sha1::from(text.as_str()).digest().to_string();
+        Self { text, sha }
+    }
+
     fn is_called(&self, frame: &Frame) -> bool {
         match &*frame.command() {
             "EVALSHA" => frame.text(1) == self.sha,
@@ -182,10 +258,19 @@ impl Script {
         }
     }
 
+    /// An argument behind the keys; empty if there is none.
+    fn argument(frame: &Frame, index: usize) -> String {
+        frame.text(3 + Self::keys(frame) + index)
+    }
+
+    fn keys(frame: &Frame) -> usize {
+        frame.text(2).parse().unwrap()
+    }
+
     /// The owners among the arguments: a lease, an owner, a prefix and ids of permits for each key.
     fn owners(frame: &Frame) -> BTreeSet<String> {
-        let keys: usize = frame.text(2).parse().unwrap();
-        let owners = (0..keys).map(|key| frame.text(3 + keys + 4 * key + 1));
+        let keys = Self::keys(frame);
+        let owners = (0..keys).map(|key| Self::argument(frame, 4 * key + 1));
         let owners: BTreeSet<String> = owners.collect();
         assert_eq!(frame.args.len(), 3 + 5 * keys, "{frame:?}");
         assert!(owners.iter().all(|owner| owner.contains(':')), "{frame:?}");

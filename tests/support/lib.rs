@@ -86,7 +86,7 @@ pub use self::{
         RedissonModeLock, RedissonPermits, RedissonRLock, RedissonReadWriteLock, RedissonSemaphore,
         RedissonSpinLock, RedissonStream, RedissonUnlock, Surroundings,
     },
-    scripts::calls,
+    scripts::{calls, script_text},
     sentinels::{Replicated, SERVICE, SentinelOptions, Sentinels},
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     told::told,

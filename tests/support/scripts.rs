@@ -8,19 +8,25 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../redlock-rt/src/wir
 
 /// The calls of a script of the crate, by the name of its file, also by the plain command in its place.
 pub fn calls(name: &str) -> Matcher {
-    let text = text(name);
-    let prelude = text
-        .lines()
-        .find_map(|line| line.strip_prefix("-- Prelude: "));
-    let preludes = prelude.into_iter().flat_map(|names| names.split(", "));
-    let sent: String = preludes.map(self::text).collect();
-    let sha = sha1_smol::Sha1::from(sent + &text).digest().to_string();
+    let sha = sha1_smol::Sha1::from(script_text(name))
+        .digest()
+        .to_string();
     let plain = match name {
         "rlock_acquire" => "RESTORE",
         "rlock_release" | "spin_release" => "HDEL",
         _ => "",
     };
     Matcher::command(CALL).and(move |frame| frame.command() == plain || frame.mentions(&sha))
+}
+
+/// The text of a script of the crate as the server gets it, with its preludes.
+pub fn script_text(name: &str) -> String {
+    let text = text(name);
+    let prelude = text
+        .lines()
+        .find_map(|line| line.strip_prefix("-- Prelude: "));
+    let preludes = prelude.into_iter().flat_map(|names| names.split(", "));
+    preludes.map(self::text).collect::<String>() + &text
 }
 
 fn text(name: &str) -> String {
