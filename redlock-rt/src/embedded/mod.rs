@@ -36,7 +36,6 @@
 //!
 //! Wakers are collected under the locks and woken after all locks are released, since a woken task
 //! may write to a session, or drop one, before `wake` returns.
-
 //!
 //! # What a script costs
 //!
