@@ -58,13 +58,13 @@ pub(crate) struct RushArgs {
           conflicts_with_all = ["instances", "redis", "think"])]
     pub(crate) http: Vec<String>,
 
-    /// What is broken on the way, and when: kill@500ms, pause@1s, restart-with-data@1s,
-    /// restart-without-data@1s. The first URL is that of an `up --chaos`.
+    /// What is broken on the way, and how long after the first answer: kill@500ms, pause@1s,
+    /// restart-with-data@1s, restart-without-data@1s. The first URL is that of an `up --chaos`.
     #[arg(long, value_name = "FAULT@TIME", requires = "http")]
     pub(crate) fault: Option<FaultAt>,
 }
 
-/// Something that is broken some time after the start.
+/// Something that is broken some time after the first answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FaultAt {
     pub(crate) name: String,

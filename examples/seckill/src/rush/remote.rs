@@ -28,6 +28,9 @@ const LASTS: i64 = 3_600_000;
 /// How often the bar is drawn.
 const DRAWN: Duration = Duration::from_millis(100);
 
+/// How often what breaks something looks for the first answer.
+const LOOKED: Duration = Duration::from_millis(5);
+
 /// How a request may end where nothing is broken.
 const EXPECTED: [&str; 4] = ["ordered", "already-ordered", "sold-out", "busy"];
 
@@ -105,7 +108,7 @@ pub(crate) async fn run(args: &RushArgs) -> Result<RemoteSummary, Box<dyn Error>
             progress.set_position(ended);
         }
     };
-    let striking = strike(&http, shop, args.fault.as_ref());
+    let striking = strike(&http, shop, args.fault.as_ref(), &tally);
     let started = Instant::now();
     let rushing = async {
         crowd.rush(&tally).await;
@@ -255,11 +258,20 @@ async fn sessions(
         .await
 }
 
-/// Breaks what is to be broken, when it is to be broken.
-async fn strike(http: &HttpClient, shop: &str, fault: Option<&FaultAt>) -> Result<(), String> {
+/// Breaks what is to be broken, when it is to be broken. On a busy machine the first answer may take
+/// longer than that time.
+async fn strike(
+    http: &HttpClient,
+    shop: &str,
+    fault: Option<&FaultAt>,
+    tally: &Mutex<Tally>,
+) -> Result<(), String> {
     let Some(FaultAt { name, at }) = fault else {
         return Ok(());
     };
+    while tally.lock().unwrap_or_else(PoisonError::into_inner).ended() == 0 {
+        tokio::time::sleep(LOOKED).await;
+    }
     tokio::time::sleep(*at).await;
     let struck = http.post(&format!("{shop}/chaos/{name}"), None, None).await;
     let reply = struck.map_err(|error| format!("--fault {name}: {error}"))?;
