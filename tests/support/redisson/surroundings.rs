@@ -32,14 +32,14 @@ pub struct Surroundings {
 
 #[derive(Clone)]
 enum Reach {
-    Url(redis::Client),
+    Url(Box<redis::Client>),
     Dial(Arc<Dial>),
 }
 
 impl Surroundings {
     /// Those of this process, with a server at this URL.
     pub(super) fn of_process(url: &str) -> RedisResult<Self> {
-        Ok(Self::here(Reach::Url(redis::Client::open(url)?)))
+        Ok(Self::here(Reach::Url(Box::new(redis::Client::open(url)?))))
     }
 
     /// Those of this process, which connects like this.
