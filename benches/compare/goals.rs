@@ -184,7 +184,13 @@ mod tests {
         let [one, two] = [0, 1].map(|run| told(run, "1 task"));
         assert_eq!(one, ["redlock-rt: at least 1 x, is 1.01: met"]);
         assert_eq!(two, ["redlock-rt: at least 1 x, is 0.99: MISSED"]);
-        assert!(!report().goals_are_met());
+        let mut report = report();
+        for run in &mut report.runs {
+            run.scenes.retain(|scene| scene.name == "1 task");
+        }
+        assert!(!report.goals_are_met());
+        report.runs.truncate(1);
+        assert!(report.goals_are_met());
     }
 
     #[test]

@@ -129,7 +129,7 @@ mod tests {
 | 1 task | 6 610 pairs/s | 1.01 | 13 500 pairs/s | 0.99 | 2.00 | fast 1.10; fast 1.30 |
 | 32 tasks, 1 key | – | – | 496 000 turns/s, p99 4.1 ms, max 1.6 s | 66 | below 0.01 | quick 1.75, p99 4.1 ms, max 1.6 s |
 | hand-over between 2 clients | 120 us | 1.05 | – | – | – | – |
-| beside a client like Redisson's | 241 turns/s, max 1.6 s, theirs 1.6 s | 1.43 | – | – | – | – |
+| beside a client like Redisson's | 241 turns/s, max 1.6 s, theirs 700 ms | 1.43 | – | – | – | – |
 
 | | redlock-rt | slow |
 | --- | --- | --- |
