@@ -524,6 +524,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
     #[cold]
     fn read_the_rest(&mut self, cx: &mut Context<'_>, error: io::Error) -> Ended {
         for _ in 0..READS_AT_ONCE {
+            if self.multiplexer.ended().is_some() {
+                break;
+            }
             let Poll::Ready(Ok(())) = self.framed.poll_read(cx) else {
                 break;
             };
