@@ -243,10 +243,12 @@ fn a_lock_is_held_from_one_runtime_to_the_next() {
     is_held_in_the_next_runtime(async |_, lock| assert!(lock.is_locked().await.unwrap()));
 }
 
-/// It is not renewed where only its guard is used.
+/// It was not renewed where only its guard is used.
 #[test]
 fn a_lock_is_held_in_the_next_runtime_where_only_its_guard_is_used() {
     is_held_in_the_next_runtime(async |guard, _| guard.extend(SHORT_LEASE).await.unwrap());
+    is_held_in_the_next_runtime(async |guard, _| guard.run(ready(())).await.unwrap());
+    is_held_in_the_next_runtime(async |guard, _| assert!(guard.lost().now_or_never().is_none()));
 }
 
 /// `uses`: how the client is used there, which starts its tasks.

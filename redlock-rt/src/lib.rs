@@ -138,11 +138,11 @@ assert_eq!(place_order(7).await?, "paid");
 //! semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard +zcount +zrange
 //! +zrangebyscore +zrem +zscore`; for [`ReplicaAck`] `+wait`, for [`Fsync`] `+waitaof`), the keys,
 //! and the channels `redisson_*`, for fair locks also `redlock_wake:*`. Waiters of a user without
-//! SUBSCRIBE poll, and so do all waiters for what a user without PUBLISH releases.
+//! SUBSCRIBE poll, and so do those of other clients for what a user without PUBLISH releases.
 //!
-//! With `+restore` and `+hdel`, a free [`RLock`] or [`SpinLock`] is taken by one plain command, and
-//! these locks and a [`FencedLock`] are released by HDEL and PUBLISH; without one of the two rights
-//! by scripts, for three times the server's time.
+//! With `+restore` and `+hdel`, a free [`RLock`] or [`SpinLock`] is taken by one plain command. HDEL
+//! releases them and a [`FencedLock`], with a PUBLISH behind it where waiters are told. Without one of
+//! the two rights scripts do all that, for three times the server's time.
 //!
 //! Two rights are missed late. RESTORE sets the lease without `+pexpire`, so a user with `+restore`
 //! alone gets such a lock, and loses it when the lease is over, since it cannot be renewed. Without

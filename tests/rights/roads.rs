@@ -34,9 +34,9 @@ async fn sent(stage: &Stage, client: &Client) -> [usize; 4] {
 #[tokio::test]
 async fn plain_commands_need_the_rights_to_restore_and_to_delete_a_field() {
     assert_said(
-        "With `+restore` and `+hdel`, a free [`RLock`] or [`SpinLock`] is taken by one plain command, \
-         and these locks and a [`FencedLock`] are released by HDEL and PUBLISH; without one of the \
-         two rights by scripts",
+        "With `+restore` and `+hdel`, a free [`RLock`] or [`SpinLock`] is taken by one plain command. \
+         HDEL releases them and a [`FencedLock`], with a PUBLISH behind it where waiters are told. \
+         Without one of the two rights scripts do all that",
     );
     let mut stage = Stage::open("roads").await;
     for (but, expected) in [
@@ -57,8 +57,8 @@ async fn plain_commands_need_the_rights_to_restore_and_to_delete_a_field() {
 #[tokio::test]
 async fn what_is_released_without_the_right_to_publish_is_found_by_polling() {
     assert_said(
-        "Waiters of a user without SUBSCRIBE poll, and so do all waiters for what a user without \
-         PUBLISH releases.",
+        "Waiters of a user without SUBSCRIBE poll, and so do those of other clients for what a user \
+         without PUBLISH releases.",
     );
     let mut stage = Stage::open("unheard").await;
     let waiting = stage.client(&rights_of_locks(&[])).await;

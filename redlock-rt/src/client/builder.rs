@@ -467,7 +467,9 @@ impl ClientBuilder {
     ///
     /// The time is also how long a forced release, or a Redis that forgot the lock, goes unnoticed at
     /// most because of this. While other clients want the lock, at most two guards follow each other in
-    /// this way.
+    /// this way. The next task sleeps without a timer until the time has passed: if the runtime of the
+    /// client's tasks is blocked under the lock for longer than the lease, a task of another runtime that
+    /// waits for it does not ask before that runtime goes on.
     pub fn hand_over(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.hand_over = time.into().unwrap_or_default();
         self

@@ -148,9 +148,14 @@ impl Engine {
     /// Hands a cleanup to the release queue. What can be sent without waiting is sent before this
     /// returns, since a process that ends now has no later moment.
     pub(super) fn leave(self: &Arc<Self>, mut cleanup: Cleanup) {
+        let followers = cleanup.followers();
         match clock::is_there() && cleanup.begin() {
             true => self.releases.push_sent(cleanup),
             false => self.releases.push(cleanup),
+        }
+        // As in `Hold::settled`. The tasks may be those who bring the reply.
+        if let Some(followers) = followers {
+            followers.tell_head();
         }
         self.ensure_tasks();
     }

@@ -55,7 +55,6 @@ impl Hold {
         lease: Duration,
         deadline: Option<Instant>,
     ) -> Result<(), Error> {
-        // Their runtime may have ended, and the guard was moved to another one.
         self.engine.ensure_tasks();
         let deadline = deadline.unwrap_or_else(|| self.engine.patience(clock::now()));
         self.lease().unchain();
@@ -166,6 +165,8 @@ impl HoldGuard {
         action: &'static str,
         body: impl Future<Output = T>,
     ) -> Result<T, Error> {
+        // The runtime of the client's tasks may have ended, and the guard was moved to another one.
+        self.hold.engine.ensure_tasks();
         let lost_error = |reason| self.hold.lost_error(action, reason);
         run_until_lost(self.state(), self.lost(), lost_error, body).await
     }
@@ -183,17 +184,20 @@ impl HoldGuard {
     pub(crate) fn doubt(&self) {
         self.hold.doubt(clock::now());
         self.hold.engine.watchdog.rewatch(&self.hold);
+        self.hold.engine.ensure_tasks();
     }
 
     /// Gives the guard other terms from now on; the lease itself stays as it is.
     pub(crate) fn retune(&self, terms: Terms) {
         self.hold.lease().retune(self.id, terms, clock::now());
         self.hold.engine.watchdog.rewatch(&self.hold);
+        self.hold.engine.ensure_tasks();
         self.hold.notify_changed();
     }
 
     /// Resolves when the lock is lost, at the local deadline at the latest.
     pub(crate) async fn lost(&self) -> LostReason {
+        self.hold.engine.ensure_tasks();
         loop {
             let mut changed = std::pin::pin!(self.hold.changed());
             // Registered before the state is read, so that no change is missed.

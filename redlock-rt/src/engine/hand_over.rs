@@ -171,7 +171,7 @@ impl Engine {
             self.releases.look_at(waiters, until);
         }
         // Either this finds that the task has ended, or the end of the task finds the offer and
-        // withdraws it.
+        // withdraws it. After a panic of the task its next start finds the timer.
         if !self.releases.signal.is_running() {
             waiters.withdraw_offer();
         }

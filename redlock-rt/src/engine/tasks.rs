@@ -122,7 +122,7 @@ impl Engine {
         }
         // A task that is spawned on an ending runtime ends at once and comes here, with each guard
         // that the runtime drops. So nothing is searched if there are no waiters.
-        if self.locks.waiting() > 0 {
+        if self.locks.waiting() > 0 || self.releases.has_offers() {
             // The timers of these have ended with the task.
             self.locks.withdraw_offers();
             self.locks.notify_all();

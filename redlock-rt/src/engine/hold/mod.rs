@@ -386,12 +386,7 @@ impl Hold {
 
     /// The release of a hold begins.
     pub(super) fn releases(&self, now: Instant) {
-        if !self.recipe.profile().exclusive || self.waiters.is_empty() {
-            return;
-        }
-        // Its own timer is the one that does not depend on the client's tasks.
-        self.waiters.tell_head();
-        if self.waiters.listens() {
+        if self.recipe.profile().exclusive && self.waiters.listens() && !self.waiters.is_empty() {
             let chain = self.lease().chain();
             let chained = chain.is_some_and(|chain| chain.turns > 1);
             let unseen = chained && self.engine.nodes.cluster().is_some();
@@ -458,8 +453,11 @@ impl Hold {
         // the releasing process has no advantage. If the announcement is missed, the hub wakes the
         // waiters later. Other waiters may be subscribed to the channel although these are not.
         let told = self.engine.ended(&*self.recipe, news);
-        if !(told && self.waiters.listens()) {
-            self.waiters.notify();
+        match told && self.waiters.listens() {
+            // The timer of the head is the one thing that needs none of the client's tasks, whose
+            // runtime may stand still.
+            true => self.waiters.tell_head(),
+            false => self.waiters.notify(),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::clock;
 use crate::connection::{Caller, Came, Delivery, Fault, To, before};
 use crate::engine::Engine;
 use crate::engine::hand_over::Pass;
-use crate::engine::hold::{Hold, Request, Turn};
+use crate::engine::hold::{Hold, Request, Turn, Waiting};
 use crate::engine::news::News;
 use crate::error::{Error, ErrorKind};
 use crate::mutant;
@@ -510,6 +510,17 @@ impl Cleanup {
         match &self.subject {
             Subject::Hold(hold) => self.goal == Goal::End && !hold.is_settled(),
             Subject::OrphanedAttempt(_) | Subject::OnceRequest(_) => true,
+        }
+    }
+
+    /// Those who wait for the end of the hold, if there are any.
+    pub(in crate::engine) fn followers(&self) -> Option<Arc<Waiting>> {
+        match &self.subject {
+            Subject::Hold(hold) if self.goal == Goal::End => {
+                let waiters = hold.waiters();
+                (!waiters.is_empty()).then(|| Arc::clone(waiters))
+            }
+            _ => None,
         }
     }
 

@@ -153,9 +153,14 @@ impl Releases {
     /// A release is offered to a waiter, or is not any more.
     pub(in crate::engine) fn count_offer(&self, offered: bool) {
         match offered {
-            true => self.offered.fetch_add(1, Ordering::AcqRel),
-            false => self.offered.fetch_sub(1, Ordering::AcqRel),
+            true => self.offered.fetch_add(1, Ordering::SeqCst),
+            false => self.offered.fetch_sub(1, Ordering::SeqCst),
         };
+    }
+
+    /// Whether there are offers. Counted before they can be taken; see [`WaiterMap::waiting`](crate::engine::wait::WaiterMap::waiting).
+    pub(in crate::engine) fn has_offers(&self) -> bool {
+        self.offered.load(Ordering::SeqCst) > 0
     }
 
     /// Makes the task look at the offer of this name then.

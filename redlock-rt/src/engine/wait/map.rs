@@ -121,7 +121,10 @@ impl<S: Subject> WaiterMap<S> {
     /// Takes back all offers.
     pub(crate) fn withdraw_offers(&self) {
         let all = self.names.all();
-        all.iter().for_each(|waiters| waiters.withdraw_offer());
+        let withdrawn = |waiters: &Arc<Waiters<S>>| waiters.queue.if_any(WaitQueue::withdraw_offer);
+        let offers: Vec<_> = all.iter().filter_map(withdrawn).collect();
+        // Dropped together: the drop of one may find the end of another task, and come here again.
+        drop(offers);
     }
 
     /// The number of waiting tasks.

@@ -22,7 +22,8 @@
 //! 3. A waiter that becomes head is woken, since the head has the timer and the subscription. While
 //!    holds are passed on (7), the one behind a head that was served is not: it would be woken twice
 //!    at each turn, and has nothing to do before something is offered or announced. That timer wakes
-//!    it, or the release of the hold, if that begins before.
+//!    it, or the release of the hold, if that is sent before. If the runtime of both stands still under
+//!    the lock, a waiter of another one sleeps until it goes on.
 //! 4. What a try finds for all ([`WaitQueue::finish`]) is told only to the waiters that waited when
 //!    the try began: a later waiter may know of a latch that was set since. Later waiters get a try
 //!    of their own.
