@@ -103,8 +103,11 @@ cases! {
         a_reentry_with_the_outcome_unknown_is_set_back;
     passes:
         a_pass_whatever_is_lost
+        a_pass_of_a_fixed_lease_whatever_is_lost
         a_pass_that_is_repeated_too_late_is_released
-        a_pass_that_is_refused_is_a_release;
+        a_pass_of_a_fixed_lease_that_is_repeated_too_late_is_released
+        a_pass_that_is_refused_is_a_release
+        a_pass_of_a_fixed_lease_that_is_refused_is_a_release;
     fair:
         a_turn_of_a_fair_lock_whatever_is_lost;
     others:

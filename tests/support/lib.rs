@@ -42,6 +42,7 @@ mod log;
 mod monitor;
 mod names;
 mod over;
+mod passed;
 mod place;
 mod port;
 mod postgres;
@@ -75,6 +76,7 @@ pub use self::{
     monitor::{Monitor, MonitorLine},
     names::unique,
     over::{client_over, connection_over, connection_over_tls, connection_to, patient},
+    passed::Passed,
     place::{Place, Proxied},
     postgres::{Postgres, shared_postgres},
     process::{ChildProcess, is_alive},
