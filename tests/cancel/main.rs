@@ -119,7 +119,10 @@ cases! {
     passes:
         unlock_that_passes_on(5)
         lock_that_is_passed_on(25)
-        lock_that_is_passed_on_before_another_waiter(25);
+        lock_that_is_passed_on_before_another_waiter(25)
+        fenced_unlock_that_passes_on(5)
+        fenced_lock_that_is_passed_on(25)
+        fenced_lock_that_is_passed_on_before_another_waiter(25);
     rw:
         read(5)
         write(5)

@@ -1,9 +1,9 @@
-//! Calls of a lock with a fixed lease, which is passed on to the next task of the client by one call.
-
-use std::time::Duration;
+//! Calls of a lock, fenced or with a fixed lease, which is passed on to the next task of the client by
+//! one call.
 
 use futures::poll;
-use redlock_rt::{Error, LockOptions, RLock, RLockGuard, Unlocked};
+use redlock_rt::{Error, Fenced, Lock, LockGuard, Reentrant, Unlocked};
+use tests::Passed;
 use tokio::{
     task::{JoinHandle, yield_now},
     time::timeout,
@@ -11,14 +11,13 @@ use tokio::{
 
 use crate::stage::{At, Stage, unlocked};
 
-async fn lock(lock: RLock) -> Result<RLockGuard, Error> {
-    let fixed = LockOptions::new().lease(Duration::from_secs(60));
-    lock.lock_with(fixed.renew(false)).await
+async fn lock<K: Passed>(lock: Lock<K>) -> Result<LockGuard<K>, Error> {
+    lock.lock_with(K::options()).await
 }
 
 /// Waits in a separate task, as one of so many.
-async fn waits(stage: &Stage, count: usize) -> JoinHandle<bool> {
-    let next = stage.lock();
+async fn waits<K: Passed>(stage: &mut Stage, count: usize) -> JoinHandle<bool> {
+    let next = stage.passed::<K>();
     let next = tokio::spawn(async move { unlocked(Some(lock(next).await)).await });
     while stage.client.stats().waiting < count {
         yield_now().await;
@@ -34,9 +33,9 @@ async fn assert_served(stage: &mut Stage, at: At, waiting: JoinHandle<bool>) {
 }
 
 /// The dropped call passes the lock on.
-pub(crate) async fn unlock_that_passes_on(stage: &mut Stage, at: At) -> bool {
-    let guard = lock(stage.lock()).await.unwrap();
-    let next = waits(stage, 1).await;
+async fn unlock<K: Passed>(stage: &mut Stage, at: At) -> bool {
+    let guard = lock(stage.passed::<K>()).await.unwrap();
+    let next = waits::<K>(stage, 1).await;
     let outcome = stage.drop_at(at, guard.unlock()).await;
     assert_served(stage, at, next).await;
     outcome
@@ -45,22 +44,43 @@ pub(crate) async fn unlock_that_passes_on(stage: &mut Stage, at: At) -> bool {
 }
 
 /// The dropped call is passed the lock.
-pub(crate) async fn lock_that_is_passed_on(stage: &mut Stage, at: At) -> bool {
-    let guard = lock(stage.lock()).await.unwrap();
+async fn next<K: Passed>(stage: &mut Stage, at: At) -> bool {
+    let guard = lock(stage.passed::<K>()).await.unwrap();
     stage.then(move || drop(guard));
-    unlocked(stage.drop_at(at, lock(stage.lock())).await).await
+    let call = lock(stage.passed::<K>());
+    unlocked(stage.drop_at(at, call).await).await
 }
 
-pub(crate) async fn lock_that_is_passed_on_before_another_waiter(
-    stage: &mut Stage,
-    at: At,
-) -> bool {
-    let guard = lock(stage.lock()).await.unwrap();
-    let mut call = Box::pin(lock(stage.lock()));
+async fn before_another<K: Passed>(stage: &mut Stage, at: At) -> bool {
+    let guard = lock(stage.passed::<K>()).await.unwrap();
+    let mut call = Box::pin(lock(stage.passed::<K>()));
     assert!(poll!(&mut call).is_pending());
-    let behind = waits(stage, 2).await;
+    let behind = waits::<K>(stage, 2).await;
     stage.then(move || drop(guard));
     let completed = unlocked(stage.drop_at(at, call).await).await;
     assert_served(stage, at, behind).await;
     completed
+}
+
+/// Makes a case of each kind of lock.
+macro_rules! cases {
+    ($($case:ident: $fenced:ident $fixed:ident;)*) => {
+        $(
+            pub(crate) async fn $fenced(stage: &mut Stage, at: At) -> bool {
+                $case::<Fenced>(stage, at).await
+            }
+
+            pub(crate) async fn $fixed(stage: &mut Stage, at: At) -> bool {
+                $case::<Reentrant>(stage, at).await
+            }
+        )*
+    };
+}
+
+cases! {
+    unlock: fenced_unlock_that_passes_on unlock_that_passes_on;
+    next: fenced_lock_that_is_passed_on lock_that_is_passed_on;
+    before_another:
+        fenced_lock_that_is_passed_on_before_another_waiter
+        lock_that_is_passed_on_before_another_waiter;
 }

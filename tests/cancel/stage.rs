@@ -10,10 +10,10 @@ use std::{
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{
-    Client, ClientBuilder, Error, FairLock, Kind, Lock, LockOptions, RLock, RLockGuard,
-    ReadWriteLock, Unlocked, embedded::Engine,
+    Client, ClientBuilder, Error, FairLock, Fenced, Kind, Lock, LockGuard, LockOptions, RLock,
+    RLockGuard, ReadWriteLock, Unlocked, embedded::Engine,
 };
-use tests::{Place, Proxied, Proxy, Wires, connection_over, eventually, in_use, within};
+use tests::{Passed, Place, Proxied, Proxy, Wires, connection_over, eventually, in_use, within};
 use tokio::{
     runtime::Builder,
     sync::Notify,
@@ -36,6 +36,8 @@ const BOTH: usize = 40;
 /// The longest pause before connecting.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) const NAME: &str = "cancelled";
+/// Of the tokens of the fenced lock.
+const COUNTER: &str = "redisson_lock_token:{cancelled}";
 
 /// When a call is dropped.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +64,7 @@ enum About {
     RLock,
     ReadWrite,
     Fair,
+    Fenced,
 }
 
 /// Servers, the client whose calls are dropped, and another one.
@@ -141,6 +144,15 @@ impl Stage {
 
     pub(crate) fn fair_of_the_other(&self) -> FairLock {
         self.other.fair_lock(NAME)
+    }
+
+    /// A lock that is passed on, the lock of the case from now on.
+    pub(crate) fn passed<K: Passed>(&mut self) -> Lock<K> {
+        self.about = match K::SCRIPT {
+            Fenced::SCRIPT => About::Fenced,
+            _ => About::RLock,
+        };
+        K::lock(&self.client, NAME)
     }
 
     pub(crate) async fn held(&self) -> RLockGuard {
@@ -280,6 +292,7 @@ impl Stage {
             About::RLock => pass(&self.other.rlock(NAME), next).await,
             About::ReadWrite => pass(&self.rw_of_the_other().write_lock(), next).await,
             About::Fair => pass(&self.fair_of_the_other(), next).await,
+            About::Fenced => pass(&self.other.fenced_lock(NAME), next).await,
         };
         match unlocked {
             Ok(unlocked) => assert_eq!(unlocked, Unlocked::Released),
@@ -288,7 +301,18 @@ impl Stage {
         eventually(DEADLINE, async || {
             let mut left = in_use(&self.client);
             for control in &self.control {
-                left.extend(left_at(&mut control.clone()).await);
+                let mut control = control.clone();
+                let here = left_at(&mut control).await;
+                // It stays by design, and other cases run on the same servers.
+                let counter = here.iter().find(|name| *name == COUNTER);
+                if let (About::Fenced, Some(counter)) = (self.about, counter) {
+                    let _: u8 = redis::cmd("DEL")
+                        .arg(counter)
+                        .query_async(&mut control)
+                        .await
+                        .unwrap();
+                }
+                left.extend(here);
             }
             match left.is_empty() {
                 true => Ok(()),
@@ -354,7 +378,7 @@ fn settings(builder: ClientBuilder) -> Client {
 }
 
 /// Releases the guard of the call, and returns whether there was one.
-pub(crate) async fn unlocked(outcome: Option<Result<RLockGuard, Error>>) -> bool {
+pub(crate) async fn unlocked<K: Kind>(outcome: Option<Result<LockGuard<K>, Error>>) -> bool {
     let Some(guard) = outcome else {
         return false;
     };
