@@ -158,7 +158,8 @@ impl Releases {
         };
     }
 
-    /// Whether there are offers. Counted before they can be taken; see [`WaiterMap::waiting`](crate::engine::wait::WaiterMap::waiting).
+    /// Whether there are offers, also one that is not in its queue yet. Asked after the end of a task was
+    /// marked, while who offers looks whether the task runs after the offer was counted.
     pub(in crate::engine) fn has_offers(&self) -> bool {
         self.offered.load(Ordering::SeqCst) > 0
     }
