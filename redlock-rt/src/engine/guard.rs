@@ -183,15 +183,13 @@ impl HoldGuard {
     /// Makes the watchdog ask Redis at once whether the hold still exists.
     pub(crate) fn doubt(&self) {
         self.hold.doubt(clock::now());
-        self.hold.engine.watchdog.rewatch(&self.hold);
-        self.hold.engine.ensure_tasks();
+        self.hold.engine.rewatch(&self.hold);
     }
 
     /// Gives the guard other terms from now on; the lease itself stays as it is.
     pub(crate) fn retune(&self, terms: Terms) {
         self.hold.lease().retune(self.id, terms, clock::now());
-        self.hold.engine.watchdog.rewatch(&self.hold);
-        self.hold.engine.ensure_tasks();
+        self.hold.engine.rewatch(&self.hold);
         self.hold.notify_changed();
     }
 

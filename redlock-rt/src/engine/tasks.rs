@@ -81,6 +81,13 @@ impl Engine {
         self.ensure_tasks();
     }
 
+    /// As [`Watchdog::rewatch`](watchdog::Watchdog::rewatch), and starts the client's tasks: the guard may
+    /// have been moved from a runtime that has ended.
+    pub(super) fn rewatch(self: &Arc<Self>, hold: &Arc<Hold>) {
+        self.watchdog.rewatch(hold);
+        self.ensure_tasks();
+    }
+
     /// Whether nothing is to be started, which is asked at each acquisition.
     fn has_its_tasks(&self) -> bool {
         let runs = |signal: &Signal| signal.is_running() || signal.is_closed();

@@ -121,8 +121,7 @@ impl<S: Subject> WaiterMap<S> {
     /// Takes back all offers.
     pub(crate) fn withdraw_offers(&self) {
         let all = self.names.all();
-        let withdrawn = |waiters: &Arc<Waiters<S>>| waiters.queue.if_any(WaitQueue::withdraw_offer);
-        let offers: Vec<_> = all.iter().filter_map(withdrawn).collect();
+        let offers: Vec<_> = all.iter().filter_map(|one| one.take_offer()).collect();
         // Dropped together: the drop of one may find the end of another task, and come here again.
         drop(offers);
     }
@@ -219,15 +218,20 @@ impl<S: Subject> Waiters<S> {
 
     /// Something happened that may let a try succeed.
     pub(crate) fn notify(&self) {
-        let waker = self.queue.if_any(WaitQueue::notify).flatten();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.wake(WaitQueue::notify);
     }
 
     /// As [`WaitQueue::tell_head`].
     pub(crate) fn tell_head(&self) {
-        let waker = self.queue.if_any(WaitQueue::tell_head).flatten();
+        self.wake(WaitQueue::tell_head);
+    }
+
+    /// Wakes whom the queue names, with no lock held.
+    fn wake(
+        &self,
+        named: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer, S::Wish>) -> Option<Waker>,
+    ) {
+        let waker = self.queue.if_any(named).flatten();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -265,10 +269,7 @@ impl<S: Subject> Waiters<S> {
 
     /// As [`WaitQueue::cancel_pass`].
     pub(crate) fn cancel_pass(&self) {
-        let waker = self.queue.if_any(WaitQueue::cancel_pass).flatten();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.wake(WaitQueue::cancel_pass);
     }
 
     /// As [`WaitQueue::pass_is_late`].
@@ -295,8 +296,11 @@ impl<S: Subject> Waiters<S> {
 
     /// Takes the offer back, if there is one, and drops it.
     pub(crate) fn withdraw_offer(&self) {
-        let offer = self.queue.if_any(WaitQueue::withdraw_offer);
-        drop(offer);
+        drop(self.take_offer());
+    }
+
+    fn take_offer(&self) -> Option<S::Offer> {
+        self.queue.if_any(WaitQueue::withdraw_offer).flatten()
     }
 
     /// The timer looks at the offer; drops one that is over. Returns when to look again.
@@ -374,10 +378,7 @@ impl<S: Subject> Listener for Waiters<S> {
             return self.notify();
         };
         let at = clock::after(now, pause);
-        let waker = self.queue.if_any(|queue| queue.notify_at(at)).flatten();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.wake(|queue| queue.notify_at(at));
     }
 }
 
