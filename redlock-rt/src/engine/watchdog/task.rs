@@ -60,6 +60,9 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, nodes: Arc<Nodes>) {
     let mut lanes = Lanes::default();
     let mut under_way = UnderWay::new();
     let mut connecting: FuturesUnordered<Connecting> = FuturesUnordered::new();
+    // A task before this one may have ended with its runtime, while holds waited for what it did.
+    let all: Vec<_> = watchdog.holds().iter().map(|hold| hold.number).collect();
+    watchdog.unpark(&all);
     while !watchdog.signal.is_closed() {
         watchdog.doubt_all(&nodes);
         while watchdog.doubt_some() {
