@@ -69,6 +69,10 @@ enum Side {
     Dropping,
     /// The commands of `dropping`.
     BareDropping,
+    /// As `ours`, with the client's tasks on a thread of their own.
+    Dedicated,
+    /// The commands of `dedicated`, written by the caller, whose replies another thread reads.
+    BareDedicated,
 }
 
 #[path = "compare/bare.rs"]
@@ -76,6 +80,7 @@ mod bare;
 #[path = "compare/pair.rs"]
 mod pair;
 
+use self::bare::How;
 use self::pair::{Dropping, Pair};
 
 /// What was used up to a moment.
@@ -181,8 +186,10 @@ impl Side {
     async fn works(self, server: &RedisServer, tasks: u64) -> Box<dyn Works> {
         let name = |task| format!("pairs:{}:{task:03}", self.name());
         match self {
-            Self::Ours | Self::Dropping => {
-                let client = Client::connect(&server.url()).await;
+            Self::Ours | Self::Dropping | Self::Dedicated => {
+                let client = Client::builder().url(&server.url());
+                let client = client.dedicated_thread(self == Self::Dedicated);
+                let client = client.connect().await;
                 let client = client.expect("the server answers");
                 let locks = (0..tasks).map(|task| client.rlock(name(task)));
                 match self {
@@ -196,10 +203,15 @@ impl Side {
                 let locks = (0..tasks).map(|task| raw.lock(&name(task), task));
                 Box::new(Tasks(locks.collect()))
             }
-            Self::Bare => Box::new(Tasks(bare::pairs(server, tasks, true).await)),
-            Self::BareDropping => Box::new(Tasks(bare::pairs(server, tasks, false).await)),
+            Self::Bare => bare_pairs(server, tasks, How::Waiting).await,
+            Self::BareDropping => bare_pairs(server, tasks, How::Dropping).await,
+            Self::BareDedicated => bare_pairs(server, tasks, How::OnThread).await,
         }
     }
+}
+
+async fn bare_pairs(server: &RedisServer, tasks: u64, how: How) -> Box<dyn Works> {
+    Box::new(Tasks(bare::pairs(server, tasks, how).await))
 }
 
 fn main() {

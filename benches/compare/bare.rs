@@ -4,15 +4,17 @@
 //! There is no guard, no lease, no queue, no time-out and no error: a reply is a line. Each task has its
 //! commands as bytes from the beginning. As in this library, one task of the runtime writes what all callers
 //! have left, and waits a turn before if a few wait for replies. A release for which nobody waits is written by
-//! the task that leaves it, so that it is on its way when the program ends at the next line.
+//! the task that leaves it, so that it is on its way when the program ends at the next line. So is each command
+//! where the connection is that of another thread.
 
 use std::{
     collections::VecDeque,
-    future::poll_fn,
+    future::{pending, poll_fn},
     io,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker, ready},
+    thread,
     time::Instant,
 };
 
@@ -23,6 +25,7 @@ use tokio::{
         TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
+    runtime::{Builder, Handle},
     task::JoinHandle,
 };
 
@@ -75,12 +78,23 @@ pub(crate) struct Bare {
     task: usize,
     acquire: Vec<u8>,
     release: Vec<u8>,
-    /// Whether it waits for the replies to the release.
-    waits: bool,
+    how: How,
+}
+
+/// How the commands of a pair are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// By the task of the connection. Replies are waited for.
+    Waiting,
+    /// The release is written by the task that leaves it, which does not wait for the replies.
+    Dropping,
+    /// By the caller. The connection is that of a thread of its own, which reads the replies.
+    #[allow(dead_code, reason = "not every program has such a thread")]
+    OnThread,
 }
 
 impl Bare {
-    /// Leaves a command to the writer.
+    /// Leaves a command to the writer, unless it is written here.
     fn send(&self, command: &[u8], replies: usize, waits: bool) {
         let mut line = lock(&self.line);
         line.out.extend_from_slice(command);
@@ -90,7 +104,7 @@ impl Bare {
         if waits {
             line.tasks[self.task].replies = replies;
         }
-        if !waits {
+        if !waits || self.how == How::OnThread {
             line.write_to(&self.commands).expect("the server reads");
         } else if let Some(driver) = line.driver.take() {
             drop(line);
@@ -116,9 +130,9 @@ impl Pair for Bare {
     async fn pair(&mut self) -> Instant {
         self.call(&self.acquire, 1).await;
         let held = Instant::now();
-        match self.waits {
-            true => self.call(&self.release, 2).await,
-            false => self.send(&self.release, 2, false),
+        match self.how {
+            How::Waiting | How::OnThread => self.call(&self.release, 2).await,
+            How::Dropping => self.send(&self.release, 2, false),
         }
         held
     }
@@ -201,16 +215,29 @@ fn command(words: &[&[u8]]) -> Vec<u8> {
     command.get_packed_command()
 }
 
-/// One for each task, on one connection. `waits`: for the replies to releases.
-pub(crate) async fn pairs(server: &RedisServer, tasks: u64, waits: bool) -> Vec<Bare> {
-    driven(server, tasks, waits).await.0
+/// One for each task, on one connection.
+pub(crate) async fn pairs(server: &RedisServer, tasks: u64, how: How) -> Vec<Bare> {
+    driven(server, tasks, how).await.0
+}
+
+/// The runtime of a thread that stays until the program ends.
+fn thread() -> Handle {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let handle = runtime.handle().clone();
+    thread::spawn(move || runtime.block_on(pending::<()>()));
+    handle
 }
 
 /// The same, with the task that writes and reads.
-async fn driven(server: &RedisServer, tasks: u64, waits: bool) -> (Vec<Bare>, JoinHandle<()>) {
+async fn driven(server: &RedisServer, tasks: u64, how: How) -> (Vec<Bare>, JoinHandle<()>) {
     let mut redis = server.connect().await.expect("the server answers");
-    let stream = TcpStream::connect(server.address()).await;
-    let stream = stream.expect("the server answers");
+    let home = match how {
+        How::Waiting | How::Dropping => Handle::current(),
+        How::OnThread => thread(),
+    };
+    let stream = home.spawn(TcpStream::connect(server.address())).await;
+    let stream = stream.expect("it ends").expect("the server answers");
     stream.set_nodelay(true).expect("it is a TCP stream");
     let (replies, commands) = stream.into_split();
     let commands = Arc::new(commands);
@@ -221,10 +248,10 @@ async fn driven(server: &RedisServer, tasks: u64, waits: bool) -> (Vec<Bare>, Jo
         line: Arc::clone(&line),
         waited: false,
     };
-    let driver = tokio::spawn(poll_fn(move |cx| driver.poll(cx)));
+    let driver = home.spawn(poll_fn(move |cx| driver.poll(cx)));
     let mut pairs = Vec::new();
     for task in 0..tasks {
-        let key = format!("bench:bare:{waits}:{task:03}");
+        let key = format!("bench:bare:{how:?}:{task:03}");
         let owner = format!("0f8fad5b-d9cb-469f-a165-70867728950e:{task}");
         let (_, dump, _): (u8, Vec<u8>, u8) = redis::pipe()
             .cmd("HSET")
@@ -251,7 +278,7 @@ async fn driven(server: &RedisServer, tasks: u64, waits: bool) -> (Vec<Bare>, Jo
             task: pairs.len(),
             acquire: command(&[b"RESTORE", key, b"30000", &dump]),
             release: release.concat(),
-            waits,
+            how,
         });
     }
     (pairs, driver)
@@ -261,14 +288,14 @@ async fn driven(server: &RedisServer, tasks: u64, waits: bool) -> (Vec<Bare>, Jo
 mod tests {
     use ::tests::RedisServer;
 
-    use super::{Pair, driven};
+    use super::{How, Pair, driven};
 
     /// It said that the server should have stayed.
     #[tokio::test]
     async fn a_server_that_stops_behind_the_last_pair_makes_no_panic() {
-        for waits in [true, false] {
+        for how in [How::Waiting, How::Dropping, How::OnThread] {
             let server = RedisServer::start();
-            let (mut pairs, driver) = driven(&server, 2, waits).await;
+            let (mut pairs, driver) = driven(&server, 2, how).await;
             for pair in &mut pairs {
                 pair.pair().await;
             }
@@ -281,7 +308,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_stops_under_a_caller_is_noticed() {
         let server = RedisServer::start();
-        let (_pairs, driver) = driven(&server, 1, true).await;
+        let (_pairs, driver) = driven(&server, 1, How::Waiting).await;
         drop(server);
         let panic = driver.await.unwrap_err().into_panic();
         let said = panic.downcast_ref::<String>().expect("a text");

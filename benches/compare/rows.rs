@@ -3,7 +3,7 @@
 use crate::{
     figures::{Figures, Scene, Unit, Waits},
     report::{Report, Run},
-    sides::{BARE, BARE_DROPPING, DEDICATED, OURS},
+    sides::{BARE, BARE_DROPPING, BARE_ON_THREAD, DEDICATED, OURS},
 };
 
 /// A row of the table, and of the plot.
@@ -70,7 +70,14 @@ pub(crate) const ROWS: [Row; 20] = [
 ];
 
 /// The sides that are no other crates, besides the last one.
-const NO_PEERS: [&str; 5] = [OURS, DEDICATED, "dropping", BARE, BARE_DROPPING];
+const NO_PEERS: [&str; 6] = [
+    OURS,
+    DEDICATED,
+    "dropping",
+    BARE,
+    BARE_DROPPING,
+    BARE_ON_THREAD,
+];
 
 impl Row {
     /// The label without marks.

@@ -5,19 +5,26 @@ use redlock_rt::{Client, embedded::Engine};
 use tests::RedisServer;
 
 use crate::{
-    bare,
+    bare::{self, How},
     figures::{Scene, Unit},
     pair::Dropping,
     peers::Peers,
     rounds::{Effort, interleaved},
-    sides::{BARE, BARE_DROPPING, DEDICATED, OURS, Side, Tasks},
+    sides::{BARE, BARE_DROPPING, BARE_ON_THREAD, DEDICATED, OURS, Side, Tasks},
 };
 
 pub(crate) async fn uncontended(server: &RedisServer, peers: &Peers, effort: Effort) -> Scene {
     let dropping = client(server).await.rlock("bench:dropping");
     let dropping = Tasks::boxed("dropping", [Dropping(dropping)]);
-    let floor = Tasks::boxed(BARE_DROPPING, bare::pairs(server, 1, false).await);
-    on_server(server, peers, 1, vec![dropping, floor], effort).await
+    let floors = [
+        (BARE_DROPPING, How::Dropping),
+        (BARE_ON_THREAD, How::OnThread),
+    ];
+    let mut more = vec![dropping];
+    for (side, how) in floors {
+        more.push(Tasks::boxed(side, bare::pairs(server, 1, how).await));
+    }
+    on_server(server, peers, 1, more, effort).await
 }
 
 pub(crate) async fn distinct(
@@ -40,7 +47,10 @@ async fn on_server(
     let mut sides = more;
     sides.insert(0, ours(OURS, &client, tasks));
     sides.push(ours(DEDICATED, &dedicated(server).await, tasks));
-    sides.push(Tasks::boxed(BARE, bare::pairs(server, tasks, true).await));
+    sides.push(Tasks::boxed(
+        BARE,
+        bare::pairs(server, tasks, How::Waiting).await,
+    ));
     sides.extend(peers.distinct(tasks));
     sides.push(raws(&raw, tasks));
     let connection = server.connect().await.expect("the server answers");

@@ -17,6 +17,7 @@ pub(crate) const DEDICATED: &str = "dedicated_thread";
 /// The names of the sides of [`crate::bare`].
 pub(crate) const BARE: &str = "bare commands";
 pub(crate) const BARE_DROPPING: &str = "bare commands, dropping";
+pub(crate) const BARE_ON_THREAD: &str = "bare commands, thread";
 
 /// One side of a comparison.
 pub(crate) trait Side {

@@ -9,12 +9,12 @@ use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Waker};
 
 use tokio::task::coop::unconstrained;
 
-use super::multiplexer::Multiplexer;
+use super::multiplexer::{Ended, Multiplexer, Pending, WakeUp};
 use super::spawner::Home;
 
 /// With this many commands in progress, the task lets other tasks run before it writes or reads.
@@ -80,6 +80,39 @@ impl Driver {
         (driver, task)
     }
 
+    /// As [`Multiplexer::send`]. A lone command from outside of the task's runtime is written here: else the
+    /// task's thread would be woken twice, to write the command and to read its reply.
+    pub(super) fn send<const N: usize>(
+        &self,
+        caller: WakeUp<'_>,
+        encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
+    ) -> Result<[Pending; N], Ended> {
+        let (sent, idle) = self.multiplexer.append(caller, encode)?;
+        if let Some(task) = idle
+            && !self.writes_here()
+        {
+            task.wake();
+        }
+        Ok(sent)
+    }
+
+    /// Writes the commands of few callers of other runtimes. Returns `false` if the task has to be woken.
+    fn writes_here(&self) -> bool {
+        if self.multiplexer.in_progress() >= MANY || self.home.is_here() || POLLING.get() {
+            return false;
+        }
+        // Being polled, the task may be past its look at the commands.
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let _inside = self.home.enter();
+        // The task handles its end.
+        let _ = Self::poll_locked(state);
+        true
+    }
+
     /// Writes pending calls to the connection, without waiting for the socket.
     pub(super) fn push(&self) {
         // A connector's stream dropped a guard while it was polled. The task of that connection,
@@ -107,6 +140,10 @@ impl Driver {
                 none => *none = Some(waker.clone()),
             }
         }
+        Self::poll_locked(state)
+    }
+
+    fn poll_locked(mut state: MutexGuard<'_, State>) -> Poll<()> {
         let polled = state.poll();
         let ended = state.future.take_if(|_| polled.is_ready());
         drop(state);
@@ -179,6 +216,13 @@ impl Drop for Task {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+    use redis::Value;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::runtime::Runtime;
+
+    use super::super::encode;
+    use super::super::framed::Framed;
     use super::super::multiplexer::{Ended, Pending, WakeUp};
     use super::*;
     use std::future::poll_fn;
@@ -219,6 +263,143 @@ mod tests {
         });
         let (driver, task) = Driver::new(home(), &Arc::default(), polled);
         (driver, tokio_test::task::spawn(task), polls)
+    }
+
+    /// A connection of a thread that is never woken.
+    struct Elsewhere {
+        runtime: Runtime,
+        driver: Arc<Driver>,
+        task: tokio_test::task::Spawn<Task>,
+        server: DuplexStream,
+    }
+
+    impl Elsewhere {
+        fn new() -> Self {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .build()
+                .expect("a runtime");
+            let (ours, server) = tokio::io::duplex(1024);
+            let (multiplexer, driving) = Multiplexer::new(Framed::new(ours));
+            let home = {
+                let _inside = runtime.enter();
+                home()
+            };
+            let (driver, task) = Driver::new(home, &multiplexer, driving);
+            let mut task = tokio_test::task::spawn(task);
+            assert!(task.poll().is_pending(), "it waits for commands");
+            Self {
+                runtime,
+                driver,
+                task,
+                server,
+            }
+        }
+
+        fn send(&self) -> Pending {
+            let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"PING"])];
+            let [sent] = self.driver.send(WakeUp::default(), encode).unwrap();
+            sent
+        }
+
+        /// How many commands the server has received since the last look.
+        fn received(&mut self) -> usize {
+            let mut bytes = [0; 1024];
+            let read = self.server.read(&mut bytes).now_or_never();
+            read.map_or(0, Result::unwrap) / b"*1\r\n$4\r\nPING\r\n".len()
+        }
+    }
+
+    /// The thread was woken twice for each call: to write the command, and to read the reply.
+    #[test]
+    fn a_lone_call_of_another_thread_is_written_by_its_caller() {
+        let mut there = Elsewhere::new();
+        for _ in 0..3 {
+            let sent = there.send();
+            assert_eq!((there.received(), there.task.is_woken()), (1, false));
+            there
+                .server
+                .write_all(b"+PONG\r\n")
+                .now_or_never()
+                .unwrap()
+                .unwrap();
+            assert!(there.task.is_woken(), "by the reply");
+            assert!(there.task.poll().is_pending());
+            assert_eq!(
+                sent.now_or_never().unwrap().unwrap(),
+                Value::SimpleString("PONG".into())
+            );
+        }
+    }
+
+    #[test]
+    fn a_call_in_the_runtime_of_the_task_is_left_to_it() {
+        let mut there = Elsewhere::new();
+        let inside = there.runtime.handle().clone();
+        let _sent = {
+            let _inside = inside.enter();
+            there.send()
+        };
+        assert_eq!((there.received(), there.task.is_woken()), (0, true));
+        assert!(there.task.poll().is_pending());
+        assert_eq!(there.received(), 1);
+    }
+
+    /// They share a write.
+    #[test]
+    fn many_calls_of_another_thread_are_left_to_the_task() {
+        let mut there = Elsewhere::new();
+        let mut sent: Vec<_> = (1..MANY).map(|_| there.send()).collect();
+        assert_eq!((there.received(), there.task.is_woken()), (MANY - 1, false));
+        sent.extend([there.send(), there.send()]);
+        assert_eq!((there.received(), there.task.is_woken()), (0, true));
+        assert!(there.task.poll().is_pending(), "others run first");
+        assert!(there.task.poll().is_pending());
+        assert_eq!(there.received(), 2);
+    }
+
+    /// The task may be past its look at the commands.
+    #[test]
+    fn a_call_while_the_task_is_polled_wakes_it() {
+        let mut there = Elsewhere::new();
+        let polled = there.driver.lock();
+        let _sent = there.send();
+        drop(polled);
+        assert_eq!((there.received(), there.task.is_woken()), (0, true));
+        assert!(there.task.poll().is_pending());
+        assert_eq!(there.received(), 1);
+    }
+
+    /// What the stream does not take at once is the task's.
+    #[test]
+    fn a_call_that_does_not_fit_into_the_socket_is_written_later() {
+        let mut there = Elsewhere::new();
+        let long = [b'x'; 2000];
+        let encode = |out: &mut Vec<u8>| [encode::command(out, &[&long[..]])];
+        let _sent = there.driver.send(WakeUp::default(), encode).unwrap();
+        let mut bytes = [0; 4096];
+        let mut read = || {
+            there
+                .server
+                .read(&mut bytes)
+                .now_or_never()
+                .unwrap()
+                .unwrap()
+        };
+        assert_eq!(read(), 1024);
+        assert!(there.task.is_woken(), "there is room again");
+        assert!(there.task.poll().is_pending());
+        assert_eq!(read(), b"*1\r\n$2000\r\n".len() + 2000 + 2 - 1024);
+    }
+
+    #[test]
+    fn a_call_on_a_connection_that_ended_is_told() {
+        let there = Elsewhere::new();
+        drop(there.server);
+        let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"PING"])];
+        let [sent] = there.driver.send(WakeUp::default(), encode).unwrap();
+        assert!(sent.now_or_never().expect("the end was found").is_err());
+        assert!(there.task.is_woken());
+        assert!(there.driver.send(WakeUp::default(), encode).is_err());
     }
 
     fn command(driver: &Driver) -> Pending {

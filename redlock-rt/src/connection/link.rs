@@ -423,13 +423,13 @@ impl Link {
         loaded.map(drop).map_err(Fault::from_server)
     }
 
-    /// As [`Multiplexer::send`].
+    /// As [`Driver::send`].
     pub(super) fn send<const N: usize>(
         &self,
         caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
     ) -> Result<[Pending; N], Fault> {
-        let sent = self.multiplexer.send(caller, encode);
+        let sent = self.driver.send(caller, encode);
         // The task that notices the end may not have been polled: without this, the caller would try
         // again here, without a pause.
         sent.map_err(|ended| Fault::unreachable(self.ended(&ended)))

@@ -208,6 +208,20 @@ impl Multiplexer {
         caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
     ) -> Result<[Pending; N], Ended> {
+        let (sent, idle) = self.append(caller, encode)?;
+        if let Some(driver) = idle {
+            driver.wake();
+        }
+        Ok(sent)
+    }
+
+    /// As [`send`](Self::send), but returns the waker of the future if that one sleeps. Who gets it
+    /// wakes it, or polls the future.
+    pub(super) fn append<const N: usize>(
+        self: &Arc<Self>,
+        caller: WakeUp<'_>,
+        encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
+    ) -> Result<([Pending; N], Option<Waker>), Ended> {
         let mut state = self.state();
         if let Some(ended) = &state.ended {
             return Err(ended.clone());
@@ -231,13 +245,11 @@ impl Multiplexer {
         self.count(&state);
         let idle = state.idle.take();
         drop(state);
-        if let Some(driver) = idle {
-            driver.wake();
-        }
-        Ok(places.map(|place| Pending {
+        let sent = places.map(|place| Pending {
             multiplexer: Arc::clone(self),
             place: Some(place),
-        }))
+        });
+        Ok((sent, idle))
     }
 
     /// The moment until which the future may sleep. Commands that come later wake it.
