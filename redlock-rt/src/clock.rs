@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle};
 use tokio::time::{Sleep, Timeout};
 
-pub(crate) use self::compact::{Moment, Span};
+pub(crate) use self::compact::{LastMoment, Moment, Span};
 
 /// Returns the present moment.
 pub(crate) fn now() -> Instant {

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A moment of this process, as nanoseconds since [`epoch`]. Earlier ones are that, and those more than
@@ -12,6 +13,10 @@ pub(crate) struct Moment(NonZeroU64);
 /// A span of whole nanoseconds: at least one, and at most five centuries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span(NonZeroU64);
+
+/// When something happened last, if it did. A look at it takes no mutex.
+#[derive(Debug, Default)]
+pub(crate) struct LastMoment(AtomicU64);
 
 /// Long before the first use, so that what a caller has read before is not earlier: a day, or as much of
 /// it as the clock can count back.
@@ -41,6 +46,19 @@ impl Moment {
     /// The time from an earlier moment to this one; zero if it is a later one.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
+    }
+}
+
+impl LastMoment {
+    pub(crate) fn set(&self, moment: Instant) {
+        let Moment(nanos) = moment.into();
+        self.0.store(nanos.get(), Ordering::Release);
+    }
+
+    /// Whether it happened at `moment` or later.
+    pub(crate) fn is_since(&self, moment: Instant) -> bool {
+        let Moment(nanos) = moment.into();
+        self.0.load(Ordering::Acquire) >= nanos.get()
     }
 }
 
@@ -86,6 +104,18 @@ mod tests {
         }
         let before = now - Duration::from_secs(60);
         assert_eq!(Instant::from(Moment::from(before)), before);
+    }
+
+    #[test]
+    fn what_never_happened_is_since_nothing() {
+        let (last, now) = (LastMoment::default(), Instant::now());
+        let (before, after) = (now - Duration::from_nanos(1), now + Duration::from_nanos(1));
+        assert!(!last.is_since(before));
+        last.set(now);
+        assert_eq!(
+            [before, now, after].map(|at| last.is_since(at)),
+            [true, true, false]
+        );
     }
 
     #[test]

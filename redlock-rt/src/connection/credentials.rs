@@ -153,13 +153,13 @@ async fn log_in(multiplexer: &Arc<Multiplexer>, dialer: &Dialer) -> Result<Optio
     };
     // All are sent before the first is answered: one round trip.
     let sent: Vec<_> = login.cmd_iter().map(send).collect::<Result<_, _>>()?;
-    for [reply] in sent {
-        match reply.await {
-            Ok(Value::ServerError(error)) => {
+    for sent in sent {
+        match sent.await {
+            [Ok(Value::ServerError(error))] => {
                 return Err(Fault::from_server(error).while_dialing());
             }
-            Ok(_) => {}
-            Err(unanswered) => return Err(unanswered.fault().while_dialing()),
+            [Ok(_)] => {}
+            [Err(unanswered)] => return Err(unanswered.fault().while_dialing()),
         }
     }
     Ok(expiry)

@@ -154,7 +154,18 @@ impl Delivery {
         call: impl FnOnce() -> Call,
         until: Option<Instant>,
     ) -> impl Future<Output = Option<Result<Reply, Fault>>> + Send + 'a {
-        let mut way = self.way(to, call, until);
+        self.attempt_at(to, call, until, None)
+    }
+
+    /// As [`attempt`](Self::attempt). `now`: what the caller has read from the clock just before.
+    pub(crate) fn attempt_at<'a>(
+        &'a mut self,
+        to: To<'a>,
+        call: impl FnOnce() -> Call,
+        until: Option<Instant>,
+        now: Option<Instant>,
+    ) -> impl Future<Output = Option<Result<Reply, Fault>>> + Send + 'a {
+        let mut way = self.way(to, call, until, now);
         async move {
             match &mut way {
                 Ok(sent) => sent.answer().await,
@@ -170,6 +181,7 @@ impl Delivery {
         to: To<'a>,
         call: impl FnOnce() -> Call,
         until: Option<Instant>,
+        now: Option<Instant>,
     ) -> Result<Sent<'a>, BoxFuture<'a, Option<Result<Reply, Fault>>>> {
         let node = match to.nodes {
             Nodes::One(node) => node,
@@ -181,7 +193,7 @@ impl Delivery {
         };
         let connection = node.connection(to.lane);
         if self.exchange.is_none() {
-            match connection.try_call(call()) {
+            match connection.try_call(call(), now) {
                 Ok(exchange) => self.exchange = Some(exchange),
                 Err(call) => {
                     return Err(Box::pin(self.dial_first(connection, call, until)));

@@ -65,13 +65,14 @@ pub(super) enum Road {
 }
 
 impl Exchange {
-    /// The call is sent when the exchange is first polled.
-    pub(super) fn new(link: Arc<Link>, call: Call, road: Road) -> Self {
+    /// The call is sent when the exchange is first polled. `made`: a moment that is not after the present
+    /// one.
+    pub(super) fn new(link: Arc<Link>, call: Call, road: Road, made: Instant) -> Self {
         Self {
             link,
             call,
             step: Step::Unsent(road),
-            made: clock::stamp(),
+            made,
             polled: false,
             watched: false,
             found_taken: false,
@@ -190,7 +191,8 @@ impl Exchange {
                 },
                 Step::Script { road, sent } => {
                     let (link, script) = (&self.link, self.call.script());
-                    let answer = match link.heard(ready!(Pin::new(sent).poll(cx))) {
+                    let [answer] = ready!(Pin::new(sent).poll(cx));
+                    let answer = match link.heard(answer) {
                         Ok(Err(error)) if error.code() == "NOSCRIPT" => {
                             let (link, call, road) = (Arc::clone(link), self.call.clone(), *road);
                             let due = self.due();
@@ -252,7 +254,7 @@ impl Step {
             Road::Plain(path) => Self::Plain(Plain::send(path, link, call, caller)?),
             Road::Script | Road::Once => {
                 let encode = |out: &mut Vec<u8>| [encode::evalsha(out, call, link.publish())];
-                let [sent] = link.send(caller, encode)?;
+                let sent = link.send(caller, encode)?;
                 Self::Script { road, sent }
             }
             Road::Loading => {

@@ -13,7 +13,7 @@ use redis::{ServerError, Value};
 use super::encode;
 use super::fault::{Cause, Fault};
 use super::link::{Link, reply};
-use super::multiplexer::{Came, Pending, WakeUp};
+use super::multiplexer::{Came, Pending, Unanswered, WakeUp};
 use crate::mutant;
 use crate::wire::{Answer, Call, Carried, FastPath, Reply};
 
@@ -134,9 +134,16 @@ pub(super) enum Begun {
 /// The plain commands of a call.
 pub(super) struct Plain {
     path: FastPath,
-    /// `None` once it was answered, and if there is a second one, has removed the owner.
-    first: Option<Pending>,
-    second: Option<Pending>,
+    sent: Sent,
+}
+
+/// What has come for a command.
+type Heard = Result<Value, Unanswered>;
+
+enum Sent {
+    One(Pending),
+    /// The second says something only if the first has removed the owner.
+    Two(Pending<2>),
 }
 
 impl Plain {
@@ -150,22 +157,11 @@ impl Plain {
         let second = |out: &mut Vec<u8>| {
             path.second(call, link.publish(), |words| encode::command(out, words))
         };
-        let (first, second) = match path.has_second(call) {
-            true => {
-                let [first, second] = link.send(caller, |out| [first(out), second(out)])?;
-                (first, Some(second))
-            }
-            false => {
-                let [first] = link.send(caller, |out| [first(out)])?;
-                (first, None)
-            }
+        let sent = match path.has_second(call) {
+            true => Sent::Two(link.send(caller, |out| [first(out), second(out)])?),
+            false => Sent::One(link.send(caller, |out| [first(out)])?),
         };
-        let first = Some(first);
-        Ok(Self {
-            path,
-            first,
-            second,
-        })
+        Ok(Self { path, sent })
     }
 
     pub(super) fn poll(
@@ -174,42 +170,44 @@ impl Plain {
         call: &Call,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Begun, Fault>> {
-        if let Some(first) = &mut self.first {
-            let Poll::Ready(first) = Pin::new(first).poll(cx) else {
-                // The first reply may come alone, and the caller may be another one than the sender, whom
-                // the second would wake.
-                if let Some(second) = &self.second {
-                    second.wakes(cx.waker());
-                }
-                return Poll::Pending;
-            };
-            let answer = link.heard_as(first, answer);
-            self.first = None;
-            let first = match answer? {
-                Ok(first) => first,
-                Err(error) => return Poll::Ready(refused(link, call, error)),
-            };
-            if first != Answer::Int(1) || self.second.is_none() {
-                // The second one says nothing more.
-                self.second = None;
-                return Poll::Ready(self.concluded(link, call, first, None));
+        let (first, second) = match &mut self.sent {
+            Sent::One(sent) => {
+                let [first] = ready!(Pin::new(sent).poll(cx));
+                (first, None)
             }
-        }
-        let published = match &mut self.second {
+            Sent::Two(sent) => {
+                let [first, second] = ready!(Pin::new(sent).poll(cx));
+                (first, Some(second))
+            }
+        };
+        Poll::Ready(self.heard(link, call, first, second))
+    }
+
+    fn heard(
+        &self,
+        link: &Link,
+        call: &Call,
+        first: Heard,
+        second: Option<Heard>,
+    ) -> Result<Begun, Fault> {
+        let first = match link.heard_as(first, answer)? {
+            Ok(first) => first,
+            Err(error) => return refused(link, call, error),
+        };
+        let published = match second.filter(|_| first == Answer::Int(1)) {
             Some(second) => {
-                let answer = link.heard_as(ready!(Pin::new(second).poll(cx)), answer);
-                answer.map_err(without_the_rest)?.ok()
+                let published = link.heard_as(second, answer).map_err(without_the_rest)?;
+                published.ok()
             }
             None => None,
         };
-        Poll::Ready(self.concluded(link, call, Answer::Int(1), published))
+        self.concluded(link, call, first, published)
     }
 
     pub(super) fn came(&self) -> Came {
-        let first = self.first.as_ref().map_or(Came::Reply, Pending::came);
-        match (first, &self.second) {
-            (Came::Reply, Some(second)) => second.came(),
-            (first, _) => first,
+        match &self.sent {
+            Sent::One(sent) => sent.came(),
+            Sent::Two(sent) => sent.came(),
         }
     }
 
@@ -253,7 +251,7 @@ impl Trial {
         }
         let command = |words: &[&[u8]]| link.send(caller, |out| [encode::command(out, words)]);
         match FastPath::Delete.first(call, command) {
-            Ok([sent]) => Ok(Self { sent, reply }),
+            Ok(sent) => Ok(Self { sent, reply }),
             Err(_) => Err(reply),
         }
     }
@@ -264,7 +262,8 @@ impl Trial {
 
     /// Returns the reply of the script.
     pub(super) fn poll(&mut self, link: &Link, call: &Call, cx: &mut Context<'_>) -> Poll<Reply> {
-        match link.heard_as(ready!(Pin::new(&mut self.sent).poll(cx)), answer) {
+        let [heard] = ready!(Pin::new(&mut self.sent).poll(cx));
+        match link.heard_as(heard, answer) {
             Ok(Ok(_)) => link.fast_paths().worked(FastPath::Delete),
             Ok(Err(error)) => {
                 let paths = link.fast_paths();

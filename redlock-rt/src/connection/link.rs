@@ -240,8 +240,8 @@ impl Link {
     pub(super) async fn kill_stale_client(&self, stale: &Identity) -> Result<bool, Fault> {
         let id = stale.client_id.to_string();
         let kill = [&b"CLIENT"[..], b"KILL", b"ID", id.as_bytes()];
-        let [sent] = self.send(WakeUp::default(), |out| [encode::command(out, &kill)])?;
-        let reply = sent.await;
+        let sent = self.send(WakeUp::default(), |out| [encode::command(out, &kill)])?;
+        let [reply] = sent.await;
         match reply.map_err(|unanswered| unanswered.fault().while_dialing())? {
             Value::ServerError(error) => {
                 let fault = Fault::from_server(error);
@@ -257,8 +257,14 @@ impl Link {
 
     /// Starts a call. It is sent when the exchange is first polled.
     pub(super) fn call(self: &Arc<Self>, call: Call) -> Exchange {
+        self.call_at(call, clock::stamp())
+    }
+
+    /// As [`call`](Self::call). `made`: a moment that is not after the present one.
+    pub(super) fn call_at(self: &Arc<Self>, call: Call, made: Instant) -> Exchange {
         let path = self.fast_paths.of(&call);
-        self.exchange(call, path.map_or(Road::Script, Road::Plain))
+        let road = path.map_or(Road::Script, Road::Plain);
+        Exchange::new(Arc::clone(self), call, road, made)
     }
 
     /// As [`call`](Self::call), but sent only once: if the server did not know the script, it knows
@@ -284,19 +290,20 @@ impl Link {
     }
 
     fn exchange(self: &Arc<Self>, call: Call, road: Road) -> Exchange {
-        Exchange::new(Arc::clone(self), call, road)
+        Exchange::new(Arc::clone(self), call, road, clock::stamp())
     }
 
     /// Loads the script of a call, and runs it, in one write.
     pub(super) async fn load_and_run(&self, call: &Call) -> Result<Reply, Fault> {
         let load = load_command(call.script());
-        let [_, sent] = self.send(WakeUp::default(), |out| {
+        let sent = self.send(WakeUp::default(), |out| {
             let loaded = encode::command(out, &load);
             [loaded, encode::evalsha(out, call, self.publish)]
         })?;
         // Known from here on: later commands arrive after the load.
         self.learned(call.script());
-        match self.heard(sent.await)? {
+        let [_, answer] = sent.await;
+        match self.heard(answer)? {
             // The load was refused; loading once more returns the reason.
             Err(error) if error.code() == "NOSCRIPT" => {
                 self.load(call.script(), None).await?;
@@ -320,10 +327,11 @@ impl Link {
     /// Runs a script that the server should know; if it does not, the script is loaded, and the
     /// result is [`Cause::Loaded`]. `due`: as in [`WakeUp`].
     pub(super) async fn run_known(&self, call: &Call, due: Due) -> Result<Reply, Fault> {
-        let [sent] = self.send(WakeUp { waker: None, due }, |out| {
+        let sent = self.send(WakeUp { waker: None, due }, |out| {
             [encode::evalsha(out, call, self.publish)]
         })?;
-        match self.heard(sent.await)? {
+        let [answer] = sent.await;
+        match self.heard(answer)? {
             Err(error) if error.code() == "NOSCRIPT" => {
                 self.load(call.script(), due).await?;
                 Err(Fault::loaded())
@@ -336,11 +344,12 @@ impl Link {
     }
 
     async fn run_asking(&self, call: &Call) -> Result<Result<Reply, ServerError>, Fault> {
-        let [_, sent] = self.send(WakeUp::default(), |out| {
+        let sent = self.send(WakeUp::default(), |out| {
             let asking = encode::command(out, &[b"ASKING"]);
             [asking, encode::evalsha(out, call, self.publish)]
         })?;
-        self.heard(sent.await)
+        let [_, answer] = sent.await;
+        self.heard(answer)
     }
 
     /// How many replicas the server has had at most since it was connected to; `None`: unknown.
@@ -367,20 +376,20 @@ impl Link {
             }
             false => None,
         };
-        let [_, reply, waited] = self.send(WakeUp::default(), |out| {
+        let sent = self.send(WakeUp::default(), |out| {
             let loaded = encode::command(out, &load_command(call.script()));
             let called = encode::evalsha(out, call, self.publish);
             until.command().write_packed_command(out);
             [loaded, called, out.len()]
         })?;
-        if let Some([count]) = counted
-            && let Ok(count) = count.await
+        if let Some(counted) = counted
+            && let [Ok(count)] = counted.await
             && let Some(more) = Info::replicas_of(&count)
         {
             self.replicas.fetch_max(more.into(), Ordering::Relaxed);
         }
-        let reply = self.heard(reply.await)?;
-        let waited = self.heard(waited.await)?;
+        let [_, reply, waited] = sent.await;
+        let (reply, waited) = (self.heard(reply)?, self.heard(waited)?);
         let reply = reply.map_err(Fault::from_server)?;
         match waited {
             Ok(waited) => Ok((reply, until.had(&waited).ok_or_else(Fault::not_redis)?)),
@@ -418,8 +427,9 @@ impl Link {
         tracing::debug!(script = script.name(), "loading a script");
         let load = load_command(script);
         let wake_up = WakeUp { waker: None, due };
-        let [sent] = self.send(wake_up, |out| [encode::command(out, &load)])?;
-        let loaded = self.heard(sent.await)?;
+        let sent = self.send(wake_up, |out| [encode::command(out, &load)])?;
+        let [loaded] = sent.await;
+        let loaded = self.heard(loaded)?;
         loaded.map(drop).map_err(Fault::from_server)
     }
 
@@ -428,7 +438,7 @@ impl Link {
         &self,
         caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
-    ) -> Result<[Pending; N], Fault> {
+    ) -> Result<Pending<N>, Fault> {
         let sent = self.driver.send(caller, encode);
         // The task that notices the end may not have been polled: without this, the caller would try
         // again here, without a pause.

@@ -123,12 +123,12 @@ pub(super) enum Ended {
     Closed,
 }
 
-/// A command that was passed to the connection.
+/// Commands that were passed to the connection.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct Pending<const N: usize = 1> {
     multiplexer: Arc<Multiplexer>,
-    /// `None` once the reply was returned.
-    place: Option<usize>,
+    /// In the order of the commands. `None` once the replies were returned.
+    places: Option<[usize; N]>,
 }
 
 /// What came for a call that was sent.
@@ -207,7 +207,7 @@ impl Multiplexer {
         self: &Arc<Self>,
         caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
-    ) -> Result<[Pending; N], Ended> {
+    ) -> Result<Pending<N>, Ended> {
         let (sent, idle) = self.append(caller, encode)?;
         if let Some(driver) = idle {
             driver.wake();
@@ -221,23 +221,23 @@ impl Multiplexer {
         self: &Arc<Self>,
         caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
-    ) -> Result<([Pending; N], Option<Waker>), Ended> {
+    ) -> Result<(Pending<N>, Option<Waker>), Ended> {
         let mut state = self.state();
         if let Some(ended) = &state.ended {
             return Err(ended.clone());
         }
         let before = state.out.len();
         let ends = encode(&mut state.out);
-        let mut left = N;
-        let places = ends.map(|end| {
-            left -= 1;
+        let due = caller.due;
+        let mut places = [0; N];
+        for (at, end) in ends.into_iter().enumerate() {
             let until = state.appended + (end - before) as u64;
-            let waker = caller.waker.filter(|_| left == 0).cloned();
+            // The last reply wakes the caller, who waits for all of them.
+            let waker = caller.waker.filter(|_| at + 1 == N).cloned();
             let place = state.places.insert(Place::Waiting(waker));
-            let due = caller.due;
             state.open.push_back(Open { place, until, due });
-            place
-        });
+            places[at] = place;
+        }
         state.appended += (state.out.len() - before) as u64;
         if let Some(due) = caller.due {
             state.next_due = Some(state.next_due.map_or(due, |known| known.min(due)));
@@ -245,10 +245,10 @@ impl Multiplexer {
         self.count(&state);
         let idle = state.idle.take();
         drop(state);
-        let sent = places.map(|place| Pending {
+        let sent = Pending {
             multiplexer: Arc::clone(self),
-            place: Some(place),
-        });
+            places: Some(places),
+        };
         Ok((sent, idle))
     }
 
@@ -362,73 +362,65 @@ impl State {
     }
 }
 
-impl Pending {
-    /// As a poll before the reply.
-    pub(super) fn wakes(&self, caller: &Waker) {
-        let mut state = self.multiplexer.state();
-        let place = self.place.and_then(|place| state.places.get_mut(place));
-        if let Some(Place::Waiting(waker)) = place {
-            let before = replace(waker, caller);
-            drop(state);
-            drop(before);
-        }
-    }
-
+impl<const N: usize> Pending<N> {
     pub(super) fn came(&self) -> Came {
         let state = self.multiplexer.state();
-        match self.place.and_then(|place| state.places.get(place)) {
-            Some(Place::Waiting(_)) => Came::Nothing,
-            Some(Place::Answered(Ok(value))) if !matches!(value, Value::ServerError(_)) => {
-                Came::Reply
-            }
-            _ => Came::Other,
-        }
+        let answer = |place: &usize| match state.places.get(*place) {
+            Some(Place::Waiting(_)) => Some(Came::Nothing),
+            Some(Place::Answered(Ok(value))) if !matches!(value, Value::ServerError(_)) => None,
+            _ => Some(Came::Other),
+        };
+        let other = self.places.iter().flatten().find_map(answer);
+        other.unwrap_or(Came::Reply)
     }
 }
 
-impl Future for Pending {
-    type Output = Result<Value, Unanswered>;
+impl<const N: usize> Future for Pending<N> {
+    type Output = [Result<Value, Unanswered>; N];
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(place) = self.place else {
+        let (Some(places), Some(last)) =
+            (self.places, self.places.and_then(|all| all.last().copied()))
+        else {
             return Poll::Pending;
         };
         let mut state = self.multiplexer.state();
-        match state.places.get_mut(place) {
-            Some(Place::Waiting(waker)) => {
-                let before = replace(waker, cx.waker());
-                drop(state);
-                drop(before);
-                return Poll::Pending;
-            }
-            Some(Place::Answered(_)) => {}
-            Some(Place::Left) | None => return Poll::Pending,
+        // The reply behind the others: when it is there, they are.
+        if let Some(Place::Waiting(waker)) = state.places.get_mut(last) {
+            let before = replace(waker, cx.waker());
+            drop(state);
+            drop(before);
+            return Poll::Pending;
         }
-        let answered = state.places.remove(place);
+        let answers = places.map(|place| match state.places.try_remove(place) {
+            Some(Place::Answered(answer)) => answer,
+            // Not reached: no place is anybody else's, and replies come in order.
+            _ => Err(Unanswered::Ended(Ended::Closed)),
+        });
         self.multiplexer.count(&state);
         drop(state);
-        self.place = None;
-        match answered {
-            Place::Answered(answer) => Poll::Ready(answer),
-            Place::Waiting(_) | Place::Left => Poll::Pending,
-        }
+        self.places = None;
+        Poll::Ready(answers)
     }
 }
 
-impl Drop for Pending {
+impl<const N: usize> Drop for Pending<N> {
     fn drop(&mut self) {
-        let Some(place) = self.place else { return };
+        let Some(places) = self.places else { return };
         let mut state = self.multiplexer.state();
-        let Some(known) = state.places.get_mut(place) else {
-            return;
-        };
-        let before = std::mem::replace(known, Place::Left);
-        if matches!(before, Place::Answered(_)) {
-            state.places.remove(place);
+        let mut left = [const { Place::Left }; N];
+        for (place, left) in places.into_iter().zip(&mut left) {
+            let Some(known) = state.places.get_mut(place) else {
+                continue;
+            };
+            std::mem::swap(known, left);
+            if matches!(left, Place::Answered(_)) {
+                state.places.remove(place);
+            }
         }
         self.multiplexer.count(&state);
         drop(state);
-        drop(before);
+        drop(left);
     }
 }
 
@@ -616,8 +608,7 @@ mod tests {
     impl Both {
         fn send(&self, word: &str) -> Pending {
             let encode = |out: &mut Vec<u8>| [encode::command(out, &[word.as_bytes()])];
-            let [sent] = self.multiplexer.send(WakeUp::default(), encode).unwrap();
-            sent
+            self.multiplexer.send(WakeUp::default(), encode).unwrap()
         }
 
         /// Returns whether the connection has ended.
@@ -642,7 +633,8 @@ mod tests {
 
     #[track_caller]
     fn answer(pending: Pending) -> Result<Value, Unanswered> {
-        pending.now_or_never().expect("it is answered")
+        let [answer] = pending.now_or_never().expect("it is answered");
+        answer
     }
 
     fn ping(word: &str) -> String {
@@ -718,7 +710,7 @@ mod tests {
         greeting.unwrap().unwrap();
         framed.read().now_or_never().unwrap().unwrap();
         let (multiplexer, mut driving) = Multiplexer::new(framed);
-        let [first] = multiplexer
+        let first = multiplexer
             .send(WakeUp::default(), |out| [encode::command(out, &[b"PING"])])
             .unwrap();
         assert!((&mut driving).now_or_never().is_some());
@@ -818,7 +810,7 @@ mod tests {
     /// A command to a server that sends without end.
     fn endless(takes: bool) -> (Pending, Driving<Endless>) {
         let (multiplexer, driving) = Multiplexer::new(Framed::new(Endless { reads: 0, takes }));
-        let [sent] = multiplexer
+        let sent = multiplexer
             .send(WakeUp::default(), |out| [encode::command(out, &[b"GET"])])
             .unwrap();
         (sent, driving)
@@ -975,7 +967,7 @@ mod tests {
         let first = both.send("A");
         let known = Waker::from(Arc::clone(&caller));
         let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"B"])];
-        let [second] = both.multiplexer.send(waking(&known), encode).unwrap();
+        let second = both.multiplexer.send(waking(&known), encode).unwrap();
         assert_eq!(counts(), [1, 0]);
         assert!(!both.drive());
         assert!(!both.reply(b":1\r\n"));
@@ -985,14 +977,62 @@ mod tests {
         drop((first, second));
     }
 
+    /// The first reply may come alone, and the caller may be another one than the sender.
+    #[test]
+    fn a_caller_of_two_commands_is_woken_when_both_have_replies() {
+        let mut both = both();
+        let [sender, other] = [(); 2].map(|()| Arc::<Count>::default());
+        let words =
+            |out: &mut Vec<u8>| ["A", "B"].map(|word| encode::command(out, &[word.as_bytes()]));
+        let waker = Waker::from(Arc::clone(&sender));
+        let mut sent = both.multiplexer.send(waking(&waker), words).unwrap();
+        assert!(!both.drive());
+        let waker = Waker::from(Arc::clone(&other));
+        let poll =
+            |sent: &mut Pending<2>| Pin::new(sent).poll(&mut Context::from_waker(&waker));
+        for (reply, came, woken) in [
+            (":1\r\n", Came::Nothing, 0),
+            ("-ERR no\r\n", Came::Other, 1),
+        ] {
+            assert!(poll(&mut sent).is_pending());
+            assert!(!both.reply(reply.as_bytes()));
+            assert_eq!((sent.came(), other.take()), (came, woken));
+        }
+        let Poll::Ready([one, two]) = poll(&mut sent) else {
+            unreachable!("both are there")
+        };
+        assert_eq!(one.unwrap(), Value::Int(1));
+        assert!(matches!(two, Ok(Value::ServerError(_))));
+        assert_eq!((both.multiplexer.in_progress(), sender.take()), (0, 0));
+        assert!(poll(&mut sent).is_pending(), "they were returned");
+    }
+
+    /// Of a caller that leaves between the replies nothing stays.
+    #[test]
+    fn the_replies_to_two_commands_of_a_caller_that_left_are_nobodys() {
+        for before in 0..=2 {
+            let mut both = both();
+            let words =
+                |out: &mut Vec<u8>| ["A", "B"].map(|word| encode::command(out, &[word.as_bytes()]));
+            let left = both.multiplexer.send(WakeUp::default(), words).unwrap();
+            let stayed = both.send("C");
+            assert!(!both.drive());
+            assert!(!both.reply(&b":1\r\n".repeat(before)));
+            drop(left);
+            assert!(!both.reply(&b":1\r\n".repeat(2 - before)));
+            assert!(!both.reply(b":2\r\n"));
+            assert_eq!(answer(stayed).unwrap(), Value::Int(2));
+            assert_eq!(both.multiplexer.in_progress(), 0);
+        }
+    }
+
     /// So many callers that have sent a command each, and a count of those that were woken.
     fn callers(both: &mut Both, many: usize) -> (Vec<Pending>, Arc<Count>) {
         let woken = Arc::<Count>::default();
         let waker = Waker::from(Arc::clone(&woken));
         let sent = (0..many).map(|_| {
             let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"PING"])];
-            let [sent] = both.multiplexer.send(waking(&waker), encode).unwrap();
-            sent
+            both.multiplexer.send(waking(&waker), encode).unwrap()
         });
         let sent = sent.collect();
         assert!(!both.drive());
@@ -1076,7 +1116,7 @@ mod tests {
         let (waker, due) = (Some(&waker), Some(due));
         let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"PING"])];
         let sent = both.multiplexer.send(WakeUp { waker, due }, encode);
-        let [sent] = sent.unwrap();
+        let sent = sent.unwrap();
         (sent, count)
     }
 
@@ -1166,7 +1206,7 @@ mod tests {
         for due in [3 * S, S, 9 * S] {
             let (waker, due) = (Some(&waker), Some(Instant::now() + due));
             let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"PING"])];
-            sent.extend(multiplexer.send(WakeUp { waker, due }, encode).unwrap());
+            sent.push(multiplexer.send(WakeUp { waker, due }, encode).unwrap());
             assert!(task.is_woken(), "to look at the moment");
             assert!(task.poll().is_pending());
         }

@@ -149,11 +149,11 @@ impl Connection {
     }
 
     /// As [`call`](Self::call) if there is a live connection, and the server does not refuse all calls;
-    /// otherwise returns the call.
-    pub(crate) fn try_call(&self, call: Call) -> Result<Exchange, Call> {
+    /// otherwise returns the call. `now`: what the caller has read from the clock just before.
+    pub(crate) fn try_call(&self, call: Call, now: Option<Instant>) -> Result<Exchange, Call> {
         let refuses = self.shared.gate.is_refusing();
         match self.shared.live().filter(|_| !refuses) {
-            Some(link) => Ok(link.call(call)),
+            Some(link) => Ok(link.call_at(call, now.unwrap_or_else(clock::stamp))),
             None => Err(call),
         }
     }

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use super::Handle;
 use super::hand_over::HandOver;
-use super::hold::{GuardId, GuardState, Hold, Leave, LostReason, Request, Terms};
+use super::hold::{GuardId, GuardState, Hold, Leave, Left, LostReason, Request, Terms};
 use super::release::{Cleanup, Goal, PendingCleanup};
 use crate::clock;
 use crate::error::Error;
@@ -92,8 +91,6 @@ pub(crate) struct HoldGuard {
     pub(super) left: bool,
     /// The turn of a body that runs under this guard; see `Engine::lock_for_body`.
     turn: Option<tokio::sync::OwnedMutexGuard<()>>,
-    /// Dropped when the release is queued.
-    _handle: Handle,
 }
 
 /// The result of a release.
@@ -120,8 +117,9 @@ pub enum Unlocked {
 
 impl HoldGuard {
     pub(super) fn new(hold: Arc<Hold>, id: GuardId) -> Self {
+        // The guard is a use of the client, without a reference of its own to the engine.
+        hold.engine.count_handle();
         Self {
-            _handle: Handle::new(&hold.engine),
             hold,
             id,
             left: false,
@@ -136,9 +134,19 @@ impl HoldGuard {
         sent: Instant,
         now: Instant,
     ) -> Self {
+        Self::acquired_late(request, token, sent, now).0
+    }
+
+    /// As [`acquired`](Self::acquired). Returns also whether the guard is valid: its lease may be over.
+    pub(super) fn acquired_late(
+        request: &Request,
+        token: Option<u64>,
+        sent: Instant,
+        now: Instant,
+    ) -> (Self, bool) {
         let (hold, id) = Hold::new(request, token, sent);
-        hold.engine.watch(&hold, sent, now);
-        Self::new(hold, id)
+        let is_valid = hold.engine.watch(&hold, id, sent, now);
+        (Self::new(hold, id), is_valid)
     }
 
     /// Keeps a turn for as long as the guard lives.
@@ -232,18 +240,16 @@ impl HoldGuard {
 
     async fn unlock_at(mut self, now: Instant, until: Instant) -> Result<Unlocked, Error> {
         const ACTION: &str = "release lock";
-        let (leave, mut pending) = match self.hand_over() {
+        let (leave, lost, mut pending) = match self.hand_over() {
             HandOver::Done => return Ok(Unlocked::Released),
-            HandOver::Release(pending) => (Leave::Last, *pending),
-            HandOver::Impossible => {
-                let Some(left) = self.leave(now) else {
-                    return Ok(Unlocked::AlreadyExpired);
-                };
-                left
-            }
+            HandOver::Release(pending) => (Leave::Last, None, *pending),
+            HandOver::Impossible => match self.leave(now) {
+                Some((left, pending)) => (left.leave, left.lost, pending),
+                None => return Ok(Unlocked::AlreadyExpired),
+            },
         };
-        let hold = Arc::clone(&self.hold);
-        if hold.lost_reason(now).is_some() {
+        let hold = &self.hold;
+        if lost.is_some() {
             // The key may outlive the local deadline by the margin, or by an outage. It is freed in
             // the background; the caller need not wait to learn that the lock was lost.
             drop(pending);
@@ -269,49 +275,52 @@ impl HoldGuard {
 
     /// Ends the guard and leaves the hold in Redis as it is, without renewal.
     pub(crate) fn forget(mut self) {
-        if let Some((Leave::Last, mut pending)) = self.leave(clock::now()) {
+        if let Some((left, mut pending)) = self.leave(clock::now())
+            && left.leave == Leave::Last
+        {
             pending.only_forgets();
         }
     }
 
     /// Ends the guard; from here on no renewal is sent for its hold if it was the last.
-    pub(super) fn leave(&mut self, now: Instant) -> Option<(Leave, PendingCleanup)> {
+    pub(super) fn leave(&mut self, now: Instant) -> Option<(Left, PendingCleanup)> {
         if std::mem::replace(&mut self.left, true) {
             return None;
         }
         let hold = &self.hold;
         // Before the watchdog forgets the hold: a shut-down finds one of the two.
         let open = PendingCleanup::open(hold);
-        hold.report_expiry(now);
-        let leave = hold.engine.watchdog.unwatch_if(hold, || {
-            let leave = hold.lease().leave(self.id);
-            (leave, leave == Some(Leave::Last))
+        let left = hold.engine.watchdog.unwatch_if(hold, || {
+            let left = hold.lease().leave_at(self.id, now);
+            (left, left.is_some_and(|left| left.leave == Leave::Last))
         })?;
-        let goal = match leave {
+        if let Some(reason) = left.expiry {
+            hold.report(reason, now);
+        }
+        let goal = match left.leave {
             Leave::Partial => Goal::Lengthen(Duration::ZERO),
             Leave::Last => {
                 hold.releases(now);
                 Goal::End
             }
         };
-        Some((
-            leave,
-            PendingCleanup::opened(Cleanup::new(hold, goal), open),
-        ))
+        let cleanup = Cleanup::until(hold, goal, left.deadline);
+        Some((left, PendingCleanup::opened(cleanup, open)))
     }
 }
 
 impl Drop for HoldGuard {
     fn drop(&mut self) {
-        if self.left {
-            return;
+        if !self.left {
+            match self.hand_over() {
+                HandOver::Done => {}
+                // Begins the release, as below.
+                HandOver::Release(pending) => drop(pending),
+                HandOver::Impossible => drop(self.leave(clock::now_in_drop())),
+            }
         }
-        match self.hand_over() {
-            HandOver::Done => {}
-            // Begins the release, as below.
-            HandOver::Release(pending) => drop(pending),
-            HandOver::Impossible => drop(self.leave(clock::now_in_drop())),
-        }
+        // Once the release is queued, so that a flush includes it.
+        self.hold.engine.discount_handle();
     }
 }
 

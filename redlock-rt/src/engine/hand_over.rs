@@ -114,7 +114,7 @@ impl Offer {
             return Taken::Declined(self);
         };
         // If a doubt has come meanwhile, this puts the hold in doubt too.
-        engine.watch(&hold, sent, now);
+        engine.watch(&hold, id, sent, now);
         let guard = HoldGuard::new(hold, id);
         // As for an acquisition: a shut-down finds the hold, or this check the shut-down. Until then
         // the release is outstanding.
@@ -209,7 +209,7 @@ impl HoldGuard {
         if !engine.releases.signal.is_running() {
             return HandOver::Impossible;
         }
-        let turns = match waiters.subject().rivals().compete() {
+        let turns = match waiters.subject().rivals(|rivals| rivals.compete()) {
             true => SHARED_TURNS,
             false => u32::MAX,
         };

@@ -7,16 +7,30 @@ use std::sync::atomic::Ordering;
 
 use super::Engine;
 
-/// A caller's reference to an engine: part of each handle and each guard, and of nothing else.
-/// Dropping the last one flushes the client, if `flush_on_drop` is set.
+/// A caller's reference to an engine: part of each handle. Each guard counts as one too, and nothing
+/// else. Dropping the last one flushes the client, if `flush_on_drop` is set.
 pub(crate) struct Handle {
     engine: Arc<Engine>,
     counted: bool,
 }
 
+impl Engine {
+    /// One more caller uses the client.
+    pub(super) fn count_handle(&self) {
+        self.handles.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One that was counted uses the client no more.
+    pub(super) fn discount_handle(self: &Arc<Self>) {
+        if self.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.flush();
+        }
+    }
+}
+
 impl Handle {
     pub(crate) fn new(engine: &Arc<Engine>) -> Self {
-        engine.handles.fetch_add(1, Ordering::AcqRel);
+        engine.count_handle();
         Self {
             engine: Arc::clone(engine),
             counted: true,
@@ -40,8 +54,8 @@ impl Clone for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.counted && self.engine.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.engine.flush();
+        if self.counted {
+            self.engine.discount_handle();
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::engine::{Config, Engine};
-use super::hold::Hold;
+use super::hold::{GuardId, Hold};
 use super::signal::Signal;
 use super::{failover, fair, hub, release, signal, watchdog};
 
@@ -76,9 +76,16 @@ impl Engine {
     /// As [`Watchdog::watch`](watchdog::Watchdog::watch), and starts the client's tasks. Their runtime may
     /// have ended since the hold was asked for. Either this finds a task ended, or the end of that task
     /// finds the hold among the [`homes`](watchdog::Watchdog::homes).
-    pub(super) fn watch(self: &Arc<Self>, hold: &Arc<Hold>, sent: Instant, now: Instant) {
-        self.watchdog.watch(hold, sent, now);
+    pub(super) fn watch(
+        self: &Arc<Self>,
+        hold: &Arc<Hold>,
+        guard: GuardId,
+        sent: Instant,
+        now: Instant,
+    ) -> bool {
+        let is_valid = self.watchdog.watch(hold, guard, sent, now);
         self.ensure_tasks();
+        is_valid
     }
 
     /// As [`Watchdog::rewatch`](watchdog::Watchdog::rewatch), and starts the client's tasks: the guard may

@@ -71,15 +71,14 @@ fn server(replies: usize) -> (Arc<Multiplexer>, Driving<Server>) {
 impl Multiplexer {
     fn sent(self: &Arc<Self>, waker: Option<&Waker>, digit: u8) -> Result<Pending, Ended> {
         let caller = WakeUp { waker, due: None };
-        let [sent] = self.send(caller, |out| [encode::command(out, &[&[b'0' + digit]])])?;
-        Ok(sent)
+        self.send(caller, |out| [encode::command(out, &[&[b'0' + digit]])])
     }
 
     /// Sends, and is polled again when the reply wakes it.
     fn asked(self: &Arc<Self>, digit: u8) -> Result<Value, Unanswered> {
         let mut sent = None::<Pending>;
         block_on(poll_fn(|cx| match &mut sent {
-            Some(sent) => Pin::new(sent).poll(cx),
+            Some(sent) => Pin::new(sent).poll(cx).map(|[answer]| answer),
             None => match self.sent(Some(cx.waker()), digit) {
                 Ok(pending) => {
                     sent = Some(pending);
@@ -158,7 +157,8 @@ fn a_reply_beside_a_caller_that_takes_the_call_over_wakes_it() {
         let (multiplexer, driving) = server(1);
         let sent = multiplexer.sent(Some(Waker::noop()), 1).unwrap();
         let (driven, _) = driven(driving);
-        is(block_on(sent), 1);
+        let [answer] = block_on(sent);
+        is(answer, 1);
         driven.join().unwrap();
         multiplexer.is_over();
     });

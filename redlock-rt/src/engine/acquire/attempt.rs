@@ -57,11 +57,13 @@ impl Attempt {
     }
 
     /// Asks for the lock once; `None`: the deadline came first. [`heard`](Self::heard) reads the answer.
-    /// The call may be repeated, since the same owner asks for the same hold.
+    /// The call may be repeated, since the same owner asks for the same hold. `now`: a moment that is not
+    /// after the present one.
     pub(super) fn ask(
         &mut self,
         waits: bool,
         deadline: Option<Instant>,
+        now: Instant,
     ) -> impl Future<Output = Option<Result<Reply, Fault>>> + Send {
         let request = &self.request;
         let Request { engine, recipe, .. } = request;
@@ -69,7 +71,7 @@ impl Attempt {
             .get_or_insert_with(|| engine.releases.open(recipe.profile().is_lasting()));
         let call = move || request.call(waits, deadline);
         let to = engine.to(recipe.name());
-        self.delivery.attempt(to, call, deadline)
+        self.delivery.attempt_at(to, call, deadline, Some(now))
     }
 
     /// Reads what [`ask`](Self::ask) returned.
@@ -123,20 +125,25 @@ impl Attempt {
         self.delivery.found_taken()
     }
 
-    /// The hold that Redis has given to the number.
-    pub(super) fn succeed(&mut self, token: Option<u64>, now: Instant) -> Result<HoldGuard, Error> {
+    /// The hold that Redis has given to the number; `None`: the lease was over before the guard could be
+    /// returned, as if the lock had never been acquired.
+    pub(super) fn succeed(
+        &mut self,
+        token: Option<u64>,
+        now: Instant,
+    ) -> Result<Option<HoldGuard>, Error> {
         self.done = true;
         let late = mutant::on("a_deadline_counts_from_the_reply");
         let sent = self.delivery.sent.filter(|_| !late).unwrap_or(now);
         self.request.repeated |= self.delivery.is_open();
-        let guard = HoldGuard::acquired(&self.request, token, sent, now);
+        let (guard, is_valid) = HoldGuard::acquired_late(&self.request, token, sent, now);
         // Checked after the hold is registered with those that a shut-down ends: either the
         // shut-down finds the hold, or this check finds the client closing.
         let Request { engine, recipe, .. } = &self.request;
         if engine.is_closing() {
             return Err(engine.shut_down_error(ACTION, recipe.name()));
         }
-        Ok(guard)
+        Ok(Some(guard).filter(|_| is_valid))
     }
 }
 
@@ -153,10 +160,4 @@ impl Drop for Attempt {
         };
         abandon(orphan);
     }
-}
-
-/// The guard of a hold; `None` if the lease was over before the guard could be returned, as if the
-/// lock had never been acquired.
-pub(super) fn unless_expired(guard: HoldGuard, now: Instant) -> Option<HoldGuard> {
-    guard.state_at(now).is_valid().then_some(guard)
 }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use super::attempt::Attempt;
@@ -10,7 +11,7 @@ use crate::engine::Engine;
 use crate::engine::fair::FairTicket;
 use crate::engine::hand_over::Offer;
 use crate::engine::hold::{Hold, Holders, Request, key_of};
-use crate::engine::wait::{Called, Health, Refusal, WaiterGuard};
+use crate::engine::wait::{Called, Health, Refusal, WaiterGuard, Wake};
 use crate::wire::{FairPlace, Recipe};
 
 /// The queue of the name, or a queue of its own if every waiter has a place in Redis.
@@ -56,6 +57,11 @@ impl LocalWait {
             None => self.guard.tried(Some(now), Health::Answering),
             Some(_) => *self = Self::enter(attempt, passes, now),
         }
+    }
+
+    /// As [`WaiterGuard::poll`].
+    pub(super) fn poll(&self, waker: &Waker) -> Poll<Wake<Infallible, Box<Offer>>> {
+        self.guard.poll(waker)
     }
 
     /// Waits until the waiter is woken.

@@ -77,7 +77,7 @@ impl World {
         let mut place = LocalWait::enter(&attempt, true, clock::now());
         let called = block_on(place.called(None));
         assert!(matches!(called, Called::Wake(Wake::Try)), "{called:?}");
-        drop(attempt.ask(true, None));
+        drop(attempt.ask(true, None, clock::now()));
         let behind = Reply::List([1000, 1, 0, 7].map(Reply::Int).into());
         match attempt.heard(true, Some(Ok(behind))) {
             Some(Ok(AcquireReply::Queued(at))) => place.refused(&attempt, Some(at), None),
@@ -136,7 +136,7 @@ impl Waiter {
         let sent = self.place.take_grant(self.attempt.asked());
         self.attempt.granted(sent.expect("it has nothing to ask"));
         let now = clock::now();
-        let guard = self.attempt.succeed(None, now).ok()?;
+        let guard = self.attempt.succeed(None, now).ok()??;
         self.place.served(false, false, now + LONG);
         Some(guard)
     }

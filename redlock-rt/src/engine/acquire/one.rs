@@ -10,10 +10,12 @@
 //! The wait limits all of this: queueing, connecting, subscribing, trying.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use super::attempt::{Attempt, unless_expired};
+use super::attempt::Attempt;
 use super::backoff::RetryPlan;
 use super::local_wait::LocalWait;
 use super::owner::{Asking, Owner};
@@ -23,7 +25,7 @@ use crate::connection::{Caller, Fault};
 use crate::engine::Engine;
 use crate::engine::guard::HoldGuard;
 use crate::engine::hand_over::{Offer, Taken};
-use crate::engine::hold::{Hold, LostReason, Request, Terms, key_of};
+use crate::engine::hold::{Hold, LostReason, Request, Rivals, Terms, key_of};
 use crate::engine::wait::{Called, Health, Refusal, Wake};
 use crate::error::{Error, ErrorKind};
 use crate::mutant;
@@ -49,6 +51,8 @@ pub(super) struct Acquisition<'a> {
     expired_on_arrival: u32,
     /// Whether the log line about permits that were never set was written.
     warned: bool,
+    /// It has neither waited nor asked since it `started`.
+    fresh: bool,
     /// Boxed, since few callers have an owner.
     _asking: Option<Box<Asking>>,
     place: LocalWait,
@@ -76,6 +80,7 @@ impl<'a> Acquisition<'a> {
             unanswered: 0,
             expired_on_arrival: 0,
             warned: false,
+            fresh: true,
             _asking: asking(params.owner, &attempt),
             place: LocalWait::enter(&attempt, params.owner.is_none(), started),
             attempt,
@@ -98,8 +103,17 @@ impl Acquisition<'_> {
         loop {
             // The runtime of the client's tasks may have ended while this caller waited.
             self.engine().ensure_tasks();
-            let until = self.deadline.into_iter().chain(self.pace.gives_up_at());
-            match self.place.called(until.min()).await {
+            // Nearly every caller may try at once, and needs no timer.
+            let at_once = poll_fn(|cx| Poll::Ready(self.place.poll(cx.waker()))).await;
+            let called = match at_once {
+                Poll::Ready(wake) => Called::Wake(wake),
+                Poll::Pending => {
+                    self.fresh = false;
+                    let until = self.deadline.into_iter().chain(self.pace.gives_up_at());
+                    self.place.called(until.min()).await
+                }
+            };
+            match called {
                 Called::Wake(Wake::Try) => {}
                 called => match self.called(called)? {
                     Some(guard) => return Ok(guard),
@@ -113,8 +127,8 @@ impl Acquisition<'_> {
                     None => continue,
                 }
             }
-            self.tries();
-            let answer = self.attempt.ask(true, self.deadline).await;
+            let asked = self.tries();
+            let answer = self.attempt.ask(true, self.deadline, asked).await;
             let outcome = self.attempt.heard(true, answer);
             if let Some(guard) = self.tried(outcome)? {
                 return Ok(guard);
@@ -188,11 +202,15 @@ impl Acquisition<'_> {
         }
     }
 
-    /// Asks Redis as the head of the local queue.
-    fn tries(&mut self) {
-        let asked = clock::stamp();
+    /// Asks Redis as the head of the local queue, at the moment that is returned.
+    fn tries(&mut self) -> Instant {
+        let asked = match std::mem::take(&mut self.fresh) {
+            true => self.started,
+            false => clock::stamp(),
+        };
         self.pace.tries(asked);
         self.place.set_health(Health::Asking(asked));
+        asked
     }
 
     /// What Redis has answered; `None`: the time ran out before. Returns `None` if the caller waits
@@ -246,8 +264,7 @@ impl Acquisition<'_> {
     fn acquired(&mut self, acquired: Acquired) -> Result<Option<HoldGuard>, Error> {
         let now = clock::now();
         let token = mutant::earlier("a_token_is_that_of_an_earlier_reply", acquired.token);
-        let guard = self.attempt.succeed(token, now)?;
-        if let Some(guard) = unless_expired(guard, now) {
+        if let Some(guard) = self.attempt.succeed(token, now)? {
             let shared = !self.recipe().profile().exclusive;
             let more = shared && acquired.leaves_more();
             let retry_at = self.engine().next_look(now, acquired.next_expiry);
@@ -275,7 +292,8 @@ impl Acquisition<'_> {
     /// Another holder has the lock, at most for this long.
     fn refused(&mut self, ttl: Option<Duration>, place: Option<FairPlace>) -> Result<(), Error> {
         self.place.set_refusal(Refusal::Held);
-        self.attempt.request.waiters.subject().rivals().refused();
+        let holders = self.attempt.request.waiters.subject();
+        holders.rivals(Rivals::refused);
         self.wait_on(ttl, place)
     }
 
@@ -363,7 +381,7 @@ pub(super) async fn try_acquire(
     };
     let (retry, mut tries) = (&engine.config.timeouts.retry, 0);
     let outcome = loop {
-        let answer = attempt.ask(false, Some(until)).await;
+        let answer = attempt.ask(false, Some(until), clock::stamp()).await;
         let outcome = attempt.heard(false, answer);
         let Some(Err(fault)) = &outcome else {
             break outcome;
@@ -382,7 +400,6 @@ pub(super) async fn try_acquire(
         Ok(AcquireReply::Acquired(acquired)) => {
             let now = clock::now();
             let guard = attempt.succeed(acquired.token, now)?;
-            let guard = unless_expired(guard, now);
             guard.map(Ok).ok_or_else(|| expired_on_arrival(recipe))
         }
         Ok(AcquireReply::Held(_) | AcquireReply::Queued(_)) => Ok(Err(Refusal::Held)),

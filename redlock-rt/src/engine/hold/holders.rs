@@ -1,6 +1,7 @@
 //! The holds of this client in one lock.
 
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use super::rivals::Rivals;
 use crate::shim::{Mutex, MutexGuard, lock};
@@ -13,15 +14,16 @@ pub(crate) trait MayExpire {
 /// The holds of one name and kind; `H` is a hold.
 #[derive(Debug)]
 pub(crate) struct Holders<H> {
-    holds: Mutex<Holds<H>>,
-    /// For a kind with one holder at a time.
-    rivals: Mutex<Rivals>,
+    /// Held for a moment, and no other is taken inside.
+    known: Mutex<Holds<H>>,
 }
 
 #[derive(Debug)]
 struct Holds<H> {
     /// For a kind with one holder at a time.
     one: Weak<H>,
+    /// What is known of other clients, for such a kind.
+    rivals: Rivals,
     /// For a kind with several holders, which another kind supersedes. Boxed, since each lock that is
     /// held has room for it.
     several: Option<Box<Several<H>>>,
@@ -47,33 +49,41 @@ impl<H> Default for Several<H> {
 impl<H> Default for Holders<H> {
     fn default() -> Self {
         Self {
-            holds: Mutex::new(Holds {
+            known: Mutex::new(Holds {
                 one: Weak::new(),
+                rivals: Rivals::default(),
                 several: None,
             }),
-            rivals: Mutex::default(),
         }
     }
 }
 
 impl<H> Holders<H> {
-    /// What is known of other clients. Its lock is held for a moment, and no other is taken inside.
-    pub(crate) fn rivals(&self) -> MutexGuard<'_, Rivals> {
-        lock(&self.rivals)
+    /// Asks what is known of other clients, or adds to it.
+    pub(crate) fn rivals<R>(&self, ask: impl FnOnce(&mut Rivals) -> R) -> R {
+        ask(&mut self.known().rivals)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Holds<H>> {
+        lock(&self.known)
     }
 }
 
 impl<H: MayExpire> Holders<H> {
-    /// Sets the one holder; returns the hold that was there before.
-    pub(super) fn replace(&self, hold: &Arc<H>) -> Option<Arc<H>> {
+    /// Sets the one holder, which was acquired by a call that was sent then; returns the hold that was
+    /// there before.
+    pub(super) fn replace(&self, hold: &Arc<H>, sent: Instant) -> Option<Arc<H>> {
         let new = Arc::downgrade(hold);
-        let before = std::mem::replace(&mut lock(&self.holds).one, new);
+        let mut known = self.known();
+        known.rivals.acquired(sent);
+        let before = std::mem::replace(&mut known.one, new);
+        drop(known);
         before.upgrade()
     }
 
-    /// As [`replace`](Self::replace), if the one holder is still `before`. Returns whether it was.
+    /// Sets the one holder, if it is still `before`. Returns whether it was.
     pub(super) fn follow(&self, before: &Arc<H>, hold: &Arc<H>) -> bool {
-        let mut holds = lock(&self.holds);
+        let mut holds = self.known();
         let is_last = std::ptr::eq(holds.one.as_ptr(), Arc::as_ptr(before));
         if is_last {
             holds.one = Arc::downgrade(hold);
@@ -83,7 +93,7 @@ impl<H: MayExpire> Holders<H> {
 
     /// Adds one of several holds. A sweep whenever the number has doubled costs O(1) per hold.
     pub(super) fn add(&self, hold: &Arc<H>) {
-        let mut known = lock(&self.holds);
+        let mut known = self.known();
         let Several { holds, sweep_at } = &mut **known.several.get_or_insert_default();
         if holds.len() >= *sweep_at {
             holds.retain(|hold| hold.strong_count() > 0);
@@ -92,16 +102,19 @@ impl<H: MayExpire> Holders<H> {
         holds.push(Arc::downgrade(hold));
     }
 
-    /// The hold has ended.
-    pub(super) fn remove(&self, hold: &H) {
-        let mut holds = lock(&self.holds);
-        if std::ptr::eq(holds.one.as_ptr(), hold) {
-            holds.one = Weak::new();
+    /// The hold has ended. `others`: so many other clients received the announcement, if there was one.
+    pub(super) fn remove(&self, hold: &H, others: Option<u32>) {
+        let mut known = self.known();
+        if std::ptr::eq(known.one.as_ptr(), hold) {
+            known.one = Weak::new();
+        }
+        if let Some(others) = others {
+            known.rivals.released(others);
         }
     }
 
     pub(super) fn all(&self) -> Vec<Arc<H>> {
-        let known = lock(&self.holds);
+        let known = self.known();
         let several = known.several.iter().flat_map(|several| &several.holds);
         let all = std::iter::once(&known.one).chain(several);
         all.filter_map(Weak::upgrade).collect()
@@ -109,7 +122,7 @@ impl<H: MayExpire> Holders<H> {
 
     /// The one holder.
     pub(crate) fn one(&self) -> Option<Arc<H>> {
-        lock(&self.holds).one.upgrade()
+        self.known().one.upgrade()
     }
 
     /// Whether this client has a valid hold, for a kind with one holder at a time.

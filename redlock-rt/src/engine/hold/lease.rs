@@ -84,6 +84,17 @@ pub(crate) enum Leave {
     Last,
 }
 
+/// A guard that has ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Left {
+    pub(crate) leave: Leave,
+    /// Why the hold was lost before, if it was.
+    pub(crate) lost: Option<LostReason>,
+    /// As [`Lease::take_expiry`] returned before.
+    pub(crate) expiry: Option<LostReason>,
+    pub(crate) deadline: Instant,
+}
+
 /// The holds of this client that follow each other, and of which others hear nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chain {
@@ -380,6 +391,18 @@ impl Lease {
         if let Some(tenant) = self.tenants.iter_mut().find(|tenant| tenant.id == id) {
             *tenant = Tenant::new(id, terms, now);
         }
+    }
+
+    /// Ends a guard; `None` if it had ended before.
+    pub(crate) fn leave_at(&mut self, id: GuardId, now: Instant) -> Option<Left> {
+        let expiry = self.take_expiry(now);
+        let leave = self.leave(id)?;
+        Some(Left {
+            leave,
+            lost: self.lost_reason(now),
+            expiry,
+            deadline: self.deadline(),
+        })
     }
 
     /// Ends a guard; `None` if it had ended before. Upholds invariant 4.

@@ -16,9 +16,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 pub(crate) use self::holders::{Holders, MayExpire, OwnedHolds};
-pub(crate) use self::lease::{Chain, ChainLimit, GuardId, Lease, Leave, Legacy, Plan, Road, Terms};
+pub(crate) use self::lease::{
+    Chain, ChainLimit, GuardId, Lease, Leave, Left, Legacy, Plan, Road, Terms,
+};
 pub use self::lease::{GuardState, LostReason};
 pub(crate) use self::request::{Request, Wish};
+pub(crate) use self::rivals::Rivals;
 pub(crate) use self::turn::Turn;
 use super::Engine;
 use super::hand_over::Offer;
@@ -52,7 +55,7 @@ impl Subject for Holders<Hold> {
     }
 
     fn pause(&self, now: Instant) -> Option<Duration> {
-        self.rivals().heard(now)
+        self.rivals(|rivals| rivals.heard(now))
     }
 }
 
@@ -96,6 +99,8 @@ pub(crate) struct Hold {
     seldom: OnceLock<Box<Seldom>>,
     /// Somebody has the [`Turn`].
     busy: AtomicBool,
+    /// The lease has a [`min_hold`](Lease::min_hold).
+    has_min_hold: AtomicBool,
     waiters: Arc<Waiting>,
     /// As in the [`Request`].
     pub(crate) repeated: bool,
@@ -131,8 +136,7 @@ impl Hold {
         let holders = hold.waiters.subject();
         let mut superseded = Vec::new();
         if profile.exclusive {
-            holders.rivals().acquired(sent);
-            superseded.extend(holders.replace(&hold));
+            superseded.extend(holders.replace(&hold, sent));
         } else if !profile.supersedes.is_empty() {
             holders.add(&hold);
         }
@@ -161,7 +165,7 @@ impl Hold {
         let (lease, id) = Lease::next_of(legacy, request.terms, now);
         let hold = Self::with_lease(request, before.token, lease);
         let holders = hold.waiters.subject();
-        holders.rivals().goes_on();
+        holders.rivals(Rivals::goes_on);
         let follows = holders.follow(before, &hold);
         follows.then_some((hold, id))
     }
@@ -196,6 +200,7 @@ impl Hold {
             lease: Mutex::new(lease),
             seldom: OnceLock::new(),
             busy: AtomicBool::new(false),
+            has_min_hold: AtomicBool::new(false),
             waiters: Arc::clone(&request.waiters),
             repeated: request.repeated,
             asked_for: request.terms.lease.into(),
@@ -265,10 +270,14 @@ impl Hold {
     /// the TTL instead. Only where [`Recipe::min_hold`] has a call.
     pub(crate) fn set_min_hold(&self, until: Instant) {
         self.lease().set_min_hold(until);
+        self.has_min_hold.store(true, Ordering::Release);
     }
 
     /// The call that ends the hold and keeps the lock taken for a while.
     pub(crate) fn min_hold_call(&self) -> Option<Call> {
+        if !self.has_min_hold.load(Ordering::Acquire) {
+            return None;
+        }
         let until = self.lease().min_hold()?;
         let rest = until.checked_duration_since(clock::now())?;
         if rest.is_zero() {
@@ -364,22 +373,18 @@ impl Hold {
         self.waiters.notify();
     }
 
-    fn report(&self, reason: LostReason, now: Instant) {
+    pub(super) fn report(&self, reason: LostReason, now: Instant) {
         let name = self.recipe.name().as_str();
         self.engine.watchdog.report(name, reason, now);
     }
 
-    /// Logs once if the lease is over while a guard was left.
-    pub(crate) fn report_expiry(&self, now: Instant) {
+    /// The clock alone ended the hold: logs that once, and wakes those that wait for that.
+    pub(crate) fn expired(&self) {
+        let now = clock::now();
         let expiry = self.lease().take_expiry(now);
         if let Some(reason) = expiry {
             self.report(reason, now);
         }
-    }
-
-    /// The clock alone ended the hold: wakes those that wait for that.
-    pub(crate) fn expired(&self) {
-        self.report_expiry(clock::now());
         self.notify_changed();
         self.waiters.notify();
     }
@@ -390,26 +395,21 @@ impl Hold {
             let chain = self.lease().chain();
             let chained = chain.is_some_and(|chain| chain.turns > 1);
             let unseen = chained && self.engine.nodes.cluster().is_some();
-            self.waiters.subject().rivals().releasing(now, unseen);
+            let holders = self.waiters.subject();
+            holders.rivals(|rivals| rivals.releasing(now, unseen));
         }
     }
 
     /// How many other clients received the announcement of the release.
-    fn compare_listeners(&self, news: &News) {
+    fn other_listeners(&self, news: &News) -> Option<u32> {
         let News::Announced(announcement, _) = news else {
-            return;
+            return None;
         };
-        let Some(channel) = self
-            .recipe
-            .channel()
-            .filter(|_| self.recipe.profile().exclusive)
-        else {
-            return;
-        };
+        let exclusive = self.recipe.profile().exclusive;
+        let channel = self.recipe.channel().filter(|_| exclusive)?;
         let own = u64::from(self.engine.hub.is_confirmed(channel));
         let others = announcement.receivers.saturating_sub(own);
-        let others = u32::try_from(others).unwrap_or(u32::MAX);
-        self.waiters.subject().rivals().released(others);
+        Some(u32::try_from(others).unwrap_or(u32::MAX))
     }
 
     /// As [`Lease::hand_over`]; the caller holds the schedule's mutex.
@@ -447,8 +447,8 @@ impl Hold {
         if self.settled.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.waiters.subject().remove(self);
-        self.compare_listeners(news);
+        let others = self.other_listeners(news);
+        self.waiters.subject().remove(self, others);
         // If the announcement is received, it wakes this process like all other processes, so that
         // the releasing process has no advantage. If the announcement is missed, the hub wakes the
         // waiters later. Other waiters may be subscribed to the channel although these are not.

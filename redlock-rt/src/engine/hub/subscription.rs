@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{Attachment, End, Hub, Listener};
-use crate::shim::{Mutex, lock};
+use crate::shim::{AtomicBool, Mutex, lock};
 use crate::wire::keys::Channel;
 
 /// The one attachment of a listener, while there are waiters.
@@ -21,6 +22,8 @@ use crate::wire::keys::Channel;
 pub(crate) struct Subscription {
     /// Boxed, since every lock that is held has room for it.
     attachment: Mutex<Option<Box<Attachment>>>,
+    /// Whether there is one, for those that do not want to wait for the mutex. Written under it.
+    begun: AtomicBool,
     end: End,
 }
 
@@ -53,6 +56,9 @@ impl Subscription {
         channel: Channel<'_>,
         listener: &Arc<L>,
     ) {
+        if hub.channels() == 0 {
+            return;
+        }
         self.attach(listener, || {
             let attachment =
                 hub.attach_confirmed(channel, self.end, || Arc::clone(listener) as _)?;
@@ -73,6 +79,7 @@ impl Subscription {
             return;
         };
         *known = Some(Box::new(attachment));
+        self.begun.store(true, Ordering::Release);
         drop(known);
         if confirmed {
             listener.joined();
@@ -81,8 +88,13 @@ impl Subscription {
 
     /// Ends the subscription if `unneeded` returns true; it may read the listener's state.
     pub(crate) fn end_if(&self, unneeded: impl FnOnce() -> bool) {
+        // A waiter that begins one meanwhile ends it.
+        if !self.is_begun() {
+            return;
+        }
         let mut known = lock(&self.attachment);
         let ended = if unneeded() { known.take() } else { None };
+        self.begun.store(known.is_some(), Ordering::Release);
         drop(known);
         // Dropped with no mutex held, since the drop takes the hub's.
         drop(ended);
@@ -90,7 +102,7 @@ impl Subscription {
 
     /// Whether the listener receives the events of the channel.
     pub(crate) fn is_begun(&self) -> bool {
-        lock(&self.attachment).is_some()
+        self.begun.load(Ordering::Acquire)
     }
 }
 

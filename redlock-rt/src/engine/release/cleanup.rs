@@ -123,8 +123,13 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 impl Cleanup {
     pub(in crate::engine) fn new(hold: &Arc<Hold>, goal: Goal) -> Self {
+        Self::until(hold, goal, hold.deadline())
+    }
+
+    /// As [`new`](Self::new), if the lease of the hold is over at `deadline`.
+    pub(in crate::engine) fn until(hold: &Arc<Hold>, goal: Goal, deadline: Instant) -> Self {
         // The key outlives the local deadline by the margin and by the clock difference.
-        let lapses = clock::after(hold.deadline(), MARGIN);
+        let lapses = clock::after(deadline, MARGIN);
         Self {
             subject: Subject::Hold(Arc::clone(hold)),
             lease: hold.asked_for(),

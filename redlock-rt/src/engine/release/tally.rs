@@ -14,14 +14,16 @@ pub(super) struct Tally {
 impl Tally {
     pub(super) fn add(&self, lasting: bool) {
         self.all.fetch_add(1, Ordering::AcqRel);
-        self.lasting
-            .fetch_add(usize::from(lasting), Ordering::AcqRel);
+        if lasting {
+            self.lasting.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     fn subtract(&self, lasting: bool) {
         self.all.fetch_sub(1, Ordering::AcqRel);
-        self.lasting
-            .fetch_sub(usize::from(lasting), Ordering::AcqRel);
+        if lasting {
+            self.lasting.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 
     pub(super) fn read(&self) -> Undelivered {

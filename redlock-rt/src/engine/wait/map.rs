@@ -208,12 +208,20 @@ impl<S: Subject> Waiters<S> {
     /// before its release is sent, so that release is still to come. Returns whether the head
     /// tries.
     fn try_unless_taken(&self) -> bool {
-        let expected = || self.queue.if_any(|queue| queue.expects_offer());
-        let free = !self.subject.is_taken() && expected() != Some(true);
-        if free {
-            self.notify();
+        if self.subject.is_taken() {
+            return false;
         }
-        free
+        let named = self
+            .queue
+            .if_any(|queue| (!queue.expects_offer()).then(|| queue.notify()));
+        match named {
+            Some(None) => false,
+            Some(Some(waker)) => {
+                waker.into_iter().for_each(Waker::wake);
+                true
+            }
+            None => true,
+        }
     }
 
     /// Something happened that may let a try succeed.
@@ -396,8 +404,18 @@ pub(crate) struct WaiterGuard<S: Subject> {
     ticket: Ticket,
     /// The next waiter may get what this one was refused.
     passes_on: bool,
-    /// Whether the lock that the waiter leaves with is shared, and there is more of it.
-    served: Option<(bool, bool)>,
+    served: Option<Served>,
+}
+
+/// A waiter leaves with the lock.
+#[derive(Debug, Clone, Copy)]
+struct Served {
+    /// Other waiters may have the lock too,
+    shared: bool,
+    /// and at once, since there is more of it.
+    more: bool,
+    /// When the next head looks again at the latest.
+    retry_at: Instant,
 }
 
 /// Why a waiting caller was woken.
@@ -500,11 +518,10 @@ impl<S: Subject> WaiterGuard<S> {
     /// have it too, and at once if there is `more` of it. The next head looks again at `retry_at`
     /// at the latest.
     pub(crate) fn served(&mut self, shared: bool, more: bool, retry_at: Instant) {
-        self.served = Some((shared, more));
-        self.with_queue(|queue| {
-            queue.set_retry(Some(retry_at));
-            queue.set_refusal(Refusal::Held);
-            queue.set_health(Health::Answering);
+        self.served = Some(Served {
+            shared,
+            more,
+            retry_at,
         });
     }
 
@@ -516,7 +533,7 @@ impl<S: Subject> WaiterGuard<S> {
 impl<S: Subject> Drop for WaiterGuard<S> {
     fn drop(&mut self) {
         let departure = match self.served {
-            Some((shared, more)) => Departure::Served {
+            Some(Served { shared, more, .. }) => Departure::Served {
                 shared,
                 more,
                 listens: self.waiters.listens(),
@@ -527,6 +544,11 @@ impl<S: Subject> Drop for WaiterGuard<S> {
         };
         let waiters = &self.waiters;
         let (next, alone, offer) = waiters.queue.with(|queue| {
+            if let Some(Served { retry_at, .. }) = self.served {
+                queue.set_retry(Some(retry_at));
+                queue.set_refusal(Refusal::Held);
+                queue.set_health(Health::Answering);
+            }
             let next = queue.leave(self.ticket, departure);
             (next, queue.is_empty(), queue.take_stranded())
         });

@@ -2,8 +2,7 @@
 //!
 //! # Lock order
 //!
-//! The schedule's mutex, then the moment of the last doubt, the holds in doubt, the homes, or a hold's
-//! lease. An ending guard takes the mutexes of the schedule and the lease. The task takes the same
+//! The schedule's mutex, then that of the holds in doubt, or a hold's lease. An ending guard takes the mutexes of the schedule and the lease. The task takes the same
 //! mutexes from the selection of the due holds until the batch is handed to the connection. So a
 //! renewal is either sent before the release began, or never.
 
@@ -16,30 +15,51 @@ mod task;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use self::losses::Losses;
 pub(super) use self::schedule::Schedule;
-use super::hold::{Hold, LostReason, Plan};
+use super::hold::{GuardId, Hold, LostReason, Plan};
 use super::signal::Signal;
-use crate::clock;
+use crate::clock::{self, LastMoment};
 use crate::connection::{Home, Nodes};
 use crate::shim::{AtomicBool, Mutex, lock};
 
 pub(crate) use self::task::run;
+
+/// The holds and their runtimes.
+#[derive(Default)]
+struct Scheduled {
+    holds: Schedule<Arc<Hold>>,
+    /// The runtimes in which the holds were acquired.
+    homes: Homes,
+}
+
+impl Deref for Scheduled {
+    type Target = Schedule<Arc<Hold>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.holds
+    }
+}
+
+impl DerefMut for Scheduled {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.holds
+    }
+}
 
 /// The number of holds that are put in doubt before others run.
 const AT_A_TIME: usize = 100;
 
 /// The holds of a client, and when each is due.
 pub(crate) struct Watchdog {
-    schedule: Mutex<Schedule<Arc<Hold>>>,
+    schedule: Mutex<Scheduled>,
     /// When all locks were last put in doubt. Written with the schedule's lock held.
-    doubted: Mutex<Option<Instant>>,
-    /// The runtimes in which the holds were acquired. Its mutex is taken inside the schedule's.
-    homes: Mutex<Homes>,
+    doubted: LastMoment,
     /// The holds that are still to be put in doubt, with the moment since when they are. Its mutex is
     /// taken inside the schedule's.
     doubtful: Mutex<VecDeque<(u64, Instant)>>,
@@ -52,9 +72,8 @@ pub(crate) struct Watchdog {
 impl Watchdog {
     pub(super) fn new() -> Self {
         Self {
-            schedule: Mutex::new(Schedule::default()),
-            doubted: Mutex::new(None),
-            homes: Mutex::new(Homes::default()),
+            schedule: Mutex::default(),
+            doubted: LastMoment::default(),
             doubtful: Mutex::new(VecDeque::new()),
             losses: Losses::new(),
             signal: Signal::default(),
@@ -63,27 +82,40 @@ impl Watchdog {
     }
 
     /// Adds a hold that was acquired by a command sent at `sent`. If all locks came into doubt
-    /// since then, the hold is in doubt too: the reply may come from an abandoned server.
-    pub(super) fn watch(&self, hold: &Arc<Hold>, sent: Instant, now: Instant) {
+    /// since then, the hold is in doubt too: the reply may come from an abandoned server. Returns whether
+    /// its guard is valid.
+    pub(super) fn watch(
+        &self,
+        hold: &Arc<Hold>,
+        guard: GuardId,
+        sent: Instant,
+        now: Instant,
+    ) -> bool {
         let mut schedule = lock(&self.schedule);
-        if lock(&self.doubted).is_some_and(|since| sent <= since) {
-            hold.doubt(now);
+        let mut lease = hold.lease();
+        if self.doubted.is_since(sent) {
+            lease.doubt(now);
         }
-        let Some(at) = moment(hold, now) else {
-            return;
+        let is_valid = lease.state(guard, now).is_valid();
+        let plan = lease.plan(now);
+        drop(lease);
+        let Some(at) = moment(plan, now) else {
+            return is_valid;
         };
         let wake = schedule.set(hold.number, at, Arc::clone(hold));
-        lock(&self.homes).add(hold.home.as_ref());
+        schedule.homes.add(hold.home.as_ref());
         drop(schedule);
         if wake {
             self.signal.notify();
         }
+        is_valid
     }
 
     /// The terms of a hold changed.
     pub(super) fn rewatch(&self, hold: &Hold) {
         let mut schedule = lock(&self.schedule);
-        let Some(at) = moment(hold, clock::now()) else {
+        let now = clock::now();
+        let Some(at) = moment(hold.plan(now), now) else {
             return;
         };
         let wake = schedule.reset(hold.number, at);
@@ -103,16 +135,11 @@ impl Watchdog {
             None
         };
         if removed.is_some() {
-            self.left(hold);
+            schedule.homes.remove(hold.home.as_ref());
         }
         drop(schedule);
         drop(removed);
         left
-    }
-
-    /// Removes a hold from the schedule; the caller holds the schedule's mutex.
-    fn left(&self, hold: &Hold) {
-        lock(&self.homes).remove(hold.home.as_ref());
     }
 
     /// Makes the task verify every lock as soon as possible: a connection was lost or made anew, or
@@ -126,7 +153,7 @@ impl Watchdog {
     /// Whether the locks came into doubt after a command was sent then.
     pub(super) fn is_doubted_since(&self, sent: Instant) -> bool {
         let told = self.doubt.load(Ordering::Acquire);
-        told || lock(&self.doubted).is_some_and(|since| sent <= since)
+        told || self.doubted.is_since(sent)
     }
 
     /// Notes which locks to put in doubt, if that was asked for.
@@ -143,7 +170,7 @@ impl Watchdog {
         let now = clock::now();
         let schedule = lock(&self.schedule);
         // A hold that is added from here on is compared with this moment.
-        *lock(&self.doubted) = Some(now);
+        self.doubted.set(now);
         let items = schedule.items().filter(|(_, hold)| is_in_doubt(hold));
         lock(&self.doubtful).extend(items.map(|(id, _)| (id, now)));
     }
@@ -182,7 +209,7 @@ impl Watchdog {
 
     /// The runtimes in which the holds were acquired, each once.
     pub(super) fn homes(&self) -> Vec<Home> {
-        lock(&self.homes).all().cloned().collect()
+        lock(&self.schedule).homes.all().cloned().collect()
     }
 
     /// The number of holds.
@@ -228,8 +255,8 @@ impl Homes {
 }
 
 /// When a hold is due next.
-fn moment(hold: &Hold, now: Instant) -> Option<Instant> {
-    match hold.plan(now) {
+fn moment(plan: Plan, now: Instant) -> Option<Instant> {
+    match plan {
         Plan::Renew(_) => Some(now),
         Plan::Wait(at) => Some(at),
         Plan::Done => None,

@@ -165,7 +165,7 @@ impl Watchdog {
                     (at, hold.plan_early(now).filter(|_| together))
                 }
                 Plan::Done => {
-                    self.left(&hold);
+                    schedule.homes.remove(hold.home.as_ref());
                     ended.push(hold);
                     continue;
                 }
@@ -303,7 +303,7 @@ impl Watchdog {
             let mut schedule = lock(&self.schedule);
             let ended = schedule.remove(hold.number);
             if ended.is_some() {
-                self.left(hold);
+                schedule.homes.remove(hold.home.as_ref());
             }
             drop(schedule);
             hold.expired();
