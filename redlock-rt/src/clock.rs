@@ -27,6 +27,16 @@ pub(crate) fn stamp() -> Instant {
     later(tokio::time::Instant::now().into_std(), suspend::known())
 }
 
+/// As [`now`], at half the cost where time was read just before: a suspend since then may not be
+/// included yet. For moments at which a server decides what became of a lock, and no guard says so.
+pub(crate) fn recent() -> Instant {
+    let now = tokio::time::Instant::now().into_std();
+    match suspend::was_looked_for(now) {
+        true => later(now, suspend::known()),
+        false => with_suspends(now),
+    }
+}
+
 /// As [`now`], for destructors. They also run at the end of a thread, where Tokio's pausable clock
 /// (feature `test-util`) panics after Tokio's thread-locals are gone.
 pub(crate) fn now_in_drop() -> Instant {
@@ -150,12 +160,20 @@ mod suspend {
 
     use rustix::time::{ClockId, clock_gettime};
 
+    use super::LastMoment;
+
     /// The two clocks are read one after the other, which creates a gap. Below this value the gap
     /// is noise.
     const NOISE: Duration = Duration::from_millis(10);
 
+    /// For so long a look for suspends counts as recent.
+    const RECENT: Duration = Duration::from_millis(1);
+
     /// The known suspend time in nanoseconds. It only grows.
     static KNOWN: AtomicU64 = AtomicU64::new(0);
+
+    /// When [`total`] was asked last.
+    static LOOKED: LastMoment = LastMoment::new();
 
     /// Both clocks at the first call.
     struct Origin {
@@ -175,7 +193,18 @@ mod suspend {
         Duration::from_nanos(KNOWN.load(Ordering::Relaxed))
     }
 
+    /// Whether that was asked for just before `now`.
+    pub(super) fn was_looked_for(now: Instant) -> bool {
+        let Some(last) = LOOKED.get() else {
+            return false;
+        };
+        // A paused clock of another runtime may be ahead.
+        now.checked_duration_since(last)
+            .is_some_and(|passed| passed < RECENT)
+    }
+
     pub(super) fn total(now: Instant) -> Duration {
+        LOOKED.set(now);
         static ORIGIN: OnceLock<Origin> = OnceLock::new();
         let origin = ORIGIN.get_or_init(|| Origin {
             monotonic: Instant::now(),
@@ -222,6 +251,20 @@ mod suspend {
         }
 
         #[test]
+        fn a_look_is_recent_for_a_moment_only() {
+            let now = Instant::now();
+            total(now);
+            // Other tests look too, at later moments.
+            let ago = |span| was_looked_for(now + span);
+            assert!(!ago(Duration::from_secs(3600)));
+            let before = now.checked_sub(Duration::from_secs(60));
+            assert!(
+                before.is_none_or(|before| !was_looked_for(before)),
+                "it was then not looked yet"
+            );
+        }
+
+        #[test]
         fn a_clock_that_is_behind_because_it_is_paused_tells_of_no_suspend() {
             let before = Instant::now();
             total(before);
@@ -245,6 +288,10 @@ mod suspend {
 
     pub(super) fn total(_now: Instant) -> Duration {
         Duration::ZERO
+    }
+
+    pub(super) fn was_looked_for(_now: Instant) -> bool {
+        true
     }
 }
 

@@ -50,6 +50,15 @@ impl Moment {
 }
 
 impl LastMoment {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    pub(crate) fn get(&self) -> Option<Instant> {
+        let nanos = NonZeroU64::new(self.0.load(Ordering::Acquire))?;
+        Some(Moment(nanos).into())
+    }
+
     pub(crate) fn set(&self, moment: Instant) {
         let Moment(nanos) = moment.into();
         self.0.store(nanos.get(), Ordering::Release);

@@ -392,11 +392,13 @@ impl<const N: usize> Future for Pending<N> {
             drop(before);
             return Poll::Pending;
         }
-        let answers = places.map(|place| match state.places.try_remove(place) {
-            Some(Place::Answered(answer)) => answer,
-            // Not reached: no place is anybody else's, and replies come in order.
-            _ => Err(Unanswered::Ended(Ended::Closed)),
-        });
+        // No place is anybody else's, and replies come in order, so each is there.
+        let mut answers = [const { Err(Unanswered::Ended(Ended::Closed)) }; N];
+        for (place, answer) in places.into_iter().zip(&mut answers) {
+            if let Some(Place::Answered(came)) = state.places.try_remove(place) {
+                *answer = came;
+            }
+        }
         self.multiplexer.count(&state);
         drop(state);
         self.places = None;
@@ -988,8 +990,7 @@ mod tests {
         let mut sent = both.multiplexer.send(waking(&waker), words).unwrap();
         assert!(!both.drive());
         let waker = Waker::from(Arc::clone(&other));
-        let poll =
-            |sent: &mut Pending<2>| Pin::new(sent).poll(&mut Context::from_waker(&waker));
+        let poll = |sent: &mut Pending<2>| Pin::new(sent).poll(&mut Context::from_waker(&waker));
         for (reply, came, woken) in [
             (":1\r\n", Came::Nothing, 0),
             ("-ERR no\r\n", Came::Other, 1),

@@ -221,7 +221,7 @@ impl Engine {
         // What cannot be released by then is released in the background.
         let patience = self.patience(clock::now());
         let end = deadline.map_or(patience, |deadline| deadline.min(patience));
-        let _ = guard.unlock_until(end).await;
+        let _ = guard.unlock_until(Some(end)).await;
         Err(error)
     }
 

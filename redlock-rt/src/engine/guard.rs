@@ -59,7 +59,7 @@ impl Hold {
         self.lease().unchain();
         let cleanup = Cleanup::new(self, Goal::Lengthen(lease));
         let mut pending = PendingCleanup::new(cleanup);
-        match pending.run(Some(deadline)).await {
+        match pending.run(Some(deadline), None).await {
             Some(Ok(HoldReply::Done)) => {
                 if let Some(reason) = self.lost_reason(clock::now()) {
                     return Err(self.lost_error(action, reason));
@@ -227,19 +227,15 @@ impl HoldGuard {
     /// # Cancel safety
     ///
     /// The release continues in the background.
-    pub(crate) async fn unlock(self) -> Result<Unlocked, Error> {
-        let now = clock::now();
-        let until = self.hold.engine.patience(now);
-        self.unlock_at(now, until).await
+    pub(crate) fn unlock(self) -> impl Future<Output = Result<Unlocked, Error>> + Send {
+        self.unlock_until(None)
     }
 
     /// As [`unlock`](Self::unlock), at most until then.
-    pub(crate) async fn unlock_until(self, until: Instant) -> Result<Unlocked, Error> {
-        self.unlock_at(clock::now(), until).await
-    }
-
-    async fn unlock_at(mut self, now: Instant, until: Instant) -> Result<Unlocked, Error> {
+    pub(crate) async fn unlock_until(mut self, until: Option<Instant>) -> Result<Unlocked, Error> {
         const ACTION: &str = "release lock";
+        let now = clock::recent();
+        let until = until.unwrap_or_else(|| self.hold.engine.patience(now));
         let (leave, lost, mut pending) = match self.hand_over() {
             HandOver::Done => return Ok(Unlocked::Released),
             HandOver::Release(pending) => (Leave::Last, None, *pending),
@@ -255,7 +251,7 @@ impl HoldGuard {
             drop(pending);
             return Ok(Unlocked::AlreadyExpired);
         }
-        let reply = match pending.run(Some(until)).await {
+        let reply = match pending.run(Some(until), Some(now)).await {
             Some(Ok(reply)) => reply,
             Some(Err(fault)) => {
                 let error = pending.failed(fault, ACTION);

@@ -96,7 +96,7 @@ impl WriteGuard {
         let (also, until) = self.joined(ACTION, &recipe, until).await;
         let error = match also {
             Ok(Some(reading)) => {
-                let outcome = self.inner.unlock_until(until).await;
+                let outcome = self.inner.unlock_until(Some(until)).await;
                 if !matches!(outcome, Ok(Unlocked::Released | Unlocked::StillHeld)) {
                     tracing::warn!(?outcome, "the end of writing is not confirmed");
                     reading.doubt();
@@ -164,7 +164,7 @@ impl ReadGuard {
         let error = match also {
             Ok(Some(writing)) => {
                 note_failure(
-                    self.inner.unlock_until(until).await,
+                    self.inner.unlock_until(Some(until)).await,
                     "the end of reading goes on in the background",
                 );
                 return Ok(LockGuard::new(writing));

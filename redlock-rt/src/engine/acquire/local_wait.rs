@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use super::attempt::Attempt;
@@ -11,7 +10,7 @@ use crate::engine::Engine;
 use crate::engine::fair::FairTicket;
 use crate::engine::hand_over::Offer;
 use crate::engine::hold::{Hold, Holders, Request, key_of};
-use crate::engine::wait::{Called, Health, Refusal, WaiterGuard, Wake};
+use crate::engine::wait::{Called, Health, Refusal, WaiterGuard};
 use crate::wire::{FairPlace, Recipe};
 
 /// The queue of the name, or a queue of its own if every waiter has a place in Redis.
@@ -31,7 +30,7 @@ impl LocalWait {
             terms,
             ..
         } = &attempt.request;
-        let poll = engine.next_poll(now);
+        let poll = || engine.next_poll(now);
         let wish = attempt.request.wish().filter(|_| passes);
         let own = || engine.locks.waiters(key_of(&**recipe, Some(*number)));
         let Some((ticket, own)) = engine.fair.enter(recipe, *number, terms.lease, own) else {
@@ -59,9 +58,9 @@ impl LocalWait {
         }
     }
 
-    /// As [`WaiterGuard::poll`].
-    pub(super) fn poll(&self, waker: &Waker) -> Poll<Wake<Infallible, Box<Offer>>> {
-        self.guard.poll(waker)
+    /// As [`WaiterGuard::tries_at_once`].
+    pub(super) fn tries_at_once(&self, asks: Instant) -> bool {
+        self.guard.tries_at_once(asks)
     }
 
     /// Waits until the waiter is woken.

@@ -10,9 +10,7 @@
 //! The wait limits all of this: queueing, connecting, subscribing, trying.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use super::attempt::Attempt;
@@ -51,7 +49,7 @@ pub(super) struct Acquisition<'a> {
     expired_on_arrival: u32,
     /// Whether the log line about permits that were never set was written.
     warned: bool,
-    /// It has neither waited nor asked since it `started`.
+    /// It has neither waited nor tried since it `started`.
     fresh: bool,
     /// Boxed, since few callers have an owner.
     _asking: Option<Box<Asking>>,
@@ -104,21 +102,16 @@ impl Acquisition<'_> {
             // The runtime of the client's tasks may have ended while this caller waited.
             self.engine().ensure_tasks();
             // Nearly every caller may try at once, and needs no timer.
-            let at_once = poll_fn(|cx| Poll::Ready(self.place.poll(cx.waker()))).await;
-            let called = match at_once {
-                Poll::Ready(wake) => Called::Wake(wake),
-                Poll::Pending => {
-                    self.fresh = false;
-                    let until = self.deadline.into_iter().chain(self.pace.gives_up_at());
-                    self.place.called(until.min()).await
+            self.fresh = self.fresh && self.place.tries_at_once(self.started);
+            if !self.fresh {
+                let until = self.deadline.into_iter().chain(self.pace.gives_up_at());
+                match self.place.called(until.min()).await {
+                    Called::Wake(Wake::Try) => {}
+                    called => match self.called(called)? {
+                        Some(guard) => return Ok(guard),
+                        None => continue,
+                    },
                 }
-            };
-            match called {
-                Called::Wake(Wake::Try) => {}
-                called => match self.called(called)? {
-                    Some(guard) => return Ok(guard),
-                    None => continue,
-                },
             }
             if let Some(sent) = self.place.take_grant(self.attempt.asked()) {
                 self.attempt.granted(sent);
@@ -205,11 +198,15 @@ impl Acquisition<'_> {
     /// Asks Redis as the head of the local queue, at the moment that is returned.
     fn tries(&mut self) -> Instant {
         let asked = match std::mem::take(&mut self.fresh) {
+            // The look at the queue has noted it.
             true => self.started,
-            false => clock::stamp(),
+            false => {
+                let asked = clock::stamp();
+                self.place.set_health(Health::Asking(asked));
+                asked
+            }
         };
         self.pace.tries(asked);
-        self.place.set_health(Health::Asking(asked));
         asked
     }
 
@@ -262,7 +259,7 @@ impl Acquisition<'_> {
     }
 
     fn acquired(&mut self, acquired: Acquired) -> Result<Option<HoldGuard>, Error> {
-        let now = clock::now();
+        let now = clock::recent();
         let token = mutant::earlier("a_token_is_that_of_an_earlier_reply", acquired.token);
         if let Some(guard) = self.attempt.succeed(token, now)? {
             let shared = !self.recipe().profile().exclusive;

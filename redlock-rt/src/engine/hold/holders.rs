@@ -1,10 +1,11 @@
 //! The holds of this client in one lock.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::rivals::Rivals;
-use crate::shim::{Mutex, MutexGuard, lock};
+use crate::shim::{AtomicBool, Mutex, MutexGuard, lock};
 
 /// A thing that may have ended by the local clock.
 pub(crate) trait MayExpire {
@@ -16,6 +17,9 @@ pub(crate) trait MayExpire {
 pub(crate) struct Holders<H> {
     /// Held for a moment, and no other is taken inside.
     known: Mutex<Holds<H>>,
+    /// Whether there may be a holder of a kind with one, for those that do not want to wait for the
+    /// mutex. Written under it.
+    has_one: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -54,6 +58,7 @@ impl<H> Default for Holders<H> {
                 rivals: Rivals::default(),
                 several: None,
             }),
+            has_one: AtomicBool::new(false),
         }
     }
 }
@@ -77,6 +82,7 @@ impl<H: MayExpire> Holders<H> {
         let mut known = self.known();
         known.rivals.acquired(sent);
         let before = std::mem::replace(&mut known.one, new);
+        self.has_one.store(true, Ordering::Release);
         drop(known);
         before.upgrade()
     }
@@ -107,6 +113,7 @@ impl<H: MayExpire> Holders<H> {
         let mut known = self.known();
         if std::ptr::eq(known.one.as_ptr(), hold) {
             known.one = Weak::new();
+            self.has_one.store(false, Ordering::Release);
         }
         if let Some(others) = others {
             known.rivals.released(others);
@@ -127,7 +134,10 @@ impl<H: MayExpire> Holders<H> {
 
     /// Whether this client has a valid hold, for a kind with one holder at a time.
     pub(crate) fn is_held(&self) -> bool {
-        let one = self.one();
+        let one = match self.has_one.load(Ordering::Acquire) {
+            true => self.one(),
+            false => None,
+        };
         one.is_some_and(|hold| hold.is_valid())
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::end::{Grant, end_of};
 use super::tally::Open;
-use crate::clock;
+use crate::clock::{self, Moment};
 use crate::connection::{Caller, Came, Delivery, Fault, To, before};
 use crate::engine::Engine;
 use crate::engine::hand_over::Pass;
@@ -102,6 +102,8 @@ pub(crate) struct Cleanup {
     news: News,
     /// Held from the first try to the last, by any runner.
     turn: Option<Turn>,
+    /// What the caller that waits has read from the clock just before the first try.
+    now: Option<Moment>,
     /// When the lease is over by the local clock, with a margin.
     lapses: Instant,
     /// The lease of a lock that a late command takes or renews.
@@ -139,6 +141,7 @@ impl Cleanup {
             delivery: Delivery::default(),
             news: News::Unknown,
             turn: None,
+            now: None,
             lapses,
             pause: Pause::BACKGROUND,
         }
@@ -157,6 +160,7 @@ impl Cleanup {
             delivery: Delivery::default(),
             news: News::Unknown,
             turn: None,
+            now: None,
             lapses,
             pause: Pause::BACKGROUND,
         }
@@ -173,6 +177,7 @@ impl Cleanup {
             delivery: Delivery::default(),
             news: News::Unknown,
             turn: None,
+            now: None,
             pause: Pause::BACKGROUND,
         }
     }
@@ -306,7 +311,10 @@ impl Cleanup {
         if let (Subject::Hold(hold), None) = (&self.subject, &self.turn) {
             self.turn = Some(match Turn::try_take(hold) {
                 Some(turn) => turn,
-                None => before(until, Turn::take(hold)).await?,
+                None => {
+                    self.now = None;
+                    before(until, Turn::take(hold)).await?
+                }
             });
         }
         loop {
@@ -437,6 +445,7 @@ impl Cleanup {
             grant,
             delivery,
             news,
+            now,
             ..
         } = self;
         match (&*subject, *goal) {
@@ -473,7 +482,8 @@ impl Cleanup {
                     None => {
                         let is_first = delivery.open_since().is_none();
                         let call = || end_of(hold, grant, is_first);
-                        let answer = delivery.attempt(to, call, until).await?;
+                        let now = now.take().map(Instant::from);
+                        let answer = delivery.attempt_at(to, call, until, now).await?;
                         told(answer, delivery, news)
                     }
                     Some(pass) => {
@@ -635,7 +645,7 @@ impl PendingCleanup {
     }
 
     /// Runs to the end, or until there is a result for a caller that waits until `until`; `None`:
-    /// `until` came first.
+    /// `until` came first. `now`: what that caller has read from the clock just before.
     ///
     /// # Cancel safety
     ///
@@ -643,10 +653,12 @@ impl PendingCleanup {
     pub(in crate::engine) async fn run(
         &mut self,
         until: Option<Instant>,
+        now: Option<Instant>,
     ) -> Option<Result<HoldReply, Fault>> {
         let Some(cleanup) = &mut self.cleanup else {
             return Some(Ok(HoldReply::Done));
         };
+        cleanup.now = now.map(Moment::from);
         let outcome = match cleanup.run(until).await? {
             Progress::Told(outcome) => return Some(outcome),
             Progress::Over(outcome) => outcome,

@@ -57,7 +57,7 @@ impl OnceCall {
         // The call is not refused while the client shuts down: the client waits for such calls.
         engine.ensure_tasks();
         let mut pending = PendingCleanup::new(cleanup);
-        match pending.run(Some(engine.patience(clock::now()))).await {
+        match pending.run(Some(engine.patience(clock::now())), None).await {
             Some(Ok(_)) => {}
             Some(Err(fault)) => return Err(named(pending.failed(fault, action))),
             None => return Err(pending.out_of_time(action)),

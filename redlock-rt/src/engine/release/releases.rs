@@ -265,7 +265,7 @@ impl UnderWay<'_> {
             return;
         };
         let (due, lasting) = (pending.is_due(), pending.is_lasting());
-        let Some(Err(fault)) = pending.run(None).await else {
+        let Some(Err(fault)) = pending.run(None, None).await else {
             return;
         };
         // The end of the connection may be noticed before the end of this task.

@@ -149,7 +149,7 @@ impl<S: Subject> Waiters<S> {
         channel: Option<Channel<'_>>,
         retry_at: Instant,
     ) -> WaiterGuard<S> {
-        self.enter_for(hub, channel, retry_at, S::Wish::default())
+        self.enter_for(hub, channel, || retry_at, S::Wish::default())
     }
 
     /// As [`enter`](Self::enter), for a waiter that may want a pass.
@@ -157,7 +157,7 @@ impl<S: Subject> Waiters<S> {
         self: &Arc<Self>,
         hub: &Arc<Hub>,
         channel: Option<Channel<'_>>,
-        retry_at: Instant,
+        retry_at: impl FnOnce() -> Instant,
         wish: S::Wish,
     ) -> WaiterGuard<S> {
         let (guard, first) = self.join(wish);
@@ -167,6 +167,7 @@ impl<S: Subject> Waiters<S> {
         // Checked only after the waiter has joined and attached: if the hold is still valid, its
         // end gives the waiter a permit, by the announcement or by `notify`.
         if first && !self.try_unless_taken() {
+            let retry_at = retry_at();
             self.queue.with(|queue| queue.set_retry(Some(retry_at)));
         }
         guard
@@ -189,7 +190,7 @@ impl<S: Subject> Waiters<S> {
             waiters: Arc::clone(self),
             ticket,
             passes_on: false,
-            served: None,
+            left: false,
         };
         (guard, first)
     }
@@ -404,18 +405,7 @@ pub(crate) struct WaiterGuard<S: Subject> {
     ticket: Ticket,
     /// The next waiter may get what this one was refused.
     passes_on: bool,
-    served: Option<Served>,
-}
-
-/// A waiter leaves with the lock.
-#[derive(Debug, Clone, Copy)]
-struct Served {
-    /// Other waiters may have the lock too,
-    shared: bool,
-    /// and at once, since there is more of it.
-    more: bool,
-    /// When the next head looks again at the latest.
-    retry_at: Instant,
+    left: bool,
 }
 
 /// Why a waiting caller was woken.
@@ -430,6 +420,17 @@ impl<S: Subject> WaiterGuard<S> {
     /// As [`WaitQueue::poll`].
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Wake<S::Outcome, S::Offer>> {
         self.with_queue(|queue| queue.poll(self.ticket, waker))
+    }
+
+    /// As [`WaitQueue::tries_at_once`], for a waiter that would ask Redis at this moment.
+    pub(crate) fn tries_at_once(&self, asks: Instant) -> bool {
+        self.with_queue(|queue| {
+            let tries = queue.tries_at_once(self.ticket);
+            if tries {
+                queue.set_health(Health::Asking(asks));
+            }
+            tries
+        })
     }
 
     /// Waits until the waiter is woken.
@@ -514,41 +515,33 @@ impl<S: Subject> WaiterGuard<S> {
         self.passes_on = true;
     }
 
-    /// The waiter will leave the queue with the lock. If the lock is `shared`, other waiters may
-    /// have it too, and at once if there is `more` of it. The next head looks again at `retry_at`
-    /// at the latest.
+    /// The waiter leaves the queue with the lock. If the lock is `shared`, other waiters may have it
+    /// too, and at once if there is `more` of it. The next head looks again at `retry_at` at the
+    /// latest.
     pub(crate) fn served(&mut self, shared: bool, more: bool, retry_at: Instant) {
-        self.served = Some(Served {
+        let departure = Departure::Served {
             shared,
             more,
-            retry_at,
+            listens: self.waiters.listens(),
+        };
+        self.leave(departure, |queue| {
+            queue.set_retry(Some(retry_at));
+            queue.set_refusal(Refusal::Held);
+            queue.set_health(Health::Answering);
         });
     }
 
-    pub(crate) fn waiters(&self) -> &Arc<Waiters<S>> {
-        &self.waiters
-    }
-}
-
-impl<S: Subject> Drop for WaiterGuard<S> {
-    fn drop(&mut self) {
-        let departure = match self.served {
-            Some(Served { shared, more, .. }) => Departure::Served {
-                shared,
-                more,
-                listens: self.waiters.listens(),
-            },
-            None => Departure::GaveUp {
-                passes_on: self.passes_on,
-            },
-        };
+    fn leave(
+        &mut self,
+        departure: Departure,
+        before: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer, S::Wish>),
+    ) {
+        if std::mem::replace(&mut self.left, true) {
+            return;
+        }
         let waiters = &self.waiters;
         let (next, alone, offer) = waiters.queue.with(|queue| {
-            if let Some(Served { retry_at, .. }) = self.served {
-                queue.set_retry(Some(retry_at));
-                queue.set_refusal(Refusal::Held);
-                queue.set_health(Health::Answering);
-            }
+            before(queue);
             let next = queue.leave(self.ticket, departure);
             (next, queue.is_empty(), queue.take_stranded())
         });
@@ -561,6 +554,17 @@ impl<S: Subject> Drop for WaiterGuard<S> {
         if let Some(waker) = next {
             waker.wake();
         }
+    }
+
+    pub(crate) fn waiters(&self) -> &Arc<Waiters<S>> {
+        &self.waiters
+    }
+}
+
+impl<S: Subject> Drop for WaiterGuard<S> {
+    fn drop(&mut self) {
+        let passes_on = self.passes_on;
+        self.leave(Departure::GaveUp { passes_on }, |_| {});
     }
 }
 

@@ -254,13 +254,14 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
         }
         let head = self.is_head(ticket);
         if head && self.trying.is_none() && (self.permit || self.offer.is_some()) {
-            let first_later = Ticket(self.next);
-            let by = ticket;
-            self.trying = Some(Try { by, first_later });
             return Poll::Ready(match self.offer.take() {
-                Some(offer) => Wake::Offered(offer),
+                Some(offer) => {
+                    self.begin_try(ticket);
+                    Wake::Offered(offer)
+                }
                 None => {
                     self.permit = false;
+                    self.begin_try(ticket);
                     Wake::Try
                 }
             });
@@ -276,6 +277,23 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
             }
         }
         Poll::Pending
+    }
+
+    /// Returns whether [`poll`](Self::poll) would return [`Wake::Try`], and then does what it does. Needs no
+    /// waker.
+    pub(crate) fn tries_at_once(&mut self, ticket: Ticket) -> bool {
+        let asked = self.trying.is_some() || self.offer.is_some() || self.closed;
+        let may = self.permit && !asked && self.is_head(ticket) && !self.done.contains_key(&ticket);
+        if may {
+            self.permit = false;
+            self.begin_try(ticket);
+        }
+        may
+    }
+
+    fn begin_try(&mut self, by: Ticket) {
+        let first_later = Ticket(self.next);
+        self.trying = Some(Try { by, first_later });
     }
 
     /// Something happened that makes a try worth while, also where one is under way: Redis may have
