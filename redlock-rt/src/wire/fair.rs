@@ -44,9 +44,9 @@ pub(crate) fn beat(client: &ClientId, of: &[Heartbeat<'_>]) -> Call {
         .fold(Call::new(&BEAT), |call, of| of.queue.keyed(call));
     let call = keyed.publishing().arg(keys::WAKE).arg(client.as_str());
     of.iter().fold(call, |call, of| {
-        let terms = &of.queue.terms;
+        let terms = of.queue.terms();
         let call = call
-            .arg(&of.queue.prefix)
+            .channel_arg(of.queue.prefix())
             .number(millis(terms.longest))
             .number(millis(terms.alive))
             .number(of.left_over.len() as u64)
@@ -163,7 +163,7 @@ impl Recipe for FairWire {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
-        let alive = self.queue.terms.alive;
+        let alive = self.queue.terms().alive;
         self.queue
             .call(&ACQUIRE)
             .number(millis(ask.lease))
@@ -195,13 +195,9 @@ impl Recipe for FairWire {
     }
 
     fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
-        let FairQueue {
-            name,
-            queue,
-            prefix,
-            ..
-        } = &self.queue;
-        Some(rlock::min_hold(name, Some(queue), owner, rest, prefix))
+        let (name, prefix) = (self.name(), self.queue.prefix().text());
+        let queue = keys::fair_queue(name);
+        Some(rlock::min_hold(name, Some(&queue), owner, rest, &prefix))
     }
 
     fn queue(&self) -> Option<&FairQueue> {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::keys;
+use super::keys::{self, Channel};
 use super::reply::{Malformed, Reply, ttl_of};
 use super::script::{Call, Script, millis};
+use crate::clock::Span;
 use crate::name::{HoldId, LockName};
 
 /// The time-outs of a fair lock's waiters.
@@ -58,52 +59,58 @@ impl FairPlace {
     }
 }
 
-/// The keys and channels of a queue.
+/// What the keys and channels of a queue are made of, and its time-outs.
 #[derive(Debug)]
 pub(crate) struct FairQueue {
     pub(super) name: LockName,
-    pub(super) queue: String,
-    deadlines: String,
-    notes: String,
-    /// A waiter's channel is this, a colon, and its owner.
-    pub(super) prefix: String,
-    pub(super) terms: FairTerms,
+    alive: Span,
+    longest: Span,
 }
 
 impl FairQueue {
     pub(super) fn new(name: LockName, terms: FairTerms) -> Self {
         Self {
-            queue: keys::fair_queue(&name),
-            deadlines: keys::fair_deadlines(&name),
-            notes: keys::fair_notes(&name),
-            prefix: keys::lock_channel(&name).into(),
             name,
-            terms,
+            alive: terms.alive.into(),
+            longest: terms.longest.into(),
+        }
+    }
+
+    pub(super) fn terms(&self) -> FairTerms {
+        FairTerms {
+            alive: self.alive.into(),
+            longest: self.longest.into(),
         }
     }
 
     /// The interval in which a client sends its beat, and learns the head of the queue.
     pub(crate) fn beat_every(&self) -> Duration {
-        (self.terms.alive / 3).min(LONGEST_BEAT)
+        (self.terms().alive / 3).min(LONGEST_BEAT)
+    }
+
+    /// A waiter's channel is this, a colon, and its owner.
+    pub(super) fn prefix(&self) -> Channel<'_> {
+        keys::lock_channel(&self.name)
     }
 
     /// The channel on which other kinds of clients announce a waiter's turn.
     pub(crate) fn channel_of(&self, waiter: &HoldId) -> String {
-        [&self.prefix, ":", waiter.as_str()].concat()
+        [&*self.prefix().text(), ":", waiter.as_str()].concat()
     }
 
     pub(super) fn keyed(&self, call: Call) -> Call {
-        call.key(self.name.as_str())
-            .key(&self.queue)
-            .key(&self.deadlines)
-            .key(&self.notes)
+        let name = &self.name;
+        call.key(name.as_str())
+            .key(&keys::fair_queue(name))
+            .key(&keys::fair_deadlines(name))
+            .key(&keys::fair_notes(name))
     }
 
     pub(super) fn call(&self, script: &'static Script) -> Call {
         self.keyed(Call::new(script))
             .publishing()
             .arg(keys::WAKE)
-            .arg(&self.prefix)
-            .number(millis(self.terms.longest))
+            .channel_arg(self.prefix())
+            .number(millis(self.terms().longest))
     }
 }

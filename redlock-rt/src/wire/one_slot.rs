@@ -34,9 +34,9 @@ impl Named {
             Self::RLock => vec![keys::lock_channel(name).into()],
             Self::Spin => vec![],
             Self::Fair => vec![
-                keys::fair_queue(name),
-                keys::fair_deadlines(name),
-                keys::fair_notes(name),
+                keys::fair_queue(name).to_string(),
+                keys::fair_deadlines(name).to_string(),
+                keys::fair_notes(name).to_string(),
                 keys::lock_channel(name).into(),
             ],
             Self::Fenced => vec![keys::lock_token(name), keys::lock_channel(name).into()],
