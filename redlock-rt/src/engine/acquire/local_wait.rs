@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::engine::fair::FairTicket;
 use crate::engine::hand_over::Offer;
 use crate::engine::hold::{Hold, Holders, Request, key_of};
-use crate::engine::wait::{Called, Health, Refusal, WaiterGuard};
+use crate::engine::wait::{Called, Health, Refusal, WaiterGuard, Waits};
 use crate::wire::{FairPlace, Recipe};
 
 /// The queue of the name, or a queue of its own if every waiter has a place in Redis.

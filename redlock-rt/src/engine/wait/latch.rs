@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Called, Health, Key, Subject, WaiterGuard, WaiterMap, Wake};
+use super::{Called, Health, Key, Subject, WaiterGuard, WaiterMap, Waits, Wake};
 use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
 use crate::engine::Engine;

@@ -6,6 +6,7 @@
 //!                  └── WaiterGuard (one waiter, leaves when dropped)
 //! ```
 
+mod called;
 #[cfg(test)]
 mod count_waker;
 mod latch;
@@ -15,7 +16,8 @@ mod place;
 mod queue;
 mod weak_map;
 
+pub(crate) use self::called::{Called, Waits};
 pub(crate) use self::latch::{ACTION as WAIT_LATCH, LatchWaiters, wait_latch};
-pub(crate) use self::map::{Called, Key, Subject, WaiterGuard, WaiterMap, Waiters};
+pub(crate) use self::map::{Key, Subject, WaiterGuard, WaiterMap, Waiters};
 pub(crate) use self::queue::{Health, Refusal, Wake};
 pub(crate) use self::weak_map::{Keyed, WeakMap};

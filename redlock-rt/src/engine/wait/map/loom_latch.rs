@@ -9,7 +9,7 @@ use ::loom::future::block_on;
 use ::loom::sync::atomic::{AtomicBool, Ordering};
 use ::loom::thread;
 
-use super::{Health, Hub, Key, WaiterGuard, WaiterMap, Wake};
+use super::{Health, Hub, Key, WaiterGuard, WaiterMap, Waits, Wake};
 use crate::engine::wait::latch::LatchSubject;
 use crate::name::LockName;
 use crate::wire::Ended;

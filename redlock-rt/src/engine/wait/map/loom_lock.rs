@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::loom::future::block_on;
 use ::loom::thread;
 
-use super::{WaiterGuard, Wake};
+use super::{WaiterGuard, Waits, Wake};
 use crate::clock;
 use crate::connection::Connector;
 use crate::engine::hold::{Hold, Holders, Request, Waiting, key_of};
