@@ -57,7 +57,7 @@ impl World {
         let engine = Engine::new(config);
         engine.releases.signal.runs();
         let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
-        let waiters = engine.locks.waiters(key_of(&*recipe, None));
+        let waiters = engine.locks.waiters(key_of(&*recipe));
         let world = Self {
             engine,
             recipe,

@@ -59,7 +59,6 @@ pub(crate) async fn wait_latch(
     let waiters = engine.latches.waiters(Key {
         kind: "latch",
         name: latch.name().clone(),
-        number: None,
     });
     let place = waiters.enter(
         &engine.hub,

@@ -6,7 +6,6 @@ mod loom_latch;
 mod loom_lock;
 
 use std::fmt;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
@@ -51,8 +50,6 @@ pub(crate) trait Subject: Default + Send + Sync + 'static {
 pub(crate) struct Key {
     pub(crate) kind: &'static str,
     pub(crate) name: LockName,
-    /// The owner number of a waiter that has its own place in Redis; it is alone in its queue.
-    pub(crate) number: Option<NonZeroU64>,
 }
 
 /// The queues by name. A queue exists while a waiter, a hold or a cleanup has a reference to it.
@@ -133,9 +130,9 @@ impl<S: Subject> WaiterMap<S> {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// The number of names in use. A waiter with its own place in Redis has an additional queue.
+    /// The number of names in use.
     pub(crate) fn len(&self) -> usize {
-        self.names.count(|key| key.number.is_none())
+        self.names.len()
     }
 }
 
@@ -518,7 +515,6 @@ mod tests {
         Key {
             kind: "k",
             name: LockName::new(None, "n").unwrap(),
-            number: None,
         }
     }
 

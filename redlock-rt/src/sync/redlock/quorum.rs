@@ -222,7 +222,6 @@ impl Shared {
         self.queues.waiters(Key {
             kind: "redlock",
             name: recipe.name().clone(),
-            number: None,
         })
     }
 }

@@ -24,7 +24,6 @@ fn enter(latches: &Arc<WaiterMap<LatchSubject>>, hub: &Arc<Hub>) -> WaiterGuard<
     let waiters = latches.waiters(Key {
         kind: "latch",
         name: name(),
-        number: None,
     });
     waiters.enter(
         hub,
