@@ -8,15 +8,9 @@ use super::script::{Call, Script, millis};
 use crate::clock::Span;
 use crate::name::{HoldId, LockName};
 
-/// The time-outs of a fair lock's waiters.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FairTerms {
-    /// How long the waiters of a client count as alive after its last beat.
-    pub(crate) alive: Duration,
-    /// The most that one waiter adds to the deadlines that Redisson computes for the waiters behind
-    /// it. Redisson's `fairLockWaitTimeout`.
-    pub(crate) longest: Duration,
-}
+/// The most that one waiter adds to the deadlines that Redisson computes for the waiters behind it:
+/// Redisson's `fairLockWaitTimeout`.
+pub(super) const LONGEST: Duration = Duration::from_secs(300);
 
 /// The longest interval of beats. It limits how late a turn is found that nobody announced. A beat
 /// extends deadlines that are less than a minute away, so no deadline passes between two beats.
@@ -59,33 +53,27 @@ impl FairPlace {
     }
 }
 
-/// What the keys and channels of a queue are made of, and its time-outs.
+/// What the keys and channels of a queue are made of, and its time-out.
 #[derive(Debug)]
 pub(crate) struct FairQueue {
     pub(super) name: LockName,
+    /// How long the waiters of a client count as alive after its last beat.
     alive: Span,
-    longest: Span,
 }
 
 impl FairQueue {
-    pub(super) fn new(name: LockName, terms: FairTerms) -> Self {
-        Self {
-            name,
-            alive: terms.alive.into(),
-            longest: terms.longest.into(),
-        }
+    pub(super) fn new(name: LockName, alive: Duration) -> Self {
+        let alive = alive.into();
+        Self { name, alive }
     }
 
-    pub(super) fn terms(&self) -> FairTerms {
-        FairTerms {
-            alive: self.alive.into(),
-            longest: self.longest.into(),
-        }
+    pub(super) fn alive(&self) -> Duration {
+        self.alive.into()
     }
 
     /// The interval in which a client sends its beat, and learns the head of the queue.
     pub(crate) fn beat_every(&self) -> Duration {
-        (self.terms().alive / 3).min(LONGEST_BEAT)
+        (self.alive() / 3).min(LONGEST_BEAT)
     }
 
     /// A waiter's channel is this, a colon, and its owner.
@@ -111,6 +99,6 @@ impl FairQueue {
             .publishing()
             .arg(keys::WAKE)
             .channel_arg(self.prefix())
-            .number(millis(self.terms().longest))
+            .number(millis(LONGEST))
     }
 }

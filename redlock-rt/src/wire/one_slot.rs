@@ -103,9 +103,9 @@ mod tests {
     use crate::text::ShortText;
     use crate::wire::{self, Publish};
     use crate::wire::{
-        Ask, Call, FairTerms, FairWire, FencedValueWire, FencedWire, Heartbeat, LatchWire,
-        LockRecipe, Operation, PermitsWire, RLockWire, ReadWire, Recipe, Renewal, SemaphoreWire,
-        SpinWire, WriteWire,
+        Ask, Call, FairWire, FencedValueWire, FencedWire, Heartbeat, LatchWire, LockRecipe,
+        Operation, PermitsWire, RLockWire, ReadWire, Recipe, Renewal, SemaphoreWire, SpinWire,
+        WriteWire,
     };
 
     const ALL: [Named; 9] = [
@@ -220,11 +220,7 @@ mod tests {
                 calls
             }
             Named::Fair => {
-                let terms = FairTerms {
-                    alive: S,
-                    longest: S,
-                };
-                let fair = FairWire::new(name.clone(), terms);
+                let fair = FairWire::new(name.clone(), S);
                 let mut calls = lock(&fair);
                 calls.push(wire::fair_position(&name, Some(&owner)));
                 let beat = Heartbeat {

@@ -22,7 +22,7 @@ use crate::engine::release::PendingCleanup;
 use crate::engine::wait::{Called, Waits, Wake};
 use crate::engine::{Config, Engine, HoldGuard, Terms};
 use crate::name::LockName;
-use crate::wire::{AcquireReply, FairTerms, FairWire, Recipe, Reply};
+use crate::wire::{AcquireReply, FairWire, Recipe, Reply};
 
 /// In words.
 const STACK: usize = 0x8000;
@@ -53,11 +53,7 @@ impl World {
             || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
         let mut config = Config::for_tests(Connector::new(connect), LONG);
         config.hand_over = LONG;
-        let terms = FairTerms {
-            alive: LONG,
-            longest: LONG,
-        };
-        let recipe = FairWire::new(LockName::new(None, "n").unwrap(), terms);
+        let recipe = FairWire::new(LockName::new(None, "n").unwrap(), LONG);
         let world = Self {
             engine: Engine::new(config),
             recipe: Arc::new(recipe),

@@ -9,7 +9,7 @@ use crate::connection::Connector;
 use crate::engine::wait::Wake;
 use crate::engine::{Config, Engine};
 use crate::name::LockName;
-use crate::wire::{Beat, FairPlace, FairTerms, FairWire, Recipe, Slot};
+use crate::wire::{Beat, FairPlace, FairWire, Recipe, Slot};
 
 const S: Duration = Duration::from_secs(1);
 /// A third of which passes between two beats.
@@ -30,11 +30,7 @@ fn one_slot(_: &LockName) -> Slot {
 /// A waiter that is queued for this name.
 fn queued(engine: &Arc<Engine>, name: usize) -> FairTicket {
     let name = LockName::new(None, &name.to_string()).expect("digits are a name");
-    let terms = FairTerms {
-        alive: ALIVE,
-        longest: ALIVE,
-    };
-    let recipe: Arc<dyn Recipe> = Arc::new(FairWire::new(name, terms));
+    let recipe: Arc<dyn Recipe> = Arc::new(FairWire::new(name, ALIVE));
     let number = engine.next_number();
     let ticket = engine
         .fair
