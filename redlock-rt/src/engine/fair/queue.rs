@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-use crate::clock::{Moment, Span};
+use crate::clock::Span;
 use crate::engine::wait::Health;
 use crate::wire::FairPlace;
 
@@ -47,8 +47,6 @@ struct FairWaiter<S> {
     seat: S,
     /// The lease that it asks for.
     lease: Span,
-    /// When the release was sent that gave it the lock.
-    granted: Option<Moment>,
     /// Its key in `FairWaitQueue::queued`, after Redis has reported that it is queued.
     position: Option<Position>,
 }
@@ -77,6 +75,9 @@ pub(super) struct FairWaitQueue<S> {
     next_position: NonZeroU64,
     /// Whether another client that is not ours held the lock or was queued when one of the waiters queued.
     mixed: bool,
+    /// When the releases were sent that gave the lock to these waiters. Beside them, since it is one
+    /// waiter at a time, as a rule, of all that wait.
+    granted: BTreeMap<u64, Instant>,
     /// The waiter that is the head of the queue in Redis, as reported by Redis.
     head: Option<u64>,
     /// Numbers without a ticket that Redis reported as the head: their leave has not arrived.
@@ -106,6 +107,7 @@ impl<S> Default for FairWaitQueue<S> {
             queued: BTreeMap::new(),
             next_position: NonZeroU64::MIN,
             mixed: false,
+            granted: BTreeMap::new(),
             head: None,
             left_over: Vec::new(),
             left: None,
@@ -129,7 +131,6 @@ impl<S: Clone> FairWaitQueue<S> {
         let waiter = FairWaiter {
             seat,
             lease: lease.into(),
-            granted: None,
             position: None,
         };
         self.waiters.insert(number, waiter);
@@ -137,6 +138,7 @@ impl<S: Clone> FairWaitQueue<S> {
 
     pub(super) fn leave(&mut self, number: u64) {
         let waiter = self.waiters.remove(&number);
+        self.granted.remove(&number);
         if let Some(position) = waiter.and_then(|waiter| waiter.position) {
             self.queued.remove(&position);
         }
@@ -202,7 +204,7 @@ impl<S: Clone> FairWaitQueue<S> {
     pub(super) fn next_in_line(&self) -> Vec<(u64, Duration)> {
         let queued = self.queued.values().filter_map(|number| {
             let waiter = self.waiters.get(number)?;
-            let waits = waiter.granted.is_none();
+            let waits = !self.granted.contains_key(number);
             waits.then_some((*number, waiter.lease.into()))
         });
         queued.take(NAMED).collect()
@@ -211,17 +213,16 @@ impl<S: Clone> FairWaitQueue<S> {
     /// A release that was sent at this time gave the lock to the waiter of this number. Returns its seat.
     /// A number without a ticket is one that has left: then its own release ends that hold.
     pub(super) fn grant(&mut self, number: u64, sent: Instant) -> Option<S> {
-        let waiter = self.waiters.get_mut(&number)?;
-        waiter.granted = Some(sent.into());
-        Some(waiter.seat.clone())
+        let seat = self.seat_of(number)?;
+        self.granted.insert(number, sent);
+        Some(seat)
     }
 
     /// Takes what [`grant`](Self::grant) has noted. `asked`: when the waiter asked by itself. If it has
     /// asked since the release was sent and was refused, or this client has freed the lock by force since,
     /// the lock may be free again: the waiter asks.
     pub(super) fn take_grant(&mut self, number: u64, asked: Option<Instant>) -> Option<Instant> {
-        let granted = self.waiters.get_mut(&number)?.granted.take();
-        let granted = granted.map(Instant::from);
+        let granted = self.granted.remove(&number);
         let stands = |sent: &Instant| self.revoked.is_none_or(|revoked| revoked < *sent);
         granted.filter(|sent| stands(sent) && asked.is_none_or(|asked| asked <= *sent))
     }
