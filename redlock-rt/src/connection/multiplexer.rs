@@ -323,9 +323,6 @@ impl Multiplexer {
         let before = state.keep_waker(waker);
         if state.open.is_empty() {
             state.open.shrink_to(USUALLY_OPEN);
-            if state.places.is_empty() && state.places.capacity() > USUALLY_OPEN {
-                state.places = Slab::new();
-            }
         }
         drop(state);
         drop(before);
@@ -347,11 +344,21 @@ impl State {
         replace(&mut self.idle, waker)
     }
 
+    /// What is in a place, which may be another command's from now on.
+    fn free(&mut self, place: usize) -> Place {
+        let freed = self.places.remove(place);
+        // Here, since each reply finds the place of its caller not free yet.
+        if self.places.is_empty() && self.places.capacity() > USUALLY_OPEN {
+            self.places = Slab::new();
+        }
+        freed
+    }
+
     /// Returns whom to wake.
     fn answer(&mut self, place: usize, answer: Result<Value, Unanswered>) -> Option<Waker> {
         match self.places.get_mut(place)? {
             Place::Left => {
-                self.places.remove(place);
+                self.free(place);
                 None
             }
             waiting => match std::mem::replace(waiting, Place::Answered(answer)) {
@@ -395,7 +402,7 @@ impl<const N: usize> Future for Pending<N> {
         // No place is anybody else's, and replies come in order, so each is there.
         let mut answers = [const { Err(Unanswered::Ended(Ended::Closed)) }; N];
         for (place, answer) in places.into_iter().zip(&mut answers) {
-            if let Some(Place::Answered(came)) = state.places.try_remove(place) {
+            if let Place::Answered(came) = state.free(place) {
                 *answer = came;
             }
         }
@@ -417,7 +424,7 @@ impl<const N: usize> Drop for Pending<N> {
             };
             std::mem::swap(known, left);
             if matches!(left, Place::Answered(_)) {
-                state.places.remove(place);
+                state.free(place);
             }
         }
         self.multiplexer.count(&state);
@@ -641,6 +648,24 @@ mod tests {
 
     fn ping(word: &str) -> String {
         format!("*1\r\n${}\r\n{word}\r\n", word.len())
+    }
+
+    /// The caller of each reply has not taken it when the future looks for the next command.
+    #[test]
+    fn room_for_many_commands_is_not_kept_while_commands_come_one_by_one() {
+        const MANY: usize = 2 * USUALLY_OPEN;
+        let mut both = both();
+        for count in [MANY, 1, 1] {
+            let sent: Vec<_> = (0..count).map(|_| both.send("A")).collect();
+            while !both.drive() && !both.received().is_empty() {}
+            for _ in &sent {
+                assert!(!both.reply(b":1\r\n"));
+            }
+            sent.into_iter().map(answer).for_each(drop);
+        }
+        let state = both.multiplexer.state();
+        assert!(state.places.capacity() <= USUALLY_OPEN);
+        assert!(state.open.capacity() <= USUALLY_OPEN);
     }
 
     #[test]

@@ -243,6 +243,7 @@ impl Engine {
     pub(super) fn stop_acquiring(&self) {
         self.closing.store(true, Ordering::Release);
         self.locks.close();
+        self.fair.close();
         self.latches.close();
     }
 
@@ -359,7 +360,7 @@ impl Engine {
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.locks.waiting() + self.latches.waiting()
+        self.locks.waiting() + self.fair.waiting() + self.latches.waiting()
     }
 
     pub(crate) fn names(&self) -> usize {

@@ -182,7 +182,7 @@ impl Engine {
         if recipe.queue().is_some() {
             self.fair.revoke(recipe.name());
         }
-        let Some(waiters) = self.locks.get(&key_of(recipe, None)) else {
+        let Some(waiters) = self.locks.get(&key_of(recipe)) else {
             return;
         };
         if let Some(hold) = waiters.subject().one() {

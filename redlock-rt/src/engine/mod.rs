@@ -75,5 +75,6 @@ pub(crate) use self::hold::{Hold, Terms};
 pub(crate) use self::release::OnceCall;
 pub(crate) use self::signal::Signal;
 pub(crate) use self::wait::{
-    Called, Health, Key, Subject, WAIT_LATCH, WaiterGuard, WaiterMap, Waiters, Wake, wait_latch,
+    Called, Health, Key, Subject, WAIT_LATCH, WaiterGuard, WaiterMap, Waiters, Waits, Wake,
+    wait_latch,
 };

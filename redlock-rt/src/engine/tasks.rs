@@ -141,6 +141,9 @@ impl Engine {
             self.locks.withdraw_offers();
             self.locks.notify_all();
         }
+        if self.fair.waiting() > 0 {
+            self.fair.notify_all();
+        }
         if self.latches.waiting() > 0 {
             self.latches.notify_all();
         }

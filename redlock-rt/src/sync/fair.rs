@@ -1,7 +1,6 @@
 //! The fair lock.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::guard::LockGuard;
 use super::kind::sealed::Sealed;
@@ -9,7 +8,7 @@ use super::lock::Lock;
 use crate::engine::{Engine, Owner};
 use crate::error::Error;
 use crate::name::HoldId;
-use crate::wire::{FairTerms, FairWire, LockRecipe, Malformed, Named, Reply, fair_position};
+use crate::wire::{FairWire, LockRecipe, Malformed, Named, Reply, fair_position};
 
 /// The kind of [`FairLock`].
 #[derive(Debug)]
@@ -110,17 +109,10 @@ pub type FairLockGuard = LockGuard<Fair>;
 
 impl Sealed for Fair {}
 
-/// The longest time with which a waiter counts for Redisson's deadlines of the waiters behind it:
-/// Redisson's `fairLockWaitTimeout`.
-const LONGEST: Duration = Duration::from_secs(300);
-
 impl FairLock {
     pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
-        let terms = FairTerms {
-            alive: engine.waiter_timeout(),
-            longest: LONGEST,
-        };
-        Self::new(engine, Named::Fair, name, |name| FairWire::new(name, terms))
+        let alive = engine.waiter_timeout();
+        Self::new(engine, Named::Fair, name, |name| FairWire::new(name, alive))
     }
 
     /// Returns the number of waiters in all processes.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::fair_queue::{FairPlace, FairQueue, FairTerms};
+use super::fair_queue::{FairPlace, FairQueue, LONGEST};
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, ttl_of};
@@ -44,11 +44,10 @@ pub(crate) fn beat(client: &ClientId, of: &[Heartbeat<'_>]) -> Call {
         .fold(Call::new(&BEAT), |call, of| of.queue.keyed(call));
     let call = keyed.publishing().arg(keys::WAKE).arg(client.as_str());
     of.iter().fold(call, |call, of| {
-        let terms = &of.queue.terms;
         let call = call
-            .arg(&of.queue.prefix)
-            .number(millis(terms.longest))
-            .number(millis(terms.alive))
+            .channel_arg(of.queue.prefix())
+            .number(millis(LONGEST))
+            .number(millis(of.queue.alive()))
             .number(of.left_over.len() as u64)
             .number(of.oldest.len() as u64);
         let numbers = of.left_over.iter().chain(of.oldest);
@@ -141,9 +140,9 @@ pub(crate) struct FairWire {
 }
 
 impl FairWire {
-    pub(crate) fn new(name: LockName, terms: FairTerms) -> Self {
+    pub(crate) fn new(name: LockName, alive: Duration) -> Self {
         Self {
-            queue: FairQueue::new(name, terms),
+            queue: FairQueue::new(name, alive),
         }
     }
 }
@@ -163,7 +162,7 @@ impl Recipe for FairWire {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
-        let alive = self.queue.terms.alive;
+        let alive = self.queue.alive();
         self.queue
             .call(&ACQUIRE)
             .number(millis(ask.lease))
@@ -195,13 +194,9 @@ impl Recipe for FairWire {
     }
 
     fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
-        let FairQueue {
-            name,
-            queue,
-            prefix,
-            ..
-        } = &self.queue;
-        Some(rlock::min_hold(name, Some(queue), owner, rest, prefix))
+        let (name, prefix) = (self.name(), self.queue.prefix().text());
+        let queue = keys::fair_queue(name);
+        Some(rlock::min_hold(name, Some(&queue), owner, rest, &prefix))
     }
 
     fn queue(&self) -> Option<&FairQueue> {
@@ -227,11 +222,7 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     fn wire(name: &str) -> FairWire {
-        let terms = FairTerms {
-            alive: 5 * S,
-            longest: 300 * S,
-        };
-        FairWire::new(LockName::new(None, name).unwrap(), terms)
+        FairWire::new(LockName::new(None, name).unwrap(), 5 * S)
     }
 
     #[test]

@@ -2,20 +2,15 @@
 
 use std::time::Duration;
 
-use super::keys;
+use super::keys::{self, Channel};
 use super::reply::{Malformed, Reply, ttl_of};
 use super::script::{Call, Script, millis};
+use crate::clock::Span;
 use crate::name::{HoldId, LockName};
 
-/// The time-outs of a fair lock's waiters.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FairTerms {
-    /// How long the waiters of a client count as alive after its last beat.
-    pub(crate) alive: Duration,
-    /// The most that one waiter adds to the deadlines that Redisson computes for the waiters behind
-    /// it. Redisson's `fairLockWaitTimeout`.
-    pub(crate) longest: Duration,
-}
+/// The most that one waiter adds to the deadlines that Redisson computes for the waiters behind it:
+/// Redisson's `fairLockWaitTimeout`.
+pub(super) const LONGEST: Duration = Duration::from_secs(300);
 
 /// The longest interval of beats. It limits how late a turn is found that nobody announced. A beat
 /// extends deadlines that are less than a minute away, so no deadline passes between two beats.
@@ -58,52 +53,52 @@ impl FairPlace {
     }
 }
 
-/// The keys and channels of a queue.
+/// What the keys and channels of a queue are made of, and its time-out.
 #[derive(Debug)]
 pub(crate) struct FairQueue {
     pub(super) name: LockName,
-    pub(super) queue: String,
-    deadlines: String,
-    notes: String,
-    /// A waiter's channel is this, a colon, and its owner.
-    pub(super) prefix: String,
-    pub(super) terms: FairTerms,
+    /// How long the waiters of a client count as alive after its last beat.
+    alive: Span,
 }
 
 impl FairQueue {
-    pub(super) fn new(name: LockName, terms: FairTerms) -> Self {
-        Self {
-            queue: keys::fair_queue(&name),
-            deadlines: keys::fair_deadlines(&name),
-            notes: keys::fair_notes(&name),
-            prefix: keys::lock_channel(&name).into(),
-            name,
-            terms,
-        }
+    pub(super) fn new(name: LockName, alive: Duration) -> Self {
+        let alive = alive.into();
+        Self { name, alive }
+    }
+
+    pub(super) fn alive(&self) -> Duration {
+        self.alive.into()
     }
 
     /// The interval in which a client sends its beat, and learns the head of the queue.
     pub(crate) fn beat_every(&self) -> Duration {
-        (self.terms.alive / 3).min(LONGEST_BEAT)
+        (self.alive() / 3).min(LONGEST_BEAT)
+    }
+
+    /// A waiter's channel is this, a colon, and its owner.
+    pub(super) fn prefix(&self) -> Channel<'_> {
+        keys::lock_channel(&self.name)
     }
 
     /// The channel on which other kinds of clients announce a waiter's turn.
     pub(crate) fn channel_of(&self, waiter: &HoldId) -> String {
-        [&self.prefix, ":", waiter.as_str()].concat()
+        [&*self.prefix().text(), ":", waiter.as_str()].concat()
     }
 
     pub(super) fn keyed(&self, call: Call) -> Call {
-        call.key(self.name.as_str())
-            .key(&self.queue)
-            .key(&self.deadlines)
-            .key(&self.notes)
+        let name = &self.name;
+        call.key(name.as_str())
+            .key(&keys::fair_queue(name))
+            .key(&keys::fair_deadlines(name))
+            .key(&keys::fair_notes(name))
     }
 
     pub(super) fn call(&self, script: &'static Script) -> Call {
         self.keyed(Call::new(script))
             .publishing()
             .arg(keys::WAKE)
-            .arg(&self.prefix)
-            .number(millis(self.terms.longest))
+            .channel_arg(self.prefix())
+            .number(millis(LONGEST))
     }
 }

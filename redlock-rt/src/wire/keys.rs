@@ -6,9 +6,9 @@ use crate::text::ShortText;
 
 /// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped, as in Redisson. So the names
 /// `a` and `{a}` share these keys, as in Redisson, whose clients must find them.
-fn prefixed(prefix: &str, name: &LockName) -> String {
+fn prefixed(prefix: &str, name: &LockName) -> ShortText {
     let [open, name, close] = wrapped(name);
-    format!("{prefix}:{open}{name}{close}")
+    ShortText::of(&[prefix, ":", open, name, close])
 }
 
 /// The parts of `{NAME}`; a name that contains `{` anywhere is not wrapped.
@@ -68,7 +68,7 @@ fn own(prefix: &str, name: &LockName) -> String {
     if is_in_braces(name.as_str()) {
         format!("{prefix}_braced:{}", name.as_str())
     } else {
-        prefixed(prefix, name)
+        prefixed(prefix, name).to_string()
     }
 }
 
@@ -88,19 +88,20 @@ pub(crate) fn lock_channel(name: &LockName) -> Channel<'_> {
     }
 }
 
-/// The owners that wait for a fair lock.
-pub(crate) fn fair_queue(name: &LockName) -> String {
+/// The owners that wait for a fair lock. The text of this key and of the next two is made where it is
+/// needed, since each waiter may have a handle of its own.
+pub(crate) fn fair_queue(name: &LockName) -> ShortText {
     prefixed("redisson_lock_queue", name)
 }
 
 /// The deadlines of these owners.
-pub(crate) fn fair_deadlines(name: &LockName) -> String {
+pub(crate) fn fair_deadlines(name: &LockName) -> ShortText {
     prefixed("redisson_lock_timeout", name)
 }
 
 /// The notes of our clients on the queue of a fair lock. Not Redisson's, but about the entries of
 /// Redisson's queue: two names that share that queue must share the notes too.
-pub(crate) fn fair_notes(name: &LockName) -> String {
+pub(crate) fn fair_notes(name: &LockName) -> ShortText {
     prefixed("redlock_fair", name)
 }
 
@@ -172,7 +173,7 @@ pub(crate) fn semaphore_holds(name: &LockName) -> String {
 /// The note of one operation, for its repeats. Not Redisson's. No two operations of any names have
 /// the same id.
 pub(crate) fn operation(name: &LockName, id: &str) -> String {
-    format!("{}:{id}", prefixed("redlock_op", name))
+    format!("{}:{id}", &*prefixed("redlock_op", name))
 }
 
 /// The end of the lease of each permit.
@@ -188,8 +189,8 @@ pub(crate) fn permit_leases(name: &LockName) -> String {
 /// The last fencing token given for a lock.
 pub(crate) fn lock_token(name: &LockName) -> String {
     match mutant::on("a_token_is_counted_elsewhere") {
-        true => prefixed("redlock_lock_token", name),
-        false => prefixed("redisson_lock_token", name),
+        true => prefixed("redlock_lock_token", name).to_string(),
+        false => prefixed("redisson_lock_token", name).to_string(),
     }
 }
 
@@ -283,7 +284,7 @@ mod tests {
             assert_eq!(fair_twin(name).as_deref(), twin, "{name}");
             let Some(twin) = twin else { continue };
             assert_eq!(fair_twin(twin).as_deref(), Some(name));
-            let queue = |name| fair_queue(&LockName::new(None, name).unwrap());
+            let queue = |name| fair_queue(&LockName::new(None, name).unwrap()).to_string();
             assert_eq!(queue(name), queue(twin));
         }
     }

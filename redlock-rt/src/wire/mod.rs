@@ -27,7 +27,7 @@ mod spin;
 mod touch;
 
 pub(crate) use self::fair::{Beat, FairWire, Heartbeat, Turn, beat, position as fair_position};
-pub(crate) use self::fair_queue::{FairPlace, FairQueue, FairTerms};
+pub(crate) use self::fair_queue::{FairPlace, FairQueue};
 pub(crate) use self::fast_path::{Answer, Carried, FastPath};
 pub(crate) use self::fenced::{FencedWire, ask_token, present_token};
 pub(crate) use self::fenced_value::{Fenced, FencedValueWire, was_run, was_set};

@@ -34,9 +34,9 @@ impl Named {
             Self::RLock => vec![keys::lock_channel(name).into()],
             Self::Spin => vec![],
             Self::Fair => vec![
-                keys::fair_queue(name),
-                keys::fair_deadlines(name),
-                keys::fair_notes(name),
+                keys::fair_queue(name).to_string(),
+                keys::fair_deadlines(name).to_string(),
+                keys::fair_notes(name).to_string(),
                 keys::lock_channel(name).into(),
             ],
             Self::Fenced => vec![keys::lock_token(name), keys::lock_channel(name).into()],
@@ -103,9 +103,9 @@ mod tests {
     use crate::text::ShortText;
     use crate::wire::{self, Publish};
     use crate::wire::{
-        Ask, Call, FairTerms, FairWire, FencedValueWire, FencedWire, Heartbeat, LatchWire,
-        LockRecipe, Operation, PermitsWire, RLockWire, ReadWire, Recipe, Renewal, SemaphoreWire,
-        SpinWire, WriteWire,
+        Ask, Call, FairWire, FencedValueWire, FencedWire, Heartbeat, LatchWire, LockRecipe,
+        Operation, PermitsWire, RLockWire, ReadWire, Recipe, Renewal, SemaphoreWire, SpinWire,
+        WriteWire,
     };
 
     const ALL: [Named; 9] = [
@@ -220,11 +220,7 @@ mod tests {
                 calls
             }
             Named::Fair => {
-                let terms = FairTerms {
-                    alive: S,
-                    longest: S,
-                };
-                let fair = FairWire::new(name.clone(), terms);
+                let fair = FairWire::new(name.clone(), S);
                 let mut calls = lock(&fair);
                 calls.push(wire::fair_position(&name, Some(&owner)));
                 let beat = Heartbeat {

@@ -138,7 +138,7 @@ impl Engine {
                 turn.map_err(|_| {
                     // Another call of this owner is acquiring the lock, and has the same result as
                     // the head of the queue.
-                    let waiters = self.locks.waiters(key_of(&**recipe, None));
+                    let waiters = self.locks.waiters(key_of(&**recipe));
                     one::out_of_time(self, recipe, waiters.fares(), started, wait, None)
                 })?
             }

@@ -24,7 +24,7 @@ use crate::engine::Engine;
 use crate::engine::guard::HoldGuard;
 use crate::engine::hand_over::{Offer, Taken};
 use crate::engine::hold::{Hold, LostReason, Request, Rivals, Terms, key_of};
-use crate::engine::wait::{Called, Health, Refusal, Wake};
+use crate::engine::wait::{Called, Health, Refusal, Waits, Wake};
 use crate::error::{Error, ErrorKind};
 use crate::mutant;
 use crate::wire::{AcquireReply, Acquired, FairPlace, Recipe};
@@ -67,7 +67,7 @@ impl<'a> Acquisition<'a> {
         wait: Option<Duration>,
     ) -> Self {
         let started = clock::stamp();
-        let waiters = engine.locks.waiters(key_of(&*recipe, None));
+        let waiters = engine.locks.waiters(key_of(&*recipe));
         let attempt = Attempt::new(engine, recipe, waiters, terms);
         Self {
             owner: params.owner,
@@ -371,7 +371,7 @@ pub(super) async fn try_acquire(
     if under.is_none() && engine.locks.is_held_here(&**recipe) {
         return Ok(Err(Refusal::Held));
     }
-    let waiters = engine.locks.waiters(key_of(&**recipe, None));
+    let waiters = engine.locks.waiters(key_of(&**recipe));
     let mut attempt = match under {
         Some(hold) => Attempt::under(hold, Arc::clone(recipe), waiters, terms),
         None => Attempt::new(engine, Arc::clone(recipe), waiters, terms),

@@ -85,7 +85,7 @@ struct Attempts {
 impl Attempts {
     fn new(engine: &Arc<Engine>, recipes: &[Arc<dyn Recipe>], terms: Terms) -> Self {
         let request = |recipe: &Arc<dyn Recipe>| {
-            let waiters = engine.locks.waiters(key_of(&**recipe, None));
+            let waiters = engine.locks.waiters(key_of(&**recipe));
             Request::new(engine, Arc::clone(recipe), waiters, terms)
         };
         Self {

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::waiters::{FairTicket, FairWaiters};
 use crate::connection::Message;
-use crate::engine::hold::Waiting;
 use crate::engine::hub::{Hub, Listener, Subscription};
 use crate::engine::signal::Signal;
-use crate::engine::wait::WeakMap;
+use crate::engine::wait::{Seat, WeakMap};
 use crate::engine::watchdog::Schedule;
 use crate::name::{ClientId, LockName};
 use crate::shim::Mutex;
@@ -33,6 +32,7 @@ pub(in crate::engine) struct FairMap {
     /// The number of tickets of all names.
     tickets: AtomicUsize,
     names: WeakMap<LockName, FairWaiters>,
+    closed: AtomicBool,
     /// Numbers the names in the schedule.
     numbers: AtomicU64,
     /// When the beat of each name is due.
@@ -57,6 +57,7 @@ impl FairMap {
             tickets: AtomicUsize::new(0),
             client,
             names: WeakMap::default(),
+            closed: AtomicBool::new(false),
             numbers: AtomicU64::new(0),
             schedule: Mutex::default(),
             used: AtomicBool::new(false),
@@ -64,24 +65,50 @@ impl FairMap {
         }
     }
 
-    /// A ticket for the waiter of this owner number, which is woken through the queue that `own` makes;
-    /// `None` for a kind without a queue in Redis.
+    /// A ticket for the waiter of this owner number; `None` for a kind without a queue in Redis.
     pub(in crate::engine) fn enter(
         self: &Arc<Self>,
         recipe: &Arc<dyn Recipe>,
         number: u64,
         lease: Duration,
-        own: impl FnOnce() -> Arc<Waiting>,
-    ) -> Option<(FairTicket, Arc<Waiting>)> {
+    ) -> Option<FairTicket> {
         recipe.queue()?;
         self.used.store(true, Ordering::Release);
-        let own = own();
-        self.tickets.fetch_add(1, Ordering::AcqRel);
         let waiters = self.names.get_or_make(recipe.name().clone(), |_| {
             let id = self.numbers.fetch_add(1, Ordering::Relaxed);
             FairWaiters::new(self, recipe, id)
         });
-        Some((waiters.enter(number, lease, &own), own))
+        let ticket = waiters.enter(number, lease);
+        // After it is in the queue: who finds it counted looks for it there.
+        self.tickets.fetch_add(1, Ordering::SeqCst);
+        // A waiter that came while the others were told is told too.
+        if self.closed.load(Ordering::Acquire) {
+            ticket.seat().close();
+        }
+        Some(ticket)
+    }
+
+    /// The number of waiters.
+    pub(in crate::engine) fn waiting(&self) -> usize {
+        // As for `WaiterMap::waiting`.
+        self.tickets.load(Ordering::SeqCst)
+    }
+
+    /// Tells all current and future waiters that the client shuts down.
+    pub(in crate::engine) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.for_each_seat(Seat::close);
+    }
+
+    /// Makes every waiter try again.
+    pub(in crate::engine) fn notify_all(&self) {
+        self.for_each_seat(Seat::notify);
+    }
+
+    fn for_each_seat(&self, tell: impl Fn(&Seat)) {
+        for waiters in self.names.all() {
+            waiters.seats().iter().for_each(|seat| tell(seat));
+        }
     }
 
     /// The waiters of this client for this name that may be next, and their leases.

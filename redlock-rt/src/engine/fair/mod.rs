@@ -1,7 +1,7 @@
 //! Waiters with their own place in a queue in Redis.
 //!
 //! ```text
-//! acquire ──FairTicket──▶ FairWaiters (one name) ──wakes──▶ the waiter's own queue ──▶ acquire tries
+//! acquire ──FairTicket──▶ FairWaiters (one name) ──wakes──▶ the waiter's seat ──▶ acquire tries
 //!                            ▲ ▲
 //!          announcements ────┘ └──── beats (one call for many names)
 //! ```

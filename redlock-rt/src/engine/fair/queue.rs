@@ -1,7 +1,7 @@
 //! The waiters of one client for one fair lock, and when the next beat is due for them.
 //!
 //! Pure state: the time is an argument, and the waiters to wake are a return value. A waiter is
-//! identified by its owner number, and woken through its own local queue (`Q`).
+//! identified by its owner number, and woken in its seat (`S`).
 //!
 //! # Invariants
 //!
@@ -17,8 +17,10 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
+use crate::clock::Span;
 use crate::engine::wait::Health;
 use crate::wire::FairPlace;
 
@@ -41,18 +43,16 @@ const MOST_LATE: u64 = 2_000_000;
 
 /// A waiter, and how to wake it.
 #[derive(Debug)]
-struct FairWaiter<Q> {
-    queue: Q,
+struct FairWaiter<S> {
+    seat: S,
     /// The lease that it asks for.
-    lease: Duration,
-    /// When the release was sent that gave it the lock.
-    granted: Option<Instant>,
+    lease: Span,
     /// Its key in `FairWaitQueue::queued`, after Redis has reported that it is queued.
     position: Option<Position>,
 }
 
 /// When Redis queued a waiter; of equal times, the order in which its replies were read.
-type Position = (u64, u64);
+type Position = (u64, NonZeroU64);
 
 /// What a beat reports and asks.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,14 +67,17 @@ pub(super) struct BeatRequest {
 
 /// The waiters; see the module.
 #[derive(Debug)]
-pub(super) struct FairWaitQueue<Q> {
+pub(super) struct FairWaitQueue<S> {
     /// By owner number.
-    waiters: BTreeMap<u64, FairWaiter<Q>>,
+    waiters: BTreeMap<u64, FairWaiter<S>>,
     /// The numbers of the waiters that are queued in Redis, in their order.
     queued: BTreeMap<Position, u64>,
-    positions: u64,
+    next_position: NonZeroU64,
     /// Whether another client that is not ours held the lock or was queued when one of the waiters queued.
     mixed: bool,
+    /// When the releases were sent that gave the lock to these waiters. Beside them, since it is one
+    /// waiter at a time, as a rule, of all that wait.
+    granted: BTreeMap<u64, Instant>,
     /// The waiter that is the head of the queue in Redis, as reported by Redis.
     head: Option<u64>,
     /// Numbers without a ticket that Redis reported as the head: their leave has not arrived.
@@ -97,13 +100,14 @@ pub(super) struct FairWaitQueue<Q> {
     pub(super) health: Health,
 }
 
-impl<Q> Default for FairWaitQueue<Q> {
+impl<S> Default for FairWaitQueue<S> {
     fn default() -> Self {
         Self {
             waiters: BTreeMap::new(),
             queued: BTreeMap::new(),
-            positions: 0,
+            next_position: NonZeroU64::MIN,
             mixed: false,
+            granted: BTreeMap::new(),
             head: None,
             left_over: Vec::new(),
             left: None,
@@ -118,16 +122,15 @@ impl<Q> Default for FairWaitQueue<Q> {
     }
 }
 
-impl<Q: Clone> FairWaitQueue<Q> {
+impl<S: Clone> FairWaitQueue<S> {
     /// Adds a waiter. The first one starts the beats, at `due`.
-    pub(super) fn enter(&mut self, number: u64, queue: Q, lease: Duration, due: Instant) {
+    pub(super) fn enter(&mut self, number: u64, seat: S, lease: Duration, due: Instant) {
         if self.waiters.is_empty() {
             self.due = Some(due);
         }
         let waiter = FairWaiter {
-            queue,
-            lease,
-            granted: None,
+            seat,
+            lease: lease.into(),
             position: None,
         };
         self.waiters.insert(number, waiter);
@@ -135,6 +138,7 @@ impl<Q: Clone> FairWaitQueue<Q> {
 
     pub(super) fn leave(&mut self, number: u64) {
         let waiter = self.waiters.remove(&number);
+        self.granted.remove(&number);
         if let Some(position) = waiter.and_then(|waiter| waiter.position) {
             self.queued.remove(&position);
         }
@@ -169,12 +173,12 @@ impl<Q: Clone> FairWaitQueue<Q> {
         let is_first = self.queued.is_empty();
         self.mixed |= place.mixed;
         if waiter.position.is_none() {
-            self.positions += 1;
             // After a failover the clock may be another one.
             let set_back = place.at < self.latest.saturating_sub(MOST_LATE);
             let at = if set_back { self.latest } else { place.at };
             self.latest = self.latest.max(at);
-            let position = (at, self.positions);
+            let position = (at, self.next_position);
+            self.next_position = self.next_position.saturating_add(1);
             waiter.position = Some(position);
             self.queued.insert(position, number);
         }
@@ -200,25 +204,25 @@ impl<Q: Clone> FairWaitQueue<Q> {
     pub(super) fn next_in_line(&self) -> Vec<(u64, Duration)> {
         let queued = self.queued.values().filter_map(|number| {
             let waiter = self.waiters.get(number)?;
-            let waits = waiter.granted.is_none();
-            waits.then_some((*number, waiter.lease))
+            let waits = !self.granted.contains_key(number);
+            waits.then_some((*number, waiter.lease.into()))
         });
         queued.take(NAMED).collect()
     }
 
-    /// A release that was sent at this time gave the lock to the waiter of this number. Returns its queue.
+    /// A release that was sent at this time gave the lock to the waiter of this number. Returns its seat.
     /// A number without a ticket is one that has left: then its own release ends that hold.
-    pub(super) fn grant(&mut self, number: u64, sent: Instant) -> Option<Q> {
-        let waiter = self.waiters.get_mut(&number)?;
-        waiter.granted = Some(sent);
-        Some(waiter.queue.clone())
+    pub(super) fn grant(&mut self, number: u64, sent: Instant) -> Option<S> {
+        let seat = self.seat_of(number)?;
+        self.granted.insert(number, sent);
+        Some(seat)
     }
 
     /// Takes what [`grant`](Self::grant) has noted. `asked`: when the waiter asked by itself. If it has
     /// asked since the release was sent and was refused, or this client has freed the lock by force since,
     /// the lock may be free again: the waiter asks.
     pub(super) fn take_grant(&mut self, number: u64, asked: Option<Instant>) -> Option<Instant> {
-        let granted = self.waiters.get_mut(&number)?.granted.take();
+        let granted = self.granted.remove(&number);
         let stands = |sent: &Instant| self.revoked.is_none_or(|revoked| revoked < *sent);
         granted.filter(|sent| stands(sent) && asked.is_none_or(|asked| asked <= *sent))
     }
@@ -234,23 +238,29 @@ impl<Q: Clone> FairWaitQueue<Q> {
         self.ask(now + SOON);
     }
 
-    /// A beat reported this number as the head. Returns its queue. If it has no ticket, and had
+    /// A beat reported this number as the head. Returns its seat. If it has no ticket, and had
     /// none when the beat began, the next beat is due now and removes it from the queue.
-    fn reported_head(&mut self, number: u64, now: Instant) -> Option<Q> {
-        let queue = self.queue_of(number);
+    fn reported_head(&mut self, number: u64, now: Instant) -> Option<S> {
+        let seat = self.seat_of(number);
         let left = self.left.as_ref();
         let has_left = left.is_some_and(|left| left.contains(&number));
-        if queue.is_none() && !has_left && !self.waiters.is_empty() {
+        if seat.is_none() && !has_left && !self.waiters.is_empty() {
             self.ask(now);
             self.left_over.truncate(MOST_LEFT_OVER - 1);
             self.left_over.push(number);
         }
-        queue
+        seat
     }
 
-    /// The local queue of a waiter.
-    pub(super) fn queue_of(&self, number: u64) -> Option<Q> {
-        Some(self.waiters.get(&number)?.queue.clone())
+    /// The seat of a waiter.
+    pub(super) fn seat_of(&self, number: u64) -> Option<S> {
+        Some(self.waiters.get(&number)?.seat.clone())
+    }
+
+    /// The seats of all waiters.
+    pub(super) fn seats(&self) -> Vec<S> {
+        let waiters = self.waiters.values();
+        waiters.map(|waiter| waiter.seat.clone()).collect()
     }
 
     /// Whether one of the waiters is the head of the queue in Redis, as reported by Redis.
@@ -258,10 +268,10 @@ impl<Q: Clone> FairWaitQueue<Q> {
         self.head.is_some()
     }
 
-    /// The local queues of the waiters that a beat asks about.
-    pub(super) fn oldest_queues(&self) -> Vec<Q> {
+    /// The seats of the waiters that a beat asks about.
+    pub(super) fn oldest_seats(&self) -> Vec<S> {
         let oldest = self.oldest();
-        oldest.filter_map(|number| self.queue_of(number)).collect()
+        oldest.filter_map(|number| self.seat_of(number)).collect()
     }
 
     /// The waiters whose turns clients that are not ours may announce next.
@@ -311,26 +321,26 @@ impl<Q: Clone> FairWaitQueue<Q> {
     }
 
     /// What a beat reported: the head, if its number is one of this client, whether the lock is free, and
-    /// the waiters that were dropped from the queue. Returns the queues of the waiters to wake.
+    /// the waiters that were dropped from the queue. Returns the seats of the waiters to wake.
     pub(super) fn reported(
         &mut self,
         head: Option<u64>,
         is_free: bool,
         dropped: &[u64],
         now: Instant,
-    ) -> Vec<Q> {
+    ) -> Vec<S> {
         let mut woken = Vec::new();
         for number in dropped {
             if let Some(waiter) = self.waiters.get_mut(number) {
                 if let Some(position) = waiter.position.take() {
                     self.queued.remove(&position);
                 }
-                woken.push(waiter.queue.clone());
+                woken.push(waiter.seat.clone());
             }
         }
-        let queue = head.and_then(|number| self.reported_head(number, now));
-        self.head = head.filter(|_| queue.is_some());
-        woken.extend(queue.filter(|_| is_free));
+        let seat = head.and_then(|number| self.reported_head(number, now));
+        self.head = head.filter(|_| seat.is_some());
+        woken.extend(seat.filter(|_| is_free));
         woken
     }
 
@@ -342,21 +352,21 @@ impl<Q: Clone> FairWaitQueue<Q> {
         self.health = Health::Answering;
     }
 
-    /// A beat did not reach Redis; the next is due at `until`. Returns the queue of the head if the head is
+    /// A beat did not reach Redis; the next is due at `until`. Returns the seat of the head if the head is
     /// to try by itself: at the moment `fallback` of the first failure, and again at that of this one.
     pub(super) fn beat_failed(
         &mut self,
         now: Instant,
         until: Instant,
         fallback: Instant,
-    ) -> Option<Q> {
+    ) -> Option<S> {
         self.end_beat(now, until);
         self.health = Health::Failing;
         if *self.fallback_at.get_or_insert(fallback) > now {
             return None;
         }
         self.fallback_at = Some(fallback);
-        self.queue_of(self.head?)
+        self.seat_of(self.head?)
     }
 
     fn end_beat(&mut self, now: Instant, until: Instant) {

@@ -1,14 +1,15 @@
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use super::FairTicket;
 use super::batch::PendingBeat;
 use crate::clock;
 use crate::connection::Connector;
-use crate::engine::hold::key_of;
+use crate::engine::wait::Wake;
 use crate::engine::{Config, Engine};
 use crate::name::LockName;
-use crate::wire::{Beat, FairPlace, FairTerms, FairWire, Recipe, Slot};
+use crate::wire::{Beat, FairPlace, FairWire, Recipe, Slot};
 
 const S: Duration = Duration::from_secs(1);
 /// A third of which passes between two beats.
@@ -29,17 +30,11 @@ fn one_slot(_: &LockName) -> Slot {
 /// A waiter that is queued for this name.
 fn queued(engine: &Arc<Engine>, name: usize) -> FairTicket {
     let name = LockName::new(None, &name.to_string()).expect("digits are a name");
-    let terms = FairTerms {
-        alive: ALIVE,
-        longest: ALIVE,
-    };
-    let recipe: Arc<dyn Recipe> = Arc::new(FairWire::new(name, terms));
+    let recipe: Arc<dyn Recipe> = Arc::new(FairWire::new(name, ALIVE));
     let number = engine.next_number();
-    let key = key_of(&*recipe, Some(number));
-    let own = || engine.locks.waiters(key);
-    let (ticket, _) = engine
+    let ticket = engine
         .fair
-        .enter(&recipe, number, Duration::from_secs(30), own)
+        .enter(&recipe, number, Duration::from_secs(30))
         .expect("the kind has a queue");
     let place = FairPlace {
         is_next: false,
@@ -84,6 +79,41 @@ fn beats_of_names_that_began_at_different_moments_come_together() {
     }));
     let sizes: Vec<_> = batches.iter().map(Vec::len).collect();
     assert_eq!(sizes, [100, 100, 50]);
+}
+
+/// What a waiter is told when it looks.
+fn told(ticket: &FairTicket) -> Poll<Wake<()>> {
+    ticket.seat().poll(Waker::noop())
+}
+
+#[test]
+fn a_waiter_that_comes_while_the_client_shuts_down_is_told() {
+    let engine = engine();
+    let before = queued(&engine, 1);
+    engine.fair.close();
+    let after = queued(&engine, 2);
+    for ticket in [&before, &after] {
+        assert_eq!(told(ticket), Poll::Ready(Wake::Closed));
+    }
+}
+
+#[test]
+fn waiters_of_all_names_try_when_they_may_have_missed_something() {
+    let engine = engine();
+    let tickets = [1, 1, 2].map(|name| queued(&engine, name));
+    assert_eq!(engine.waiting(), 3);
+    for told_to in [false, true] {
+        if told_to {
+            engine.fair.notify_all();
+        }
+        for ticket in &tickets {
+            // Nobody has to tell of the first try.
+            assert_eq!(told(ticket), Poll::Ready(Wake::Try));
+            assert_eq!(told(ticket), Poll::Pending);
+        }
+    }
+    drop(tickets);
+    assert_eq!(engine.waiting(), 0);
 }
 
 #[test]

@@ -12,9 +12,8 @@ use super::FairMap;
 use super::queue::{BeatRequest, FairWaitQueue, SOON};
 use crate::clock;
 use crate::connection::Message;
-use crate::engine::hold::Waiting;
 use crate::engine::hub::{Listener, Subscription};
-use crate::engine::wait::{Health, Keyed};
+use crate::engine::wait::{Health, Keyed, Refusal, Seat};
 use crate::name::LockName;
 use crate::shim::{Mutex, lock};
 use crate::wire::{Beat, FairPlace, FairQueue, Recipe};
@@ -27,7 +26,7 @@ pub(crate) struct FairWaiters {
     id: u64,
     /// Whether a beat of several names was refused because of this one.
     apart: AtomicBool,
-    queue: Mutex<FairWaitQueue<Arc<Waiting>>>,
+    queue: Mutex<FairWaitQueue<Arc<Seat>>>,
     /// The subscriptions to the channels of the oldest waiters, on which other clients announce
     /// turns. By owner number.
     channels: Mutex<BTreeMap<u64, Subscription>>,
@@ -74,7 +73,7 @@ impl FairWaiters {
     }
 
     /// Changes the queue, and moves the next beat in the schedule accordingly.
-    fn update<T>(&self, change: impl FnOnce(&mut FairWaitQueue<Arc<Waiting>>) -> T) -> T {
+    fn update<T>(&self, change: impl FnOnce(&mut FairWaitQueue<Arc<Seat>>) -> T) -> T {
         let mut queue = lock(&self.queue);
         let before = queue.due();
         let done = change(&mut queue);
@@ -96,19 +95,20 @@ impl FairWaiters {
         done
     }
 
-    /// Adds the waiter of this owner number, which is woken through its own local queue.
-    pub(super) fn enter(
-        self: &Arc<Self>,
-        number: u64,
-        lease: Duration,
-        own: &Arc<Waiting>,
-    ) -> FairTicket {
+    /// Adds the waiter of this owner number.
+    pub(super) fn enter(self: &Arc<Self>, number: u64, lease: Duration) -> FairTicket {
         let due = clock::after(clock::now(), self.beat_every());
-        self.update(|queue| queue.enter(number, Arc::clone(own), lease, due));
+        let seat = Arc::new(Seat::new(number));
+        self.update(|queue| queue.enter(number, Arc::clone(&seat), lease, due));
         FairTicket {
             waiters: Arc::clone(self),
-            number,
+            seat,
         }
+    }
+
+    /// The seats of all waiters.
+    pub(super) fn seats(&self) -> Vec<Arc<Seat>> {
+        lock(&self.queue).seats()
     }
 
     /// Subscribes to the channels of the oldest waiters if others may publish there, and leaves those
@@ -146,15 +146,15 @@ impl FairWaiters {
     }
 
     pub(super) fn has(&self, number: u64) -> bool {
-        lock(&self.queue).queue_of(number).is_some()
+        lock(&self.queue).seat_of(number).is_some()
     }
 
     /// The waiter of this number is next. It tries now, or a beat looks when the lease of the holder has
     /// ended, in `left`. Returns whether the number is one of these waiters.
     pub(super) fn is_next(&self, number: u64, left: Option<Duration>) -> bool {
         let Some(left) = left else {
-            let own = lock(&self.queue).queue_of(number);
-            return own.inspect(|own| own.notify()).is_some();
+            let seat = lock(&self.queue).seat_of(number);
+            return seat.inspect(|seat| seat.notify()).is_some();
         };
         let over = clock::after(clock::now(), after_expiry(left));
         self.update(|queue| queue.is_next(number, over))
@@ -167,9 +167,9 @@ impl FairWaiters {
 
     /// A release that was sent at this time gave the lock to the waiter of this number.
     pub(super) fn grant(&self, number: u64, sent: Instant) {
-        let own = lock(&self.queue).grant(number, sent);
-        if let Some(own) = own {
-            own.notify();
+        let seat = lock(&self.queue).grant(number, sent);
+        if let Some(seat) = seat {
+            seat.notify();
         }
     }
 
@@ -223,7 +223,7 @@ impl FairWaiters {
                 "not queued any more; they queue again"
             );
         }
-        woken.iter().for_each(|own| own.notify());
+        woken.iter().for_each(|seat| seat.notify());
     }
 
     /// Redis refused a beat for good: the oldest waiters get the reason from their own tries.
@@ -232,9 +232,9 @@ impl FairWaiters {
         let pause = self.beat_every().min(self.poll_within(fastrand::f64()));
         let woken = self.update(|queue| {
             queue.beat_answered(now, clock::after(now, pause));
-            queue.oldest_queues()
+            queue.oldest_seats()
         });
-        woken.iter().for_each(|own| own.notify());
+        woken.iter().for_each(|seat| seat.notify());
     }
 
     /// A beat did not reach Redis. While beats fail, the head tries by itself every poll interval:
@@ -243,8 +243,8 @@ impl FairWaiters {
         let again = clock::after(now, self.beat_every().min(SOON));
         let fallback = clock::after(now, self.poll_within(fastrand::f64()));
         let woken = self.update(|queue| queue.beat_failed(now, again, fallback));
-        if let Some(own) = woken {
-            own.notify();
+        if let Some(seat) = woken {
+            seat.notify();
         }
     }
 }
@@ -285,7 +285,7 @@ impl Drop for FairWaiters {
 /// One waiter's entry, from before its first call until after its last; it leaves when dropped.
 pub(crate) struct FairTicket {
     waiters: Arc<FairWaiters>,
-    number: u64,
+    seat: Arc<Seat>,
 }
 
 impl FairTicket {
@@ -293,7 +293,7 @@ impl FairTicket {
     /// again at this moment. From now on the waiter is woken when it may have the lock.
     pub(crate) fn queued(&self, place: FairPlace, look_at: Option<Instant>) {
         let waiters = &self.waiters;
-        let is_first = waiters.update(|queue| queue.is_queued(self.number, place, look_at));
+        let is_first = waiters.update(|queue| queue.is_queued(self.seat.number, place, look_at));
         waiters.map.listen();
         // The first beat finds waiters that Redis still has and this client has not.
         if is_first && waiters.map.is_listening() {
@@ -304,18 +304,26 @@ impl FairTicket {
 
     /// When the release was sent that gave the lock to the waiter, if one did since the waiter `asked`.
     pub(crate) fn take_grant(&self, asked: Option<Instant>) -> Option<Instant> {
-        lock(&self.waiters.queue).take_grant(self.number, asked)
+        lock(&self.waiters.queue).take_grant(self.seat.number, asked)
     }
 
-    /// Whether Redis answers the beats of a waiter that only waits.
-    pub(crate) fn health(&self) -> Health {
-        lock(&self.waiters.queue).health
+    /// Where the waiter waits.
+    pub(crate) fn seat(&self) -> &Seat {
+        &self.seat
+    }
+
+    /// Whether Redis answers the waiter, or the beats while it only waits, and what it answered.
+    pub(crate) fn fares(&self) -> (Health, Refusal) {
+        match self.seat.fares() {
+            (Health::Answering, refusal) => (lock(&self.waiters.queue).health, refusal),
+            fares => fares,
+        }
     }
 }
 
 impl Drop for FairTicket {
     fn drop(&mut self) {
-        self.waiters.update(|queue| queue.leave(self.number));
+        self.waiters.update(|queue| queue.leave(self.seat.number));
         self.waiters.subscribe_oldest();
         self.waiters.map.left();
     }

@@ -17,7 +17,7 @@ use crate::clock;
 use crate::connection::Connector;
 use crate::engine::hold::{Hold, Holders, LostReason, Plan, Request, Waiting, key_of};
 use crate::engine::release::PendingCleanup;
-use crate::engine::wait::{Health, WaiterGuard, Wake};
+use crate::engine::wait::{Health, WaiterGuard, Waits, Wake};
 use crate::engine::{Config, Engine, HoldGuard, Terms};
 use crate::name::LockName;
 use crate::wire::{RLockWire, Recipe, Reply};
@@ -57,7 +57,7 @@ impl World {
         let engine = Engine::new(config);
         engine.releases.signal.runs();
         let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
-        let waiters = engine.locks.waiters(key_of(&*recipe, None));
+        let waiters = engine.locks.waiters(key_of(&*recipe));
         let world = Self {
             engine,
             recipe,

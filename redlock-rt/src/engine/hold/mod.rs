@@ -8,7 +8,6 @@ mod rivals;
 mod turn;
 
 use std::fmt;
-use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -59,26 +58,24 @@ impl Subject for Holders<Hold> {
     }
 }
 
-/// The key of the queue of a lock's waiters. `number`: the owner number of a waiter with its own
-/// place in Redis.
-pub(crate) fn key_of(recipe: &dyn Recipe, number: Option<u64>) -> Key {
+/// The key of the queue of a lock's waiters.
+pub(crate) fn key_of(recipe: &dyn Recipe) -> Key {
     Key {
         kind: recipe.profile().kind,
         name: recipe.name().clone(),
-        number: number.and_then(NonZeroU64::new),
     }
 }
 
 impl LockWaiters {
     /// Whether this client has a valid hold of the lock, or leaves it to one of its waiters.
     pub(crate) fn is_held_here(&self, recipe: &dyn Recipe) -> bool {
-        let waiters = self.get(&key_of(recipe, None));
+        let waiters = self.get(&key_of(recipe));
         waiters.is_some_and(|waiters| waiters.is_taken())
     }
 
     /// Whether this client neither holds the lock nor waits for it.
     pub(crate) fn is_idle(&self, recipe: &dyn Recipe) -> bool {
-        let waiters = self.get(&key_of(recipe, None));
+        let waiters = self.get(&key_of(recipe));
         waiters.is_none_or(|waiters| !waiters.subject().is_held() && waiters.is_empty())
     }
 }
@@ -213,7 +210,6 @@ impl Hold {
         let modes = self.recipe.profile().supersedes.iter().map(|kind| Key {
             kind,
             name: name.clone(),
-            number: None,
         });
         let waiters = modes.filter_map(|key| self.engine.locks.get(&key));
         waiters

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Called, Health, Key, Subject, WaiterGuard, WaiterMap, Wake};
+use super::{Called, Health, Key, Subject, WaiterGuard, WaiterMap, Waits, Wake};
 use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
 use crate::engine::Engine;
@@ -59,7 +59,6 @@ pub(crate) async fn wait_latch(
     let waiters = engine.latches.waiters(Key {
         kind: "latch",
         name: latch.name().clone(),
-        number: None,
     });
     let place = waiters.enter(
         &engine.hub,

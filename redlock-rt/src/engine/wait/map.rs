@@ -6,13 +6,12 @@ mod loom_latch;
 mod loom_lock;
 
 use std::fmt;
-use std::future::poll_fn;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
+use super::called::Waits;
 use super::place::Place;
 use super::queue::{Departure, Health, OfferLook, Refusal, Ticket, WaitQueue, Wake};
 use super::weak_map::{Keyed, WeakMap};
@@ -51,8 +50,6 @@ pub(crate) trait Subject: Default + Send + Sync + 'static {
 pub(crate) struct Key {
     pub(crate) kind: &'static str,
     pub(crate) name: LockName,
-    /// The owner number of a waiter that has its own place in Redis; it is alone in its queue.
-    pub(crate) number: Option<NonZeroU64>,
 }
 
 /// The queues by name. A queue exists while a waiter, a hold or a cleanup has a reference to it.
@@ -133,9 +130,9 @@ impl<S: Subject> WaiterMap<S> {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// The number of names in use. A waiter with its own place in Redis has an additional queue.
+    /// The number of names in use.
     pub(crate) fn len(&self) -> usize {
-        self.names.count(|key| key.number.is_none())
+        self.names.len()
     }
 }
 
@@ -408,20 +405,7 @@ pub(crate) struct WaiterGuard<S: Subject> {
     left: bool,
 }
 
-/// Why a waiting caller was woken.
-#[derive(Debug)]
-pub(crate) enum Called<T, O> {
-    Wake(Wake<T, O>),
-    /// The wait is over.
-    TimedOut,
-}
-
 impl<S: Subject> WaiterGuard<S> {
-    /// As [`WaitQueue::poll`].
-    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Wake<S::Outcome, S::Offer>> {
-        self.with_queue(|queue| queue.poll(self.ticket, waker))
-    }
-
     /// As [`WaitQueue::tries_at_once`], for a waiter that would ask Redis at this moment.
     pub(crate) fn tries_at_once(&self, asks: Instant) -> bool {
         self.with_queue(|queue| {
@@ -431,64 +415,6 @@ impl<S: Subject> WaiterGuard<S> {
             }
             tries
         })
-    }
-
-    /// Waits until the waiter is woken.
-    #[expect(
-        clippy::manual_async_fn,
-        reason = "the future of an async fn has room for its arguments twice"
-    )]
-    pub(crate) fn called(
-        &self,
-        deadline: Option<Instant>,
-    ) -> impl Future<Output = Called<S::Outcome, S::Offer>> + Send {
-        async move {
-            let mut waited = false;
-            loop {
-                let wake = poll_fn(|cx| {
-                    let wake = self.poll(cx.waker());
-                    waited |= wake.is_pending();
-                    wake
-                });
-                let retry_at = self.with_queue(|queue| queue.retry_at(self.ticket));
-                let Some(until) = retry_at.into_iter().chain(deadline).min() else {
-                    return Called::Wake(wake.await);
-                };
-                let woken = clock::timeout_at(clock::to_tokio(until), wake).await;
-                if let Some(called) = self.judged(woken.ok(), waited, retry_at, deadline) {
-                    return called;
-                }
-            }
-        }
-    }
-
-    /// The waiter was woken, or a timer was. Returns `None` if it waits on.
-    fn judged(
-        &self,
-        wake: Option<Wake<S::Outcome, S::Offer>>,
-        waited: bool,
-        retry_at: Option<Instant>,
-        deadline: Option<Instant>,
-    ) -> Option<Called<S::Outcome, S::Offer>> {
-        let now = clock::now();
-        let is_over = deadline.is_some_and(|deadline| now >= deadline);
-        match wake {
-            // Woken by a head whose wait was over, as this one's is: a try would end before its
-            // reply. The permit is for the next head.
-            Some(Wake::Try) if waited && is_over => {
-                self.with_queue(|queue| queue.put_back(self.ticket));
-                Some(Called::TimedOut)
-            }
-            Some(wake) => Some(Called::Wake(wake)),
-            None if is_over => Some(Called::TimedOut),
-            None => {
-                // Only the head has a moment to retry at.
-                if retry_at.is_some_and(|at| now >= at) {
-                    self.with_queue(WaitQueue::retry);
-                }
-                None
-            }
-        }
     }
 
     fn with_queue<R>(
@@ -561,6 +487,28 @@ impl<S: Subject> WaiterGuard<S> {
     }
 }
 
+impl<S: Subject> Waits for WaiterGuard<S> {
+    type Outcome = S::Outcome;
+    type Offer = S::Offer;
+
+    fn poll(&self, waker: &Waker) -> Poll<Wake<S::Outcome, S::Offer>> {
+        self.with_queue(|queue| queue.poll(self.ticket, waker))
+    }
+
+    /// Only the head has such a moment.
+    fn retry_at(&self) -> Option<Instant> {
+        self.with_queue(|queue| queue.retry_at(self.ticket))
+    }
+
+    fn retry(&self) {
+        self.with_queue(WaitQueue::retry);
+    }
+
+    fn put_back(&self) {
+        self.with_queue(|queue| queue.put_back(self.ticket));
+    }
+}
+
 impl<S: Subject> Drop for WaiterGuard<S> {
     fn drop(&mut self) {
         let passes_on = self.passes_on;
@@ -593,7 +541,6 @@ mod tests {
         Key {
             kind: "k",
             name: LockName::new(None, "n").unwrap(),
-            number: None,
         }
     }
 

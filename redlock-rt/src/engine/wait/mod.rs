@@ -5,7 +5,11 @@
 //!                  ▲        └───────▶ Subscription ──▶ hub
 //!                  └── WaiterGuard (one waiter, leaves when dropped)
 //! ```
+//!
+//! A waiter whose place is in a queue in Redis has a [`Seat`] instead. Either [waits](Waits) in the same
+//! way.
 
+mod called;
 #[cfg(test)]
 mod count_waker;
 mod latch;
@@ -13,9 +17,12 @@ mod line;
 mod map;
 mod place;
 mod queue;
+mod seat;
 mod weak_map;
 
+pub(crate) use self::called::{Called, Waits};
 pub(crate) use self::latch::{ACTION as WAIT_LATCH, LatchWaiters, wait_latch};
-pub(crate) use self::map::{Called, Key, Subject, WaiterGuard, WaiterMap, Waiters};
+pub(crate) use self::map::{Key, Subject, WaiterGuard, WaiterMap, Waiters};
 pub(crate) use self::queue::{Health, Refusal, Wake};
+pub(crate) use self::seat::Seat;
 pub(crate) use self::weak_map::{Keyed, WeakMap};

@@ -101,6 +101,13 @@ pub(crate) enum Health {
 }
 
 impl Health {
+    /// After a call that failed, another is no better before it is answered.
+    pub(super) fn follow(&mut self, health: Self) {
+        if !matches!((*self, health), (Self::Failing, Self::Asking(_))) {
+            *self = health;
+        }
+    }
+
     /// Whether Redis does not answer the head, as far as a waiter can know that has waited since
     /// `started`; an answer takes `longest` at most.
     pub(crate) fn is_silent(self, started: Instant, longest: Duration, now: Instant) -> bool {
@@ -517,10 +524,7 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
     }
 
     pub(crate) fn set_health(&mut self, health: Health) {
-        // After a call that failed, another is no better before it is answered.
-        if !matches!((self.health, health), (Health::Failing, Health::Asking(_))) {
-            self.health = health;
-        }
+        self.health.follow(health);
     }
 
     pub(crate) fn health(&self) -> Health {

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use super::RedLock;
 use super::repairer::Repairer;
 use crate::clock;
-use crate::engine::{Called, Handle, Health, Key, Subject, WaiterGuard, WaiterMap, Waiters, Wake};
+use crate::engine::{
+    Called, Handle, Health, Key, Subject, WaiterGuard, WaiterMap, Waiters, Waits, Wake,
+};
 use crate::error::{Error, ErrorKind};
 use crate::mutant;
 use crate::name::BadName;
@@ -220,7 +222,6 @@ impl Shared {
         self.queues.waiters(Key {
             kind: "redlock",
             name: recipe.name().clone(),
-            number: None,
         })
     }
 }

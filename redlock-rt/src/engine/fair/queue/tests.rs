@@ -304,7 +304,7 @@ proptest! {
         let mut under_way = false;
         for step in steps {
             match step {
-                Step::Enter(number) if queue.queue_of(number).is_none() => {
+                Step::Enter(number) if queue.seat_of(number).is_none() => {
                     queue.enter(number, number, LEASE, later);
                 }
                 Step::Enter(_) => {}

@@ -9,7 +9,7 @@ use ::loom::future::block_on;
 use ::loom::sync::atomic::{AtomicBool, Ordering};
 use ::loom::thread;
 
-use super::{Health, Hub, Key, WaiterGuard, WaiterMap, Wake};
+use super::{Health, Hub, Key, WaiterGuard, WaiterMap, Waits, Wake};
 use crate::engine::wait::latch::LatchSubject;
 use crate::name::LockName;
 use crate::wire::Ended;
@@ -24,7 +24,6 @@ fn enter(latches: &Arc<WaiterMap<LatchSubject>>, hub: &Arc<Hub>) -> WaiterGuard<
     let waiters = latches.waiters(Key {
         kind: "latch",
         name: name(),
-        number: None,
     });
     waiters.enter(
         hub,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::loom::future::block_on;
 use ::loom::thread;
 
-use super::{WaiterGuard, Wake};
+use super::{WaiterGuard, Waits, Wake};
 use crate::clock;
 use crate::connection::Connector;
 use crate::engine::hold::{Hold, Holders, Request, Waiting, key_of};
@@ -33,7 +33,7 @@ impl World {
         let engine = Engine::new(Config::for_tests(Connector::new(connect), LEASE));
         engine.hub.up();
         let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
-        let waiters = engine.locks.waiters(key_of(&*recipe, None));
+        let waiters = engine.locks.waiters(key_of(&*recipe));
         let terms = Terms {
             lease: LEASE,
             renew: None,

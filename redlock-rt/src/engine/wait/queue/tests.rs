@@ -42,6 +42,39 @@ fn one_permit_is_the_firsts_and_the_second_waits_for_an_announcement() {
     assert_eq!(queue.poll(second, &waker), TRY);
 }
 
+/// Whatever else there is to be told needs a look with a waker.
+#[test]
+fn a_try_at_once_is_the_one_that_a_poll_would_begin() {
+    let (_, waker) = waker();
+    let (mut queue, [first, second]) = queue();
+    assert!(!queue.tries_at_once(second), "it is not the head");
+    assert!(queue.tries_at_once(first));
+    assert!(queue.notify().is_none());
+    assert!(!queue.tries_at_once(first), "its try is under way");
+    let _ = queue.leave(first, served(false, false));
+    assert!(queue.notify().is_none());
+    assert!(queue.tries_at_once(second));
+    assert!(!queue.tries_at_once(second), "there is no other permit");
+    queue.tried(None, Health::Answering);
+    assert_eq!(queue.poll(second, &waker), HEAD, "it was not told yet");
+
+    let mut offering = WaitQueue::<u64, ()>::default();
+    let (head, _) = offering.enter();
+    assert!(offering.notify().is_none());
+    assert!(offering.offer(()).is_ok());
+    assert!(!offering.tries_at_once(head), "there is something better");
+
+    let (mut done, [head, waiting]) = self::queue();
+    assert_eq!(done.poll(head, &waker), TRY);
+    let _ = done.finish(&7);
+    assert!(done.notify().is_none());
+    assert!(!done.tries_at_once(waiting), "its wait is over");
+
+    let (mut closed, [head]) = self::queue();
+    let _ = closed.close();
+    assert!(!closed.tries_at_once(head));
+}
+
 #[test]
 fn where_many_may_hold_it_each_has_the_next_try() {
     let (_, waker) = waker();

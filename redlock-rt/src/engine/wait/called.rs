@@ -1,0 +1,91 @@
+//! The wait of a task for its turn.
+
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+use super::queue::Wake;
+use crate::clock;
+
+/// Why a waiting caller was woken.
+#[derive(Debug)]
+pub(crate) enum Called<T, O> {
+    Wake(Wake<T, O>),
+    /// The wait is over.
+    TimedOut,
+}
+
+/// What a waiter waits in.
+pub(crate) trait Waits: Sync {
+    /// What a try may find for all waiters.
+    type Outcome;
+
+    /// What a holder of this client may leave to the waiter.
+    type Offer;
+
+    /// Asks for news; the waker is woken when there are some.
+    fn poll(&self, waker: &Waker) -> Poll<Wake<Self::Outcome, Self::Offer>>;
+
+    /// When the waiter is to look again by itself.
+    fn retry_at(&self) -> Option<Instant>;
+
+    /// That moment has come.
+    fn retry(&self);
+
+    /// The waiter took a permit, and has no time left for a try.
+    fn put_back(&self);
+
+    /// Waits until the waiter is woken. No `async fn`, whose future would have room for its arguments
+    /// twice.
+    fn called(
+        &self,
+        deadline: Option<Instant>,
+    ) -> impl Future<Output = Called<Self::Outcome, Self::Offer>> + Send {
+        async move {
+            let mut waited = false;
+            loop {
+                let wake = poll_fn(|cx| {
+                    let wake = self.poll(cx.waker());
+                    waited |= wake.is_pending();
+                    wake
+                });
+                let retry_at = self.retry_at();
+                let Some(until) = retry_at.into_iter().chain(deadline).min() else {
+                    return Called::Wake(wake.await);
+                };
+                let woken = clock::timeout_at(clock::to_tokio(until), wake).await;
+                if let Some(called) = judged(self, woken.ok(), waited, retry_at, deadline) {
+                    return called;
+                }
+            }
+        }
+    }
+}
+
+/// The waiter was woken, or a timer was. Returns `None` if it waits on.
+fn judged<W: Waits + ?Sized>(
+    place: &W,
+    wake: Option<Wake<W::Outcome, W::Offer>>,
+    waited: bool,
+    retry_at: Option<Instant>,
+    deadline: Option<Instant>,
+) -> Option<Called<W::Outcome, W::Offer>> {
+    let now = clock::now();
+    let is_over = deadline.is_some_and(|deadline| now >= deadline);
+    match wake {
+        // Woken by a head whose wait was over, as this one's is: a try would end before its
+        // reply. The permit is for the next head.
+        Some(Wake::Try) if waited && is_over => {
+            place.put_back();
+            Some(Called::TimedOut)
+        }
+        Some(wake) => Some(Called::Wake(wake)),
+        None if is_over => Some(Called::TimedOut),
+        None => {
+            if retry_at.is_some_and(|at| now >= at) {
+                place.retry();
+            }
+            None
+        }
+    }
+}
