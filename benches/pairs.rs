@@ -65,6 +65,8 @@ enum Side {
     Raw,
     /// The commands of `ours`, and nothing else.
     Bare,
+    /// These commands, and the least that a lock with a lease takes besides.
+    Floor,
     /// As `ours`, with guards that are dropped.
     Dropping,
     /// The commands of `dropping`.
@@ -77,6 +79,8 @@ enum Side {
 
 #[path = "compare/bare.rs"]
 mod bare;
+#[path = "compare/floor.rs"]
+mod floor;
 #[path = "compare/pair.rs"]
 mod pair;
 
@@ -204,6 +208,7 @@ impl Side {
                 Box::new(Tasks(locks.collect()))
             }
             Self::Bare => bare_pairs(server, tasks, How::Waiting).await,
+            Self::Floor => Box::new(Tasks(floor::pairs(server, tasks).await)),
             Self::BareDropping => bare_pairs(server, tasks, How::Dropping).await,
             Self::BareDedicated => bare_pairs(server, tasks, How::OnThread).await,
         }

@@ -89,7 +89,6 @@ pub(crate) enum How {
     /// The release is written by the task that leaves it, which does not wait for the replies.
     Dropping,
     /// By the caller. The connection is that of a thread of its own, which reads the replies.
-    #[allow(dead_code, reason = "not every program has such a thread")]
     OnThread,
 }
 
@@ -112,7 +111,8 @@ impl Bare {
         }
     }
 
-    async fn call(&self, command: &[u8], replies: usize) {
+    /// Sends a command, and waits for its replies.
+    pub(crate) async fn call(&self, command: &[u8], replies: usize) {
         self.send(command, replies, true);
         poll_fn(|cx| {
             let slot = &mut lock(&self.line).tasks[self.task];

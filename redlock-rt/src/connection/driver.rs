@@ -400,11 +400,10 @@ mod tests {
     }
 
     fn command(driver: &Driver) -> Pending {
-        let sent = driver
+        driver
             .multiplexer
             .send(WakeUp::default(), |out| [out.len()])
-            .unwrap();
-        sent
+            .unwrap()
     }
 
     #[tokio::test]
