@@ -27,8 +27,8 @@ pub(crate) fn stamp() -> Instant {
     later(tokio::time::Instant::now().into_std(), suspend::known())
 }
 
-/// As [`now`], at half the cost where time was read just before: a suspend since then may not be
-/// included yet. For moments at which a server decides what became of a lock, and no guard says so.
+/// As [`now`], at half the cost where [`now`] was asked just before: a suspend since then may not be
+/// included yet. For the moment of a release, of which the server says what it found.
 pub(crate) fn recent() -> Instant {
     let now = tokio::time::Instant::now().into_std();
     match suspend::was_looked_for(now) {

@@ -2,15 +2,19 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll};
+use std::thread;
 use std::time::Duration;
 
 use futures::future::join_all;
-use redlock_rt::{Client, LockOptions};
+use redlock_rt::{Client, LockOptions, RLockGuard, Unlocked};
 use tests::{CALL, LeakCheck, Matcher, Proxy, eventually, shared_server, unique, within};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
 
 use crate::{DEADLINE, ms};
 
@@ -18,6 +22,11 @@ use crate::{DEADLINE, ms};
 const GUARDS: usize = 300;
 const MOST_AT_ONCE: usize = 128;
 const LONG: Duration = Duration::from_secs(60);
+
+fn current_thread() -> Runtime {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime")
+}
 
 /// Each release was tried with each attempt to connect, and all were sent at once after the outage.
 #[tokio::test]
@@ -62,10 +71,10 @@ async fn guards_dropped_in_an_outage_were_all_released_at_once() {
     leaks.assert_clean().await;
 }
 
-/// A stream whose writes create timers or spawn tasks.
-struct OfItsRuntime(TcpStream);
+/// A stream that looks at what is written.
+struct Watched<L>(TcpStream, L);
 
-impl AsyncRead for OfItsRuntime {
+impl<L: Unpin> AsyncRead for Watched<L> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -75,13 +84,13 @@ impl AsyncRead for OfItsRuntime {
     }
 }
 
-impl AsyncWrite for OfItsRuntime {
+impl<L: FnMut(&[u8]) + Unpin> AsyncWrite for Watched<L> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        drop(Handle::current());
+        self.1(bytes);
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }
 
@@ -100,12 +109,99 @@ async fn a_guard_dropped_on_a_thread_panicked_where_the_stream_needs_its_runtime
     let server = shared_server();
     let name = unique("thread");
     let address = server.address();
-    let connect = move || async move { Ok(OfItsRuntime(TcpStream::connect(address).await?)) };
+    // As one does that makes timers or spawns tasks.
+    let needs_runtime = |_: &[u8]| drop(Handle::current());
+    let connect =
+        move || async move { Ok(Watched(TcpStream::connect(address).await?, needs_runtime)) };
     let client = Client::builder().connector(connect).build().unwrap();
     let leaks = LeakCheck::on(&server, &name).await.client(&client);
     let guard = client.rlock(&name).lock().await.unwrap();
-    let dropped = std::thread::spawn(move || drop(guard)).join();
+    let dropped = thread::spawn(move || drop(guard)).join();
     assert!(dropped.is_ok(), "dropping the guard panicked");
     eventually(DEADLINE, async || client.stats().releases == 0).await;
     leaks.assert_clean().await;
+}
+
+/// The watchdog wrote to a connection of another runtime with a mutex held that the end of a guard takes.
+#[test]
+fn a_stream_that_drops_a_guard_stopped_the_watchdog_for_ever() {
+    let server = shared_server();
+    let address = server.address();
+    let (name, fair) = (unique("renewed"), unique("fair"));
+    let kept = Arc::<Mutex<Option<RLockGuard>>>::default();
+    // The first beat for `fair` tells that the connection for renewals is there. A renewal of `name` that
+    // the watchdog's thread writes drops the guard that is kept.
+    const WATCHDOG: &str = "watchdog";
+    let renewals = Arc::<AtomicUsize>::default();
+    let (beat, beats) = mpsc::channel();
+    let writes = {
+        let (kept, renewals) = (Arc::clone(&kept), Arc::clone(&renewals));
+        let (name, fair) = (name.clone(), fair.clone());
+        move |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            if text.contains(&name) {
+                renewals.fetch_add(1, Ordering::Relaxed);
+                if thread::current().name() == Some(WATCHDOG) {
+                    let guard = kept.lock().unwrap().take();
+                    drop(guard);
+                }
+            }
+            if text.contains(&fair) {
+                let _ = beat.send(());
+            }
+        }
+    };
+    let opened = Arc::<AtomicUsize>::default();
+    let connect = move || {
+        // For calls, for messages, for renewals.
+        let is_last = opened.fetch_add(1, Ordering::Relaxed) == 2;
+        let writes = writes.clone();
+        let look = move |bytes: &[u8]| {
+            if is_last {
+                writes(bytes);
+            }
+        };
+        async move { Ok(Watched(TcpStream::connect(address).await?, look)) }
+    };
+    let client = Client::builder().connector(connect).build().unwrap();
+    let (go, goes) = mpsc::channel();
+    let (done, is_done) = mpsc::channel();
+    let (ended, end) = oneshot::channel::<()>();
+    let watchdog = {
+        let client = client.clone();
+        move || {
+            current_thread().block_on(async {
+                let long = client.rlock(unique("long")).lock().await.unwrap();
+                go.send(()).unwrap();
+                beats.recv().unwrap();
+                let options = LockOptions::new().lease(ms(900));
+                let short = client.rlock(name).lock_with(options).await.unwrap();
+                *kept.lock().unwrap() = Some(long);
+                let begun = renewals.load(Ordering::Relaxed);
+                let several = async || renewals.load(Ordering::Relaxed) >= begun + 4;
+                eventually(DEADLINE, several).await;
+                let long = kept.lock().unwrap().take();
+                drop(long);
+                done.send(short.unlock().await.unwrap()).unwrap();
+            });
+        }
+    };
+    let watchdog = thread::Builder::new().name(WATCHDOG.into()).spawn(watchdog);
+    goes.recv_timeout(DEADLINE).unwrap();
+    // The connection for renewals is that of this thread, where a waiter of a fair lock needs it first.
+    let waits = thread::spawn(move || {
+        current_thread().block_on(async {
+            let lock = client.fair_lock(&fair);
+            let guard = lock.lock().await.unwrap();
+            let waiter = tokio::spawn(async move { drop(lock.lock().await) });
+            let _ = end.await;
+            guard.unlock().await.unwrap();
+            waiter.await.unwrap();
+        });
+    });
+    let unlocked = is_done.recv_timeout(DEADLINE);
+    drop(ended);
+    assert_eq!(unlocked, Ok(Unlocked::Released));
+    waits.join().unwrap();
+    watchdog.unwrap().join().unwrap();
 }

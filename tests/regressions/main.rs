@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod dropped;
+mod passed;
 mod unheard;
 
 use std::future::Future;

@@ -157,7 +157,8 @@ impl Delivery {
         self.attempt_at(to, call, until, None)
     }
 
-    /// As [`attempt`](Self::attempt). `now`: what the caller has read from the clock just before.
+    /// As [`attempt`](Self::attempt). `now`: what the caller has read from the clock before, without an
+    /// await in between.
     pub(crate) fn attempt_at<'a>(
         &'a mut self,
         to: To<'a>,

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Waker};
@@ -107,9 +108,7 @@ impl Driver {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
         };
-        let _inside = self.home.enter();
-        // The task handles its end.
-        let _ = Self::poll_locked(state);
+        self.poll_outside(state);
         true
     }
 
@@ -120,9 +119,7 @@ impl Driver {
         if POLLING.get() {
             return;
         }
-        let _inside = self.home.enter();
-        // The task handles its end.
-        let _ = self.poll(None);
+        self.poll_outside(self.lock());
     }
 
     /// Whether the task is polled as surely as a timer of this thread's runtime goes off. With several
@@ -131,25 +128,29 @@ impl Driver {
         self.home.has_one_thread() && self.home.is_here()
     }
 
-    /// `waker`: that of the task, which polls.
-    fn poll(&self, waker: Option<&Waker>) -> Poll<()> {
+    /// Polls in the task, whose waker this is.
+    fn poll(&self, waker: &Waker) -> Poll<()> {
         let mut state = self.lock();
-        if let Some(waker) = waker {
-            match &mut state.waker {
-                Some(known) => known.clone_from(waker),
-                none => *none = Some(waker.clone()),
-            }
+        match &mut state.waker {
+            Some(known) => known.clone_from(waker),
+            none => *none = Some(waker.clone()),
         }
-        Self::poll_locked(state)
+        let polled = state.poll();
+        State::end_if(state, polled.is_ready());
+        polled
     }
 
-    fn poll_locked(mut state: MutexGuard<'_, State>) -> Poll<()> {
-        let polled = state.poll();
-        let ended = state.future.take_if(|_| polled.is_ready());
-        drop(state);
-        // The socket is closed with no mutex held.
-        drop(ended);
-        polled
+    /// Polls on another thread. The task handles its end. A panic of a connector's stream ends the
+    /// connection, as in the task, and not the caller.
+    fn poll_outside(&self, mut state: MutexGuard<'_, State>) {
+        let _inside = self.home.enter();
+        let polled = catch_unwind(AssertUnwindSafe(|| state.poll()));
+        if polled.is_err()
+            && let Some(task) = &state.waker
+        {
+            task.wake_by_ref();
+        }
+        State::end_if(state, !matches!(polled, Ok(Poll::Pending)));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -158,9 +159,16 @@ impl Driver {
 }
 
 impl State {
+    fn end_if(mut state: MutexGuard<'_, Self>, ended: bool) {
+        let future = state.future.take_if(|_| ended);
+        drop(state);
+        // The socket is closed with no mutex held.
+        drop(future);
+    }
+
     fn poll(&mut self) -> Poll<()> {
         let Some(future) = &mut self.future else {
-            // The connection has ended; its task is woken below.
+            // The connection has ended; its task was woken then.
             return Poll::Ready(());
         };
         // Before the task's first poll there is no waker to keep: that poll is still to come.
@@ -202,7 +210,7 @@ impl Future for Task {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        self.driver.poll(Some(cx.waker()))
+        self.driver.poll(cx.waker())
     }
 }
 
@@ -218,7 +226,7 @@ impl Drop for Task {
 mod tests {
     use futures::FutureExt;
     use redis::Value;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
     use tokio::runtime::Runtime;
 
     use super::super::encode;
@@ -226,6 +234,7 @@ mod tests {
     use super::super::multiplexer::{Ended, Pending, WakeUp};
     use super::*;
     use std::future::poll_fn;
+    use std::io;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn home() -> Home {
@@ -386,6 +395,59 @@ mod tests {
         assert!(there.task.is_woken(), "there is room again");
         assert!(there.task.poll().is_pending());
         assert_eq!(read(), b"*1\r\n$2000\r\n".len() + 2000 + 2 - 1024);
+    }
+
+    /// A stream that takes nothing, by a panic.
+    struct Panics;
+
+    impl AsyncRead for Panics {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Panics {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            panic!("as a connector's stream may")
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// The caller panicked, and later ones waited for their time-outs.
+    #[test]
+    fn a_stream_that_panics_ends_its_connection_and_no_caller() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        let (multiplexer, driving) = Multiplexer::new(Framed::new(Panics));
+        let home = {
+            let _inside = runtime.enter();
+            home()
+        };
+        let (driver, task) = Driver::new(home, &multiplexer, driving);
+        let mut task = tokio_test::task::spawn(task);
+        assert!(task.poll().is_pending());
+        let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"PING"])];
+        let sent = driver.send(WakeUp::default(), encode).unwrap();
+        assert!(sent.now_or_never().expect("the end is known")[0].is_err());
+        assert!(driver.send(WakeUp::default(), encode).is_err());
+        assert!(task.is_woken());
+        assert!(task.poll().is_ready());
     }
 
     #[test]

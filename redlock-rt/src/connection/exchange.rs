@@ -56,7 +56,8 @@ pub(super) enum Road {
     Plain(FastPath),
     /// By its script, which is loaded if the server does not know it.
     Script,
-    /// As `Script`, but once: a script that had to be loaded was not run.
+    /// As `Script`, but once: a script that had to be loaded was not run. The caller holds a mutex, so the
+    /// task of the connection writes the command.
     Once,
     /// By its script, which is loaded in the same write.
     Loading,
@@ -254,7 +255,10 @@ impl Step {
             Road::Plain(path) => Self::Plain(Plain::send(path, link, call, caller)?),
             Road::Script | Road::Once => {
                 let encode = |out: &mut Vec<u8>| [encode::evalsha(out, call, link.publish())];
-                let sent = link.send(caller, encode)?;
+                let sent = match road {
+                    Road::Once => link.leave(caller, encode)?,
+                    _ => link.send(caller, encode)?,
+                };
                 Self::Script { road, sent }
             }
             Road::Loading => {

@@ -175,10 +175,14 @@ impl Plain {
                 let [first] = ready!(Pin::new(sent).poll(cx));
                 (first, None)
             }
-            Sent::Two(sent) => {
-                let [first, second] = ready!(Pin::new(sent).poll(cx));
-                (first, Some(second))
-            }
+            Sent::Two(sent) => match Pin::new(&mut *sent).poll(cx) {
+                Poll::Ready([first, second]) => (first, Some(second)),
+                // A server that makes no sense may not answer the second.
+                Poll::Pending => match sent.take_first(|first| !is_one(first)) {
+                    Some(first) => (first, None),
+                    None => return Poll::Pending,
+                },
+            },
         };
         Poll::Ready(self.heard(link, call, first, second))
     }
@@ -287,6 +291,11 @@ fn refused(link: &Link, call: &Call, error: ServerError) -> Result<Begun, Fault>
         }),
         _ => Begun::Unsettled { is_taken },
     })
+}
+
+/// Whether the first command has removed the owner, so that the second says something.
+fn is_one(first: &Heard) -> bool {
+    matches!(first, Ok(Value::Int(1)))
 }
 
 fn answer(value: Value) -> Result<Answer, Fault> {

@@ -268,7 +268,7 @@ impl Link {
     }
 
     /// As [`call`](Self::call), but sent only once: if the server did not know the script, it knows
-    /// it now, and the result is [`Cause::Loaded`].
+    /// it now, and the result is [`Cause::Loaded`]. May be polled with a mutex held.
     pub(super) fn call_once(self: &Arc<Self>, call: Call) -> Exchange {
         self.exchange(call, Road::Once)
     }
@@ -439,7 +439,23 @@ impl Link {
         caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
     ) -> Result<Pending<N>, Fault> {
-        let sent = self.driver.send(caller, encode);
+        self.reached(self.driver.send(caller, encode))
+    }
+
+    /// As [`send`](Self::send), but nothing is written here: no stream of a connector is polled, and no
+    /// other caller is woken.
+    pub(super) fn leave<const N: usize>(
+        &self,
+        caller: WakeUp<'_>,
+        encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
+    ) -> Result<Pending<N>, Fault> {
+        self.reached(self.multiplexer.send(caller, encode))
+    }
+
+    fn reached<const N: usize>(
+        &self,
+        sent: Result<Pending<N>, Ended>,
+    ) -> Result<Pending<N>, Fault> {
         // The task that notices the end may not have been polled: without this, the caller would try
         // again here, without a pause.
         sent.map_err(|ended| Fault::unreachable(self.ended(&ended)))

@@ -354,6 +354,16 @@ impl State {
         freed
     }
 
+    /// The caller of a command has gone. Returns what was in its place.
+    fn leave(&mut self, place: usize) -> Option<Place> {
+        let known = self.places.get_mut(place)?;
+        let before = std::mem::replace(known, Place::Left);
+        if matches!(before, Place::Answered(_)) {
+            self.free(place);
+        }
+        Some(before)
+    }
+
     /// Returns whom to wake.
     fn answer(&mut self, place: usize, answer: Result<Value, Unanswered>) -> Option<Waker> {
         match self.places.get_mut(place)? {
@@ -370,6 +380,27 @@ impl State {
 }
 
 impl<const N: usize> Pending<N> {
+    /// The reply to the first command, if it has come and `decides`: then the others are not waited for.
+    pub(super) fn take_first(
+        &mut self,
+        decides: impl FnOnce(&Result<Value, Unanswered>) -> bool,
+    ) -> Option<Result<Value, Unanswered>> {
+        let places = self.places?;
+        let mut state = self.multiplexer.state();
+        match state.places.get(*places.first()?) {
+            Some(Place::Answered(answer)) if decides(answer) => {}
+            _ => return None,
+        }
+        let mut left = places.map(|place| state.leave(place));
+        self.multiplexer.count(&state);
+        drop(state);
+        self.places = None;
+        match left.first_mut()?.take() {
+            Some(Place::Answered(answer)) => Some(answer),
+            _ => None,
+        }
+    }
+
     pub(super) fn came(&self) -> Came {
         let state = self.multiplexer.state();
         let answer = |place: &usize| match state.places.get(*place) {
@@ -417,16 +448,7 @@ impl<const N: usize> Drop for Pending<N> {
     fn drop(&mut self) {
         let Some(places) = self.places else { return };
         let mut state = self.multiplexer.state();
-        let mut left = [const { Place::Left }; N];
-        for (place, left) in places.into_iter().zip(&mut left) {
-            let Some(known) = state.places.get_mut(place) else {
-                continue;
-            };
-            std::mem::swap(known, left);
-            if matches!(left, Place::Answered(_)) {
-                state.free(place);
-            }
-        }
+        let left = places.map(|place| state.leave(place));
         self.multiplexer.count(&state);
         drop(state);
         drop(left);
@@ -1031,6 +1053,29 @@ mod tests {
         assert!(matches!(two, Ok(Value::ServerError(_))));
         assert_eq!((both.multiplexer.in_progress(), sender.take()), (0, 0));
         assert!(poll(&mut sent).is_pending(), "they were returned");
+    }
+
+    #[test]
+    fn a_first_reply_that_decides_is_taken_without_the_second() {
+        for both_came in [false, true] {
+            let mut both = both();
+            let words =
+                |out: &mut Vec<u8>| ["A", "B"].map(|word| encode::command(out, &[word.as_bytes()]));
+            let mut sent = both.multiplexer.send(WakeUp::default(), words).unwrap();
+            assert!(!both.drive());
+            assert!(sent.take_first(|_| true).is_none(), "it has not come");
+            assert!(!both.reply(b":1\r\n"));
+            if both_came {
+                assert!(!both.reply(b":2\r\n"));
+            }
+            assert!(sent.take_first(|_| false).is_none());
+            assert_eq!(sent.take_first(|_| true).unwrap().unwrap(), Value::Int(1));
+            assert!(sent.take_first(|_| true).is_none(), "it was taken");
+            if !both_came {
+                assert!(!both.reply(b":2\r\n"));
+            }
+            assert_eq!(both.multiplexer.in_progress(), 0);
+        }
     }
 
     /// Of a caller that leaves between the replies nothing stays.

@@ -149,7 +149,7 @@ impl Connection {
     }
 
     /// As [`call`](Self::call) if there is a live connection, and the server does not refuse all calls;
-    /// otherwise returns the call. `now`: what the caller has read from the clock just before.
+    /// otherwise returns the call. `now`: as in [`Delivery::attempt_at`](super::Delivery::attempt_at).
     pub(crate) fn try_call(&self, call: Call, now: Option<Instant>) -> Result<Exchange, Call> {
         let refuses = self.shared.gate.is_refusing();
         match self.shared.live().filter(|_| !refuses) {

@@ -34,8 +34,7 @@
 //!
 //! 1. the `WeakMap` of a `WaiterMap` or `FairMap` · 2. a name's `Subscription` · 3. its `WaitQueue`,
 //!    `FairWaitQueue` or `Holders` · 4. the hub's `Registry`.
-//! 1. the watchdog's `Schedule` · 2. `Hold::lease`, the watchdog's homes, doubts and
-//!    their moment.
+//! 1. the watchdog's `Schedule` · 2. `Hold::lease`, the watchdog's holds in doubt.
 //! 1. the release queue.
 //! 1. `Owner`'s slots.
 //!

@@ -259,7 +259,7 @@ impl Acquisition<'_> {
     }
 
     fn acquired(&mut self, acquired: Acquired) -> Result<Option<HoldGuard>, Error> {
-        let now = clock::recent();
+        let now = clock::now();
         let token = mutant::earlier("a_token_is_that_of_an_earlier_reply", acquired.token);
         if let Some(guard) = self.attempt.succeed(token, now)? {
             let shared = !self.recipe().profile().exclusive;

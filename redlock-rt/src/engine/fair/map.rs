@@ -163,8 +163,9 @@ impl FairMap {
 
     /// A ticket was dropped.
     pub(super) fn left(&self) {
+        self.tickets.fetch_sub(1, Ordering::AcqRel);
         self.wake.end_if(|| {
-            let was_last = self.tickets.fetch_sub(1, Ordering::AcqRel) == 1;
+            let was_last = self.tickets.load(Ordering::Acquire) == 0;
             if was_last {
                 self.listening.store(false, Ordering::Release);
             }

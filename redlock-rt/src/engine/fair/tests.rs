@@ -162,3 +162,18 @@ fn a_name_that_is_refused_goes_alone_until_it_is_answered() {
     assert_eq!(calls, [vec!["0", "2"], vec!["1"]]);
     assert_eq!(pick(), Vec::<String>::new());
 }
+
+/// Its first try found the lock free, so it was never queued, and nothing was subscribed.
+#[test]
+fn a_waiter_that_was_never_queued_was_counted_for_ever() {
+    let engine = engine();
+    let name = LockName::new(None, "n").unwrap();
+    let recipe: Arc<dyn Recipe> = Arc::new(FairWire::new(name, ALIVE));
+    let ticket = engine
+        .fair
+        .enter(&recipe, engine.next_number(), Duration::from_secs(30))
+        .expect("the kind has a queue");
+    assert_eq!(engine.waiting(), 1);
+    drop(ticket);
+    assert_eq!(engine.waiting(), 0);
+}

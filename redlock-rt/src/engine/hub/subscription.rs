@@ -86,7 +86,8 @@ impl Subscription {
         }
     }
 
-    /// Ends the subscription if `unneeded` returns true; it may read the listener's state.
+    /// Ends the subscription if `unneeded` returns true, which is asked only if there is one. It may
+    /// read the listener's state.
     pub(crate) fn end_if(&self, unneeded: impl FnOnce() -> bool) {
         // A waiter that begins one meanwhile ends it.
         if !self.is_begun() {

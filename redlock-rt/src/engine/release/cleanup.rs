@@ -102,7 +102,8 @@ pub(crate) struct Cleanup {
     news: News,
     /// Held from the first try to the last, by any runner.
     turn: Option<Turn>,
-    /// What the caller that waits has read from the clock just before the first try.
+    /// What the caller that waits has read from the clock just before; for the first try, if that needs
+    /// no turn.
     now: Option<Moment>,
     /// When the lease is over by the local clock, with a margin.
     lapses: Instant,
@@ -438,6 +439,8 @@ impl Cleanup {
 
     async fn step(&mut self, until: Option<Instant>) -> Option<Result<HoldReply, Fault>> {
         self.pass_in_time();
+        // For this try alone: what follows a pass that was refused is sent later.
+        let now = self.now.take().map(Instant::from);
         let Self {
             subject,
             goal,
@@ -445,7 +448,6 @@ impl Cleanup {
             grant,
             delivery,
             news,
-            now,
             ..
         } = self;
         match (&*subject, *goal) {
@@ -482,7 +484,6 @@ impl Cleanup {
                     None => {
                         let is_first = delivery.open_since().is_none();
                         let call = || end_of(hold, grant, is_first);
-                        let now = now.take().map(Instant::from);
                         let answer = delivery.attempt_at(to, call, until, now).await?;
                         told(answer, delivery, news)
                     }

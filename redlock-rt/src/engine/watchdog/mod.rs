@@ -2,9 +2,10 @@
 //!
 //! # Lock order
 //!
-//! The schedule's mutex, then that of the holds in doubt, or a hold's lease. An ending guard takes the mutexes of the schedule and the lease. The task takes the same
-//! mutexes from the selection of the due holds until the batch is handed to the connection. So a
-//! renewal is either sent before the release began, or never.
+//! The schedule's mutex, then that of the holds in doubt, or a hold's lease. An ending guard takes the
+//! mutexes of the schedule and the lease. The task takes the same mutexes from the selection of the
+//! due holds until the batch is handed to the connection. So a renewal is either sent before the
+//! release began, or never.
 
 mod lanes;
 #[cfg(all(test, redlock_loom))]
