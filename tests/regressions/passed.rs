@@ -18,20 +18,22 @@ async fn a_release_behind_a_refused_pass_was_said_to_have_released_an_expired_lo
     let lock = client.fenced_lock(&world.name);
     const LEASE: u64 = 2000;
     let options = || LockOptions::new().lease(ms(LEASE)).renew(false);
-    let waiter = async || {
+    let waiter = || {
         let lock = lock.clone();
-        let next = tokio::spawn(async move { lock.lock_with(options()).await.unwrap() });
+        tokio::spawn(async move { lock.lock_with(options()).await.unwrap() })
+    };
+    let waits = async || {
         eventually(DEADLINE, async || {
             let stats = client.stats();
             stats.waiting == 1 && stats.subscriptions == 1
         })
         .await;
-        next
     };
     // Loads the scripts, and subscribes.
     for _ in 0..2 {
         let guard = lock.lock_with(options()).await.unwrap();
-        let next = waiter().await;
+        let next = waiter();
+        waits().await;
         guard.unlock().await.unwrap();
         within(DEADLINE, next)
             .await
@@ -41,7 +43,8 @@ async fn a_release_behind_a_refused_pass_was_said_to_have_released_an_expired_lo
             .unwrap();
     }
     let guard = lock.lock_with(options()).await.unwrap();
-    let next = waiter().await;
+    let next = waiter();
+    waits().await;
     proxy.mark();
     // The refusal comes when the lease is over, and the release behind it loses its reply.
     proxy.delay(calls("fenced_pass"), ms(LEASE + 200));
