@@ -9,7 +9,10 @@ mod outage;
 mod signal;
 mod terms;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicI64, Ordering},
+    time::{Duration, Instant},
+};
 
 use futures::future::{join_all, ready};
 use redis::{FromRedisValue, aio::MultiplexedConnection};
@@ -83,11 +86,17 @@ async fn succeed_a_killed_holder(lease: Duration) {
     let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
     // The holder renews: its remaining lease grows while another client waits.
     eventually(DEADLINE, async || client.stats().subscriptions == 1).await;
-    let before = ask::<i64>(&redis, &["PTTL", &name]).await;
+    // From one look to the next: a renewal makes it no longer than it was at the beginning.
+    let last = AtomicI64::new(i64::MAX);
     eventually(DEADLINE, async || {
-        ask::<i64>(&redis, &["PTTL", &name]).await > before
+        let left = ask::<i64>(&redis, &["PTTL", &name]).await;
+        left > last.swap(left, Ordering::Relaxed)
     })
     .await;
+    assert!(
+        u128::try_from(last.into_inner()).unwrap() <= millis,
+        "it is another holder's"
+    );
 
     let asked = Instant::now();
     let rest: u64 = ask(&redis, &["PTTL", &name]).await;
