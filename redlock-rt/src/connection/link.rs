@@ -388,8 +388,13 @@ impl Link {
         {
             self.replicas.fetch_max(more.into(), Ordering::Relaxed);
         }
-        let [_, reply, waited] = sent.await;
-        let (reply, waited) = (self.heard(reply)?, self.heard(waited)?);
+        // The first reply shows that the connection works, also to a caller that gives up the second: a
+        // connection that never answered is followed by a pause.
+        let [_, reply, waited] = sent.split();
+        let [reply] = reply.await;
+        let reply = self.heard(reply)?;
+        let [waited] = waited.await;
+        let waited = self.heard(waited)?;
         let reply = reply.map_err(Fault::from_server)?;
         match waited {
             Ok(waited) => Ok((reply, until.had(&waited).ok_or_else(Fault::not_redis)?)),
