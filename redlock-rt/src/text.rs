@@ -77,7 +77,7 @@ impl ShortText {
         let mut numbered = ShortBytes::new();
         numbered.append(text.as_bytes());
         numbered.push(b':');
-        numbered.append(decimal(&mut [0; MOST_DIGITS], number));
+        numbered.append(itoa::Buffer::new().format(number).as_bytes());
         Self(numbered)
     }
 }
@@ -87,21 +87,6 @@ impl Deref for ShortText {
 
     fn deref(&self) -> &str {
         std::str::from_utf8(&self.0).expect("it is made of texts")
-    }
-}
-
-pub(crate) const MOST_DIGITS: usize = 20;
-
-/// The digits of a number, without the formatting of `write!`: each word of each call has a length.
-pub(crate) fn decimal(digits: &mut [u8; MOST_DIGITS], mut number: u64) -> &[u8] {
-    let mut at = MOST_DIGITS;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &digits[at..];
-        }
     }
 }
 
@@ -142,13 +127,5 @@ mod tests {
         let mut long = ShortBytes::<4>::new();
         long.append(b"all at once");
         assert_eq!(*long, *b"all at once");
-    }
-
-    #[test]
-    fn numbers_are_decimal() {
-        for number in [0, 7, 10, 4096, u64::MAX] {
-            let mut digits = [0; MOST_DIGITS];
-            assert_eq!(decimal(&mut digits, number), number.to_string().as_bytes());
-        }
     }
 }

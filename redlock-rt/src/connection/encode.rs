@@ -1,6 +1,5 @@
 //! Commands as bytes (RESP2).
 
-use crate::text::{MOST_DIGITS, decimal};
 use crate::wire::{Call, Publish};
 
 /// Appends a command; returns the length behind it.
@@ -15,8 +14,7 @@ pub(super) fn evalsha(out: &mut Vec<u8>, call: &Call, publish: Publish) -> usize
     header(out, b'*', 3 + call.word_count());
     word(out, b"EVALSHA");
     word(out, call.script().sha().as_bytes());
-    let mut digits = [0; MOST_DIGITS];
-    word(out, decimal(&mut digits, call.key_count() as u64));
+    word(out, itoa::Buffer::new().format(call.key_count()).as_bytes());
     for bytes in call.words_for(publish) {
         word(out, bytes);
     }
@@ -29,6 +27,7 @@ fn word(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+#[inline]
 fn header(out: &mut Vec<u8>, kind: u8, count: usize) {
     let digit = |number: usize| b'0' + (number % 10) as u8;
     match count {
@@ -38,9 +37,8 @@ fn header(out: &mut Vec<u8>, kind: u8, count: usize) {
             out.extend_from_slice(&[kind, digit(count / 10), digit(count), b'\r', b'\n']);
         }
         _ => {
-            let mut digits = [0; MOST_DIGITS];
             out.push(kind);
-            out.extend_from_slice(decimal(&mut digits, count as u64));
+            out.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
             out.extend_from_slice(b"\r\n");
         }
     }

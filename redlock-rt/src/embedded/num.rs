@@ -88,30 +88,9 @@ fn parse_hex(digits: &str) -> Option<f64> {
     Some(value * 2.0_f64.powi(scale))
 }
 
-/// Hands the decimal digits of an integer on.
-pub(super) fn with_digits<T>(value: i64, hand_on: impl FnOnce(&[u8]) -> T) -> T {
-    let mut digits = [0_u8; 20];
-    let mut at = digits.len();
-    let mut rest = value.unsigned_abs();
-    loop {
-        at -= 1;
-        // A remainder of ten fits a byte.
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        at -= 1;
-        digits[at] = b'-';
-    }
-    hand_on(&digits[at..])
-}
-
 /// The decimal digits of an integer.
 pub(super) fn int_bytes(value: i64) -> Vec<u8> {
-    with_digits(value, <[u8]>::to_vec)
+    itoa::Buffer::new().format(value).into()
 }
 
 /// A double as C's `%.17g` prints it, which is what Redis 7.0 replies with.

@@ -141,7 +141,7 @@ fn put_len(out: &mut BytesMut, kind: u8, len: usize) {
 fn put_int(out: &mut BytesMut, kind: u8, value: i64) {
     out.reserve(24);
     out.extend_from_slice(&[kind]);
-    num::with_digits(value, |digits| out.extend_from_slice(digits));
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::fast_path::FastPath;
 use super::keys::Channel;
-use crate::text::{MOST_DIGITS, ShortBytes, decimal};
+use crate::text::ShortBytes;
 
 /// A script of `lua/`, known to Redis by the SHA1 of its text.
 #[derive(Debug)]
@@ -168,11 +168,8 @@ impl Call {
         self
     }
 
-    pub(crate) fn number(mut self, number: u64) -> Self {
-        let digits = &mut [0; MOST_DIGITS];
-        self.0.text.append(decimal(digits, number));
-        self.0.word_ends();
-        self
+    pub(crate) fn number(self, number: u64) -> Self {
+        self.arg(itoa::Buffer::new().format(number))
     }
 
     /// Adds the channel on which the script publishes, and the command for it.
