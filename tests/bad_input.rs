@@ -178,7 +178,10 @@ async fn durations_that_cannot_be_kept() {
     assert_error(
         guard.extend(Duration::ZERO).await,
         ErrorKind::BadInput,
-        "millisecond",
+        &format!(
+            "extend lock \"{}\": bad input: the lease is shorter than a millisecond",
+            guard.name()
+        ),
     );
     assert_error(
         guard.extend(Duration::MAX).await,
@@ -222,7 +225,7 @@ async fn builders_that_cannot_make_a_client() {
         (Client::builder().cluster([""; 0]), "no nodes"),
         (
             builder().lease(Duration::ZERO),
-            "shorter than a millisecond",
+            "make a client: bad input: the lease is shorter than a millisecond",
         ),
         (builder().lease(Duration::MAX), "longer than redis can keep"),
         (builder().response_timeout(Duration::ZERO), "is zero"),
@@ -248,6 +251,12 @@ async fn builders_that_cannot_make_a_client() {
                 .url("rediss://h")
                 .tls_roots("-----BEGIN CERTIFICATE-----\nno"),
             "TLS",
+        ),
+        (builder().url("rediss://h").tls_roots(""), "no certificate"),
+        // Once, a path was taken for a file without certificates, and the server was not trusted.
+        (
+            builder().url("rediss://h").tls_roots("/etc/ssl/ca.pem"),
+            "no certificate",
         ),
     ] {
         assert_error(builder.build(), ErrorKind::BadInput, says);

@@ -417,11 +417,65 @@ async fn without_the_right_to_publish_the_own_waiters_are_woken_and_it_is_told()
     }
 }
 
+/// Once, an outage logged one line for each call.
+#[test]
+fn functions_that_are_skipped_in_an_outage_share_a_line() {
+    let (log, _guard) = Log::start();
+    let build = |url: &str| Client::builder().url(url).build();
+    let error = build("http://h").unwrap_err();
+    (0..20).for_each(|_| redlock_rt::__private::skipped(&error));
+    assert_says(
+        &one(log.lines("a function was not run")),
+        &["WARN", "left_out=0"],
+    );
+}
+
+/// Once, a line had the fault's insides and no name, and there was one for each release.
+#[tokio::test]
+async fn releases_that_redis_refuses_share_a_line() {
+    let (log, _guard) = Log::start();
+    let proxy = Proxy::to(&shared_server());
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let names = [unique("refused"), unique("refused"), unique("refused")];
+    let mut guards = Vec::new();
+    for name in &names {
+        guards.push(client.fair_lock(name).lock().await.unwrap());
+    }
+    proxy.answer("EVALSHA", "-NOPERM no permissions\r\n", usize::MAX);
+    drop(guards);
+    eventually(DEADLINE, async || client.stats().releases == 0).await;
+    let line = one(log.lines("redis refuses a release"));
+    let says = [
+        "WARN redlock_rt::connection:",
+        &names[0],
+        "no permissions",
+        "ends with its lease",
+    ];
+    assert_says(&line, &says);
+    proxy.clear();
+    for name in &names {
+        client.fair_lock(name).force_unlock().await.unwrap();
+    }
+}
+
 #[test]
 fn the_page_has_every_line() {
     let unset = "waiting for permits that were never set";
     for message in [
-        LOST, BACK, CANNOT, AT_LAST, LOCK_LOST, MORE, RIGHT, WAITS, unset,
+        LOST,
+        BACK,
+        CANNOT,
+        AT_LAST,
+        LOCK_LOST,
+        MORE,
+        RIGHT,
+        WAITS,
+        unset,
+        "redis refuses a release",
+        "a function was not run",
+        "lock lost before its body completed",
+        "the release goes on in the background",
+        "late release",
     ] {
         assert!(PAGE.contains(&format!("`{message}`")), "{message}");
     }

@@ -1,5 +1,6 @@
 //! A rate limit for one log line.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The interval between two lines of a kind; lines in between are counted.
@@ -13,6 +14,13 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
+    pub(crate) const fn new() -> Self {
+        Self {
+            next: None,
+            left_out: 0,
+        }
+    }
+
     /// Returns how many lines were left out before this one, if it may be written.
     pub(crate) fn pass(&mut self, now: Instant) -> Option<u64> {
         if !self.is_open(now) {
@@ -40,6 +48,23 @@ impl Limit {
     /// A line was left out for good.
     pub(crate) fn leave_out(&mut self) {
         self.left_out += 1;
+    }
+}
+
+/// A [`Limit`] that threads share. It has the clock of the process: a line is also left out where a
+/// runtime has paused its own.
+#[derive(Debug)]
+pub(crate) struct SharedLimit(Mutex<Limit>);
+
+impl SharedLimit {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(Limit::new()))
+    }
+
+    /// As [`Limit::pass`].
+    pub(crate) fn pass(&self) -> Option<u64> {
+        let mut limit = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        limit.pass(Instant::now())
     }
 }
 

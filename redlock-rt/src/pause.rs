@@ -58,6 +58,11 @@ impl Pause {
         Self { growth, grown: 0 }
     }
 
+    /// Whether none was taken yet.
+    pub(crate) const fn is_first(&self) -> bool {
+        self.grown == 0
+    }
+
     pub(crate) const fn longest(&self) -> Duration {
         self.growth.longest
     }

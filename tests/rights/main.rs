@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
+mod regained;
 mod roads;
 
 use std::time::Duration;
@@ -46,6 +47,8 @@ struct Stage {
     /// The way of all clients.
     proxy: Proxy,
     world: World,
+    /// The user of the last client.
+    user: String,
 }
 
 impl Stage {
@@ -57,12 +60,14 @@ impl Stage {
             _server: server,
             proxy,
             world,
+            user: String::new(),
         }
     }
 
     /// A client of a user with these rights, by default on all keys and on the channels of Redisson.
     async fn client(&mut self, rights: &[String]) -> Client {
         let user = unique("user").replace(':', "-");
+        self.user.clone_from(&user);
         let mut words = vec!["ACL", "SETUSER", &user, "on", ">pw"];
         // From Redis 7.2 on.
         let known: Vec<String> = self.world.redis(&["ACL", "CAT", "connection"]).await;
@@ -82,6 +87,14 @@ impl Stage {
         self.world.clients_connect_to(url);
         self.world
             .client_with(|builder| builder.poll_interval(POLL))
+    }
+
+    /// Sets a right of the user of the last client.
+    async fn set(&self, right: &str) {
+        let _: () = self
+            .world
+            .redis(&["ACL", "SETUSER", &self.user, right])
+            .await;
     }
 
     /// Removes keys that expire, and the semaphore.
@@ -312,6 +325,7 @@ async fn without_the_notes_everything_is_denied_and_nothing_changed() {
         format!("~redlock_latch_end:{{{name}}}"),
     ];
     let client = stage.client(&[&all[..], &keys].concat()).await;
+    let refused = stage.user.clone();
     let (plain, leased) = (
         client.semaphore(&name).limit(9),
         client.permit_expirable_semaphore(&name).limit(9),
@@ -345,6 +359,9 @@ async fn without_the_notes_everything_is_denied_and_nothing_changed() {
     assert_eq!(number, "5");
     let _: bool = stage.world.redis(&["DEL", &name]).await;
     assert_denied(latch.try_set_count(2).await, &name);
+    // The guard's count is sent until it is allowed.
+    stage.user = refused;
+    stage.set("allkeys").await;
     stage.end().await;
 }
 

@@ -300,3 +300,31 @@ async fn a_reader_keeps_its_lease_when_a_write_lock_with_min_hold_ends_under_it(
     }
     stage.end().await;
 }
+
+/// Once, their errors said `acquire lock`.
+#[tokio::test]
+async fn a_conversion_that_fails_is_named_in_the_error() {
+    let stage = Stage::set("named").await;
+    let lock = stage.lock();
+    let spoil = async || {
+        let _: bool = stage.world.redis(&["DEL", &stage.world.name]).await;
+        let _: () = stage.world.redis(&["SET", &stage.world.name, "x"]).await;
+    };
+    let reading = lock.read().await.unwrap();
+    spoil().await;
+    let error = reading.try_upgrade().await.unwrap_err();
+    assert_eq!(error.error().kind(), ErrorKind::WrongType);
+    let said = error.error().to_string();
+    assert!(said.starts_with("upgrade read lock"), "{said}");
+    drop(error);
+    let _: bool = stage.world.redis(&["DEL", &stage.world.name]).await;
+    let writing = lock.write().await.unwrap();
+    spoil().await;
+    let error = writing.downgrade().await.unwrap_err();
+    assert_eq!(error.error().kind(), ErrorKind::WrongType);
+    let said = error.error().to_string();
+    assert!(said.starts_with("downgrade write lock"), "{said}");
+    drop(error);
+    let _: bool = stage.world.redis(&["DEL", &stage.world.name]).await;
+    stage.end().await;
+}

@@ -26,7 +26,7 @@ pub struct ClientBuilder {
     sentinels: Option<Sentinels>,
     cluster: Option<Vec<Secret>>,
     connector: Option<Connector>,
-    roots: Vec<u8>,
+    roots: Option<Vec<u8>>,
     identity: Option<Identity>,
     credentials: Option<CredentialSource>,
     sentinel_login: Option<SentinelLogin>,
@@ -112,7 +112,7 @@ impl ClientBuilder {
             sentinels: None,
             cluster: None,
             connector: None,
-            roots: Vec::new(),
+            roots: None,
             identity: None,
             credentials: None,
             sentinel_login: None,
@@ -245,9 +245,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Trusts these certificates (PEM) in addition to the well-known ones. For `rediss://` URLs.
+    /// Trusts these certificates in addition to the well-known ones: the content of a PEM file. For
+    /// `rediss://` URLs.
     pub fn tls_roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.roots = pem.into();
+        self.roots = Some(pem.into());
         self
     }
 
@@ -352,8 +353,8 @@ impl ClientBuilder {
     ///
     /// This is the only limit of `try_lock`, `unlock`, `extend`, `is_locked`, `force_unlock`,
     /// `available`, `count`, `token` and all other calls that wait for no other client. It covers
-    /// everything that can fail: connecting, which is retried meanwhile, the reply, or both. After
-    /// the limit, a call continues in the background if its page says so.
+    /// everything that can fail: connecting, which is retried meanwhile except by `try_lock`, the reply,
+    /// or both. After the limit, a call continues in the background if its page says so.
     ///
     /// A connection on which a reply takes half of this time is closed, so that there is time for
     /// another try.
@@ -417,8 +418,9 @@ impl ClientBuilder {
     /// A blocked runtime then loses no locks. A guard that is dropped while its runtime shuts down
     /// is still released, while the process continues.
     ///
-    /// Such a client works under any executor, and without one (`futures::executor::block_on`).
-    /// Other clients need a Tokio runtime with timers and I/O.
+    /// Such a client works under any executor, and without one (`futures::executor::block_on`); a Tokio
+    /// runtime must have timers. Other clients need a Tokio runtime with timers and I/O: without one, their
+    /// calls panic, or wait for ever once the process has a client with a thread of its own.
     ///
     /// The thread ends with the process. At the end of `main`, call [`shutdown`](Client::shutdown),
     /// or use [`flush_on_drop`](Self::flush_on_drop).
@@ -508,7 +510,8 @@ impl ClientBuilder {
     /// [`BadInput`](crate::ErrorKind::BadInput) if no server is set, the URL is invalid, or a
     /// duration is out of range.
     pub fn build(self) -> Result<Client, Error> {
-        let refuse = |why: &'static str| Err(Error::bad_input("make a client", why));
+        const ACTION: &str = "make a client";
+        let refuse = |why: &'static str| Err(Error::bad_input(ACTION, why));
         let url = self.url.map(|url| Endpoint::parse(&url.0));
         let urls = self
             .urls
@@ -527,7 +530,7 @@ impl ClientBuilder {
         let endpoint = endpoint.transpose()?;
         let by_url = endpoint.map(|endpoint| {
             let identity = self.identity.as_ref().map(|Identity(identity)| identity);
-            Dialer::new(endpoint, &self.roots, identity)
+            Dialer::new(endpoint, self.roots.as_deref(), identity)
         });
         let dialer = match (by_url.transpose()?, self.connector) {
             (None, None) => return refuse("no server: name a url, connector or embedded engine"),
@@ -550,7 +553,7 @@ impl ClientBuilder {
             Some(name) => dialer.named(name),
             None => dialer,
         };
-        check_lease(self.lease)?;
+        check_lease(ACTION, self.lease)?;
         let Timeouts {
             connect,
             response,

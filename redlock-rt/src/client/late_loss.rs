@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::LostReason;
+use crate::limit::SharedLimit;
 
 /// A body under the attribute that completed although its lock was lost by then.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,10 +19,12 @@ pub struct LateLoss {
     pub reason: Option<LostReason>,
 }
 
-/// Counts late losses, and reports each to the log and the hook.
+/// Counts late losses, and reports them to the log and the hook.
 #[derive(Debug)]
 pub(crate) struct LateLosses {
     count: AtomicU64,
+    /// Limits the lines; the hook hears of each loss.
+    limit: SharedLimit,
     hook: Option<LateLossHook>,
 }
 
@@ -29,6 +32,7 @@ impl LateLosses {
     pub(super) fn new(hook: Option<LateLossHook>) -> Self {
         Self {
             count: AtomicU64::new(0),
+            limit: SharedLimit::new(),
             hook,
         }
     }
@@ -43,12 +47,15 @@ impl LateLosses {
         lock: &Arc<str>,
         reason: Option<LostReason>,
     ) {
-        tracing::warn!(
-            function,
-            lock = &**lock,
-            ?reason,
-            "lock lost before its body completed"
-        );
+        if let Some(left_out) = self.limit.pass() {
+            tracing::warn!(
+                function,
+                lock = &**lock,
+                ?reason,
+                left_out,
+                "lock lost before its body completed"
+            );
+        }
         self.count.fetch_add(1, Ordering::Relaxed);
         if let Some(LateLossHook(hook)) = &self.hook {
             hook(&LateLoss {

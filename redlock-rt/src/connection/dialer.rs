@@ -124,7 +124,7 @@ impl Dialer {
     /// `identity`: the client's own certificates and key (PEM), if the server asks for one.
     pub(crate) fn new(
         endpoint: Endpoint,
-        roots: &[u8],
+        roots: Option<&[u8]>,
         identity: Option<&(Vec<u8>, Vec<u8>)>,
     ) -> Result<Self, Error> {
         #[cfg(feature = "tls")]

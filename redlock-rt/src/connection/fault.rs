@@ -502,6 +502,11 @@ impl Fault {
         self.stage == Stage::Refused
     }
 
+    /// Whether a right or a password is missing.
+    pub(crate) fn is_denied(&self) -> bool {
+        self.cause == Cause::Denied
+    }
+
     /// Whether the command may have run although no answer came.
     pub(crate) fn may_have_run(&self) -> bool {
         self.stage == Stage::Unanswered

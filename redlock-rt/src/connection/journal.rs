@@ -131,6 +131,10 @@ struct State {
     /// Whether the line about blocked releases was logged in this outage.
     held_up: bool,
     hold_ups: Limit,
+    /// Limits the lines about releases that were refused.
+    refusals: Limit,
+    /// Limits the lines about other servers at the address.
+    moves: Limit,
     /// By [`Right`].
     missing: [bool; Right::ALL],
 }
@@ -219,6 +223,43 @@ impl Journal {
                 target: TARGET,
                 server = &*self.server, lock = name, reason = fault.reason(), left_out,
                 "releases wait until redis lets this client in"
+            );
+        }
+    }
+
+    /// Redis refuses a call that nobody waits for, with this effect.
+    pub(super) fn refuses(&self, name: &str, fault: &Fault, effect: &'static str) {
+        let passed = self.state().refusals.pass(clock::now());
+        if let Some(left_out) = passed {
+            tracing::warn!(
+                target: TARGET,
+                server = &*self.server, lock = name, reason = fault.reason(), effect, left_out,
+                "redis refuses a release"
+            );
+        }
+    }
+
+    /// The address leads to another server process than before.
+    pub(super) fn moved(&self, run_id: &str) {
+        let passed = self.state().moves.pass(clock::now());
+        if let Some(left_out) = passed {
+            tracing::warn!(
+                target: TARGET,
+                server = &*self.server, run_id, left_out,
+                "the address leads to another server process than before; connections to the old \
+                 one are closed and every lock is verified"
+            );
+        }
+    }
+
+    /// The sentinels name another master than that of these connections.
+    pub(super) fn other_master(&self, master: &str) {
+        let passed = self.state().moves.pass(clock::now());
+        if let Some(left_out) = passed {
+            tracing::warn!(
+                target: TARGET,
+                server = &*self.server, master, left_out,
+                "the sentinels name another master; connections to the old one are closed"
             );
         }
     }

@@ -263,13 +263,7 @@ impl CurrentServer {
         drop(state);
         left.iter().for_each(|tie| (tie.end)());
         if arrival == Arrival::Moved {
-            let server = &*self.place;
-            tracing::warn!(
-                server,
-                run_id,
-                "the address leads to another server process than before; connections to the old \
-                 one are closed and every lock is verified"
-            );
+            self.journal.moved(run_id);
             (self.on_move)();
         }
         true
@@ -284,11 +278,7 @@ impl CurrentServer {
         });
         left.iter().for_each(|tie| (tie.end)());
         if !left.is_empty() {
-            tracing::warn!(
-                server = &*self.place,
-                master = master.place(),
-                "the sentinels name another master; connections to the old one are closed"
-            );
+            self.journal.other_master(&master.place());
         }
         let mut before = None;
         let differs = self.named.send_if_modified(|named| {
@@ -337,6 +327,11 @@ impl CurrentServer {
     /// A background call cannot be sent, and waiting does not help.
     pub(crate) fn holds_up(&self, name: &str, fault: &Fault) {
         self.journal.holds_up(name, fault);
+    }
+
+    /// As [`Journal::refuses`].
+    pub(crate) fn refuses(&self, name: &str, fault: &Fault, effect: &'static str) {
+        self.journal.refuses(name, fault, effect);
     }
 
     /// A call failed that is made again.

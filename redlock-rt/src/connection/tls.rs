@@ -33,15 +33,23 @@ pub(crate) struct Tls {
 
 impl Tls {
     pub(crate) fn new(
-        extra_roots: &[u8],
+        extra_roots: Option<&[u8]>,
         identity: Option<&(Vec<u8>, Vec<u8>)>,
     ) -> Result<Self, Error> {
         let refuse = |why: String| Error::bad_input("set up TLS", why);
         let mut roots = RootCertStore::empty();
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        for root in CertificateDer::pem_slice_iter(extra_roots) {
-            let root = root.map_err(|error| refuse(error.to_string()))?;
-            roots.add(root).map_err(|error| refuse(error.to_string()))?;
+        if let Some(pem) = extra_roots {
+            let known = roots.len();
+            for root in CertificateDer::pem_slice_iter(pem) {
+                let root = root.map_err(|error| refuse(error.to_string()))?;
+                roots.add(root).map_err(|error| refuse(error.to_string()))?;
+            }
+            // The path of a file, for example.
+            if roots.len() == known {
+                let why = "tls_roots has no certificate: it takes the content of a PEM file";
+                return Err(refuse(why.to_owned()));
+            }
         }
         // The provider is named: rustls has no default one unless some crate of the program
         // sets it.

@@ -1,6 +1,7 @@
 //! What a function returns if its body did not run, or was dropped.
 
 use crate::error::Error;
+use crate::limit::SharedLimit;
 
 /// Why a lock was not acquired: for the first two the function may choose what it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,14 +25,21 @@ pub fn refusal_kind(error: &Error) -> RefusalKind {
     }
 }
 
-/// Logs an error that the caller does not receive.
+/// Logs an error that the caller does not receive. In an outage each call has one.
 pub fn skipped(error: &Error) {
-    let kind = refusal_kind(error);
-    let error = error.with_sources();
-    match kind {
-        RefusalKind::Timeout => tracing::debug!(error, "a function was not run"),
+    static LIMIT: SharedLimit = SharedLimit::new();
+    match refusal_kind(error) {
+        RefusalKind::Timeout => {
+            tracing::debug!(error = error.with_sources(), "a function was not run");
+        }
         RefusalKind::Unavailable | RefusalKind::Other => {
-            tracing::warn!(error, "a function was not run")
+            if let Some(left_out) = LIMIT.pass() {
+                tracing::warn!(
+                    error = error.with_sources(),
+                    left_out,
+                    "a function was not run"
+                );
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::client::Client;
 use crate::clock;
 use crate::engine::{GuardState, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;
+use crate::limit::SharedLimit;
 
 /// What the loss of the lock means for a body that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,6 +176,8 @@ impl Session {
 
 impl Terms {
     async fn release(self, guard: Guard) -> Result<(), Error> {
+        static FAILED: SharedLimit = SharedLimit::new();
+        static UNANSWERED: SharedLimit = SharedLimit::new();
         let name = name(Some(&guard));
         let late = |reason| self.late(&name, reason);
         let until = match guard.state() {
@@ -193,9 +196,17 @@ impl Terms {
             Ok(Ok(Unlocked::AlreadyExpired)) => return late(None),
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
-                tracing::warn!(function, error = error.with_sources(), "late release")
+                if let Some(left_out) = FAILED.pass() {
+                    let error = error.with_sources();
+                    tracing::warn!(function, error, left_out, "late release");
+                }
             }
-            Err(_) => tracing::warn!(function, lock = &*name, "late release: no answer yet"),
+            Err(_) => {
+                if let Some(left_out) = UNANSWERED.pass() {
+                    let lock = &*name;
+                    tracing::warn!(function, lock, left_out, "late release: no answer yet");
+                }
+            }
         }
         Ok(())
     }

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::guard::{LockGuard, note_failure};
+use super::guard::{GoesOn, LockGuard};
 use super::kind::Kind;
 use super::read_write::{Read, ReadGuard, Write, WriteGuard};
 use crate::clock;
 use crate::engine::{GuardState, HoldGuard, LostReason, Unlocked};
 use crate::error::{Error, ErrorKind};
+use crate::limit::SharedLimit;
 use crate::wire::{ReadWire, Recipe, WriteWire};
 
 /// A guard that could not be converted, with the reason. The guard is unchanged.
@@ -89,6 +90,7 @@ impl WriteGuard {
     /// [`NotReplicated`](ErrorKind::NotReplicated) if too few replicas have the read mode in time.
     pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
         const ACTION: &str = "downgrade write lock";
+        static WRITING: SharedLimit = SharedLimit::new();
         let name = self.inner.hold.recipe.name().clone();
         let recipe: Arc<dyn Recipe> = Arc::new(ReadWire::new(name));
         // The deadline of both calls together.
@@ -98,7 +100,15 @@ impl WriteGuard {
             Ok(Some(reading)) => {
                 let outcome = self.inner.unlock_until(Some(until)).await;
                 if !matches!(outcome, Ok(Unlocked::Released | Unlocked::StillHeld)) {
-                    tracing::warn!(?outcome, "the end of writing is not confirmed");
+                    if let Some(left_out) = WRITING.pass() {
+                        let lock = reading.hold.recipe.name().as_str();
+                        tracing::warn!(
+                            lock,
+                            ?outcome,
+                            left_out,
+                            "the end of writing is not confirmed"
+                        );
+                    }
                     reading.doubt();
                 }
                 return Ok(LockGuard::new(reading));
@@ -155,6 +165,7 @@ impl ReadGuard {
     /// ```
     pub async fn try_upgrade(self) -> Result<WriteGuard, UpgradeError> {
         const ACTION: &str = "upgrade read lock";
+        static READING: GoesOn = GoesOn::new("the end of reading goes on in the background");
         let name = self.inner.hold.recipe.name().clone();
         // The call does not wait, so it needs no preference.
         let recipe: Arc<dyn Recipe> = Arc::new(WriteWire::new(name, Duration::ZERO));
@@ -163,10 +174,7 @@ impl ReadGuard {
         let (also, until) = self.joined(ACTION, &recipe, until).await;
         let error = match also {
             Ok(Some(writing)) => {
-                note_failure(
-                    self.inner.unlock_until(Some(until)).await,
-                    "the end of reading goes on in the background",
-                );
+                READING.note(self.inner.unlock_until(Some(until)).await);
                 return Ok(LockGuard::new(writing));
             }
             Ok(None) => match self.state() {

@@ -236,7 +236,7 @@ impl Group {
     /// Extends the leases of all parts; done when enough are extended.
     pub(super) async fn extend(&self, lease: Duration) -> Result<(), Error> {
         const ACTION: &str = "extend lock";
-        check_lease(lease).map_err(|error| error.named(&self.name))?;
+        check_lease(ACTION, lease).map_err(|error| error.named(&self.name))?;
         self.not_lost(ACTION)?;
         let holds = self.holds();
         let extend = |(_, hold): &(usize, Arc<Hold>)| {

@@ -8,6 +8,7 @@ use super::kind::Kind;
 use super::options::{LockOptions, check_lease};
 use crate::engine::{GuardState, Hold, HoldGuard, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;
+use crate::limit::SharedLimit;
 use crate::name::HoldId;
 
 const REENTER: &str = "re-enter lock";
@@ -83,7 +84,9 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis cannot be reached, and
     /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not answer within the
-    /// connect time-out and two response time-outs; the release then continues in the background.
+    /// [response time-out](crate::ClientBuilder::response_timeout); the release then continues in the
+    /// background. [`Denied`](crate::ErrorKind::Denied) if Redis refuses the release: the lock then ends
+    /// with its lease.
     /// An expired or lost lock is not an error: the call returns [`Unlocked::AlreadyExpired`].
     pub async fn unlock(self) -> Result<Unlocked, Error> {
         self.inner.unlock().await
@@ -128,9 +131,13 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// [`Lost`](crate::ErrorKind::Lost) if the lock is gone: nothing re-creates it.
     /// [`BadInput`](crate::ErrorKind::BadInput) for a lease below 1 ms or too long for Redis.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis cannot be reached, and
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not answer within the
+    /// response time-out; the call then continues in the background.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         const ACTION: &str = "extend lock";
-        check_lease(lease).map_err(|error| error.named(self.inner.hold.recipe.name().as_arc()))?;
+        let name = self.inner.hold.recipe.name();
+        check_lease(ACTION, lease).map_err(|error| error.named(name.as_arc()))?;
         self.inner.extend(ACTION, lease).await
     }
 
@@ -201,10 +208,27 @@ impl<K: Kind> LockGuard<K> {
     }
 }
 
-/// Logs the failure of a release that does not change the result of the caller.
-pub(super) fn note_failure(released: Result<Unlocked, Error>, goes_on: &'static str) {
-    if let Err(error) = released {
-        tracing::warn!(error = error.with_sources(), "{goes_on}");
+/// A log line about a release whose failure does not change the result of the caller.
+pub(super) struct GoesOn {
+    message: &'static str,
+    limit: SharedLimit,
+}
+
+/// For one lock.
+pub(super) static RELEASE: GoesOn = GoesOn::new("the release goes on in the background");
+
+impl GoesOn {
+    pub(super) const fn new(message: &'static str) -> Self {
+        let limit = SharedLimit::new();
+        Self { message, limit }
+    }
+
+    pub(super) fn note(&self, released: Result<Unlocked, Error>) {
+        if let Err(error) = released
+            && let Some(left_out) = self.limit.pass()
+        {
+            tracing::warn!(error = error.with_sources(), left_out, "{}", self.message);
+        }
     }
 }
 

@@ -127,7 +127,7 @@ impl CountDownLatch {
             _ => {}
         }
         if let Some(ttl) = self.ttl {
-            check_lease(ttl).map_err(|_| {
+            check_lease(SET, ttl).map_err(|_| {
                 let why = "the ttl is shorter than a millisecond, or longer than redis can keep";
                 Error::bad_input(SET, why).named(wire.name().as_arc())
             })?;
@@ -189,7 +189,8 @@ impl CountDownLatch {
     ///
     /// [`LatchDeleted`](ErrorKind::LatchDeleted) and [`LatchExpired`](ErrorKind::LatchExpired) if
     /// the latch ended without being counted down: this is known for ten minutes, unless there is a
-    /// new latch. A latch that a Redisson client deleted counts as counted down. See also
+    /// new latch. A latch that a Redisson client deleted counts as counted down, and so does one that
+    /// Redis has lost: a flush, a restart without persistence, a failover. See also
     /// [above](Self#errors).
     pub async fn wait(&self) -> Result<(), Error> {
         self.wait_with(None).await
@@ -284,7 +285,8 @@ impl CountDownLatch {
 /// A guard that counts a [`CountDownLatch`] down by one, exactly once: when
 /// [`count_down`](Self::count_down) is called, or in the background when the guard is dropped.
 ///
-/// The background tries until Redis has answered, also through outages. There are three limits:
+/// The background tries until Redis has answered, also through outages, and while a right of the ACL is
+/// missing. There are three limits:
 ///
 /// * If a try may have run and its reply was lost, the background tries for at most two minutes
 ///   after that try, since Redis recognises a repeat only for that time.
@@ -312,9 +314,10 @@ impl CountDownGuard {
     /// # Errors
     ///
     /// [`Unavailable`](ErrorKind::Unavailable) if Redis cannot be reached, and
-    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if Redis does not answer within the connect
-    /// time-out and two response time-outs; the call then continues in the background, so do not
-    /// try again. See also [`CountDownLatch`](CountDownLatch#errors).
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if Redis does not answer within the
+    /// [response time-out](crate::ClientBuilder::response_timeout), and
+    /// [`Denied`](ErrorKind::Denied) if Redis refuses the call; the call then continues in the
+    /// background, so do not try again. See also [`CountDownLatch`](CountDownLatch#errors).
     pub async fn count_down(self) -> Result<u64, Error> {
         self.once.run(COUNT_DOWN).await
     }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::guard::{LockGuard, note_failure};
+use super::guard::{LockGuard, RELEASE};
 use super::kind::Kind;
 use super::options::{LockOptions, unless_contended};
 use crate::engine::{AcquireParams, Backoff, Engine, Handle, Terms};
@@ -256,10 +256,7 @@ impl<K: Kind> Lock<K> {
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&LockGuard<K>) -> T) -> Result<T, Error> {
         let guard = self.lock_for_body(LockOptions::new()).await?;
         let output = guard.run(body(&guard)).await?;
-        note_failure(
-            guard.unlock().await,
-            "the release goes on in the background",
-        );
+        RELEASE.note(guard.unlock().await);
         Ok(output)
     }
 

@@ -272,7 +272,7 @@ impl LockOptions {
     pub(super) fn terms(&self, engine: &Engine) -> Result<Terms, Error> {
         let refuse = |why: &'static str| Err(Error::bad_input(CHECK, why));
         let lease = self.lease.unwrap_or_else(|| engine.lease());
-        check_lease(lease)?;
+        check_lease(CHECK, lease)?;
         let renew = match self.renew.unwrap_or_default() {
             // Random, so that locks taken together are not all renewed together.
             Renew::Third => Some(clock::shortened(lease / 3)),
@@ -311,9 +311,9 @@ pub(super) fn unless_contended<G>(outcome: Result<G, Error>) -> Result<Option<G>
     }
 }
 
-/// Checks that Redis can store the lease.
-pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
-    let refuse = |why: &'static str| Err(Error::bad_input(CHECK, why));
+/// Checks that Redis can store the lease that `action` asks for.
+pub(crate) fn check_lease(action: &'static str, lease: Duration) -> Result<(), Error> {
+    let refuse = |why: &'static str| Err(Error::bad_input(action, why));
     match lease {
         _ if lease < SHORTEST_LEASE => refuse("the lease is shorter than a millisecond"),
         _ if lease > LONGEST_SPAN => refuse("the lease is longer than redis can keep"),

@@ -154,11 +154,14 @@ impl LeasedPermit {
     ///
     /// [`Lost`](crate::ErrorKind::Lost) if a permit is gone: nothing re-creates it.
     /// [`BadInput`](crate::ErrorKind::BadInput) for an invalid lease.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis cannot be reached, and
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not answer within the
+    /// response time-out; the call then continues in the background.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         const ACTION: &str = "extend permit of semaphore";
         let hold = &self.inner.hold;
         let named = |error: Error| error.named(hold.recipe.name().as_arc());
-        check_lease(lease).map_err(named)?;
+        check_lease(ACTION, lease).map_err(named)?;
         if let Some(flaw) = hold.recipe.flaw(lease) {
             return Err(named(Error::bad_input(ACTION, flaw)));
         }

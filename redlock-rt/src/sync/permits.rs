@@ -282,9 +282,10 @@ impl PermitExpirableSemaphore {
 
     fn check(&self, wire: &PermitsWire, lease: Duration) -> Result<(), Error> {
         let named = |error: Error| error.named(wire.name().as_arc());
-        check_lease(lease).map_err(named)?;
+        const ACTION: &str = "check permit options";
+        check_lease(ACTION, lease).map_err(named)?;
         match wire.flaw(lease) {
-            Some(flaw) => Err(named(Error::bad_input("check permit options", flaw))),
+            Some(flaw) => Err(named(Error::bad_input(ACTION, flaw))),
             None => Ok(()),
         }
     }

@@ -342,8 +342,9 @@ impl SemaphorePermit {
     /// # Errors
     ///
     /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis cannot be reached, and
-    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not answer; the release
-    /// then continues in the background. If the semaphore was deleted meanwhile, the call returns
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not answer, and
+    /// [`Denied`](crate::ErrorKind::Denied) if it refuses the release; the release then continues in the
+    /// background. If the semaphore was deleted meanwhile, the call returns
     /// [`Unlocked::AlreadyExpired`] and does not create the semaphore again.
     pub async fn release(self) -> Result<Unlocked, Error> {
         let released = self.inner.unlock().await;

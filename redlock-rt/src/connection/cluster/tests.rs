@@ -11,7 +11,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[test]
 fn news_of_a_slot_that_were_known_already_stopped_the_client() {
     let endpoint = Endpoint::parse("redis+cluster://127.0.0.1:1").unwrap();
-    let dialer = Dialer::new(endpoint, &[], None).unwrap();
+    let dialer = Dialer::new(endpoint, None, None).unwrap();
     let timeouts = Timeouts {
         connect: SECOND,
         response: SECOND,

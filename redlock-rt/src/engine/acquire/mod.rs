@@ -302,8 +302,10 @@ impl HoldGuard {
             .terms(now)
             .ok_or_else(|| hold.lost_error(action, LostReason::ShutDown))?;
         let until = engine.patience(now);
+        let named = |error: Error| error.trying(action);
         let Some(slot) = hold.slot() else {
-            return engine.join(recipe, terms, hold, Some(until)).await;
+            let joined = engine.join(recipe, terms, hold, Some(until)).await;
+            return joined.map_err(named);
         };
         // The owner has the new hold too, and finds it at its next call. The owner waits for
         // nothing while it holds the lock, so the slot is soon free.
@@ -311,7 +313,8 @@ impl HoldGuard {
         let mut turn = turn.map_err(|_| {
             Error::new(ErrorKind::Unavailable, action).named(recipe.name().as_arc())
         })?;
-        let joined = engine.join(recipe, terms, hold, Some(until)).await?;
+        let joined = engine.join(recipe, terms, hold, Some(until)).await;
+        let joined = joined.map_err(named)?;
         Ok(joined.map(|guard| keep(&mut turn, slot, guard)))
     }
 }

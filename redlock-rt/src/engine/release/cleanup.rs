@@ -121,6 +121,7 @@ enum Progress {
 }
 
 const GOES_ON: &str = "it goes on in the background";
+const REPEATED: &str = "it is sent again until it is allowed";
 /// How much longer than the local deadline Redis may keep a key.
 const MARGIN: Duration = Duration::from_secs(1);
 
@@ -327,7 +328,8 @@ impl Cleanup {
             if self.is_passed_over(&fault) {
                 continue;
             }
-            if ends || !fault.is_passing_for(Caller::Cleanup) {
+            let waits = self.waits_for_a_right(&fault);
+            if ends || !(waits || fault.is_passing_for(Caller::Cleanup)) {
                 return Some(Progress::Over(Err(fault)));
             }
             if !fault.is_passing_for(Caller::Call) {
@@ -338,6 +340,9 @@ impl Cleanup {
                 let (current, name) = (self.engine().nodes.current(), self.name().as_str());
                 match fault.is_of_dialing() {
                     true => current.holds_up(name, &fault),
+                    false if waits && self.pause.is_first() => {
+                        current.refuses(name, &fault, REPEATED);
+                    }
                     false => current.will_repeat(name, &fault),
                 }
             }
@@ -364,6 +369,22 @@ impl Cleanup {
                 before(until, clock::sleep(self.pause.take())).await?;
             }
         }
+    }
+
+    /// Whether an operator may give this client a right that is missing: no lease would end what stays
+    /// behind without it.
+    fn waits_for_a_right(&self, fault: &Fault) -> bool {
+        fault.is_denied() && self.is_lasting()
+    }
+
+    /// It failed, and nobody waits for it.
+    fn failed_unheard(&self, fault: &Fault) {
+        let effect = match self.is_lasting() {
+            true => "permits without a lease stay taken, or a latch closed",
+            false => "the lock ends with its lease",
+        };
+        let (current, name) = (self.engine().nodes.current(), self.name().as_str());
+        current.refuses(name, fault, effect);
     }
 
     /// Whether the ordinary release is to follow a pass that failed in this way.
@@ -666,6 +687,9 @@ impl PendingCleanup {
         };
         if let Some(mut cleanup) = self.cleanup.take() {
             cleanup.over(&outcome);
+            if let (None, Err(fault)) = (until, &outcome) {
+                cleanup.failed_unheard(fault);
+            }
         }
         Some(outcome)
     }

@@ -265,22 +265,12 @@ impl UnderWay<'_> {
             return;
         };
         let (due, lasting) = (pending.is_due(), pending.is_lasting());
-        let Some(Err(fault)) = pending.run(None, None).await else {
+        let Some(Err(_)) = pending.run(None, None).await else {
             return;
         };
         // The end of the connection may be noticed before the end of this task.
         if due && self.releases.signal.is_closed() {
             self.releases.abandoned.add(lasting);
-        }
-        match lasting {
-            true => tracing::warn!(
-                ?fault,
-                "what was left to the background failed; a permit stays taken, or a latch closed"
-            ),
-            false => tracing::warn!(
-                ?fault,
-                "what was left to the background failed; a lock ends with its lease"
-            ),
         }
     }
 }

@@ -14,7 +14,7 @@ use futures::future::join_all;
 use self::acquire::Asking;
 pub use self::guard::MultiLockGuard;
 use super::group::Group;
-use super::guard::note_failure;
+use super::guard::GoesOn;
 use super::kind::{AnyKind, Kind};
 use super::lock::Lock;
 use super::options::{LockOptions, unless_contended};
@@ -273,7 +273,8 @@ impl MultiLock {
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard) -> T) -> Result<T, Error> {
         let guard = self.acquire(&LockOptions::new(), true).await?;
         let output = guard.run(body(&guard)).await?;
-        note_failure(guard.unlock().await, "the releases go on in the background");
+        static RELEASES: GoesOn = GoesOn::new("the releases go on in the background");
+        RELEASES.note(guard.unlock().await);
         Ok(output)
     }
 

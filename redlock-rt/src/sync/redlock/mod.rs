@@ -25,7 +25,7 @@ pub use self::guard::RedLockGuard;
 pub use self::quorum::Quorum;
 use self::quorum::Shared;
 use self::round::Asking;
-use super::guard::note_failure;
+use super::guard::RELEASE;
 use super::kind::AnyKind;
 use super::lock::Lock;
 use super::options::{LockOptions, unless_contended};
@@ -188,10 +188,7 @@ impl RedLock {
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&RedLockGuard) -> T) -> Result<T, Error> {
         let guard = self.acquire(&LockOptions::new(), true).await?;
         let output = guard.run(body(&guard)).await?;
-        note_failure(
-            guard.unlock().await,
-            "the release goes on in the background",
-        );
+        RELEASE.note(guard.unlock().await);
         Ok(output)
     }
 

@@ -1,0 +1,53 @@
+//! What is dropped while a right is missing, and the right comes back.
+
+use redlock_rt::ErrorKind;
+use tests::eventually;
+
+use super::{DEADLINE, EVERYBODY, LATCH, PLAIN, SCRIPTS, Stage, assert_denied, rights};
+
+/// No lease ends them: once, they stayed taken and closed for ever after one refusal.
+#[tokio::test]
+async fn permits_and_counts_that_were_dropped_while_a_right_was_missing_come_back() {
+    let mut stage = Stage::open("regained").await;
+    let all = rights(&[EVERYBODY, SCRIPTS, LATCH, PLAIN].concat());
+    let client = stage.client(&all).await;
+    let name = stage.world.name.clone();
+    let semaphore = client.semaphore(&name);
+    semaphore.try_set_permits(2).await.unwrap();
+    let latch = client.count_down_latch(format!("{name}:latch"));
+    latch.try_set_count(2).await.unwrap();
+    let permits = [
+        semaphore.acquire().await.unwrap(),
+        semaphore.acquire().await.unwrap(),
+    ];
+    let counts = [
+        latch.count_down_guard().unwrap(),
+        latch.count_down_guard().unwrap(),
+    ];
+
+    stage.set("-evalsha").await;
+    stage.proxy.mark();
+    let [dropped, released] = permits;
+    let [left, counted] = counts;
+    drop((dropped, left));
+    // Those who ask are told, and what they asked for goes on too.
+    for error in [
+        released.release().await.unwrap_err(),
+        counted.count_down().await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        let said = error.to_string();
+        assert!(said.contains("goes on in the background"), "{said}");
+    }
+    // Each of the four is sent again.
+    stage.proxy.wait_for_count("EVALSHA", 9).await;
+    assert_eq!(client.stats().releases, 4);
+    assert_denied(semaphore.release(1).await, &name);
+
+    stage.set("+evalsha").await;
+    eventually(DEADLINE, async || client.stats().releases == 0).await;
+    let free: String = stage.world.redis(&["GET", &name]).await;
+    assert_eq!(free, "2");
+    assert_eq!(latch.count().await.unwrap(), 0);
+    stage.end().await;
+}
