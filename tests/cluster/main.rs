@@ -11,6 +11,7 @@ mod java;
 mod lost;
 mod migration;
 mod names;
+mod readers;
 mod returned;
 mod tls;
 mod traffic;

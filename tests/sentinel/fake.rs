@@ -84,8 +84,13 @@ impl Fake {
 
     /// Waits until somebody listens for announcements, and has asked for the master since.
     pub(crate) async fn is_heard(&self) {
-        let heard = async || self.told.lock().unwrap().listeners > 0;
+        let heard = async || self.listened_to() > 0;
         tests::eventually(std::time::Duration::from_secs(15), heard).await;
+    }
+
+    /// How often it was asked by who listens.
+    pub(crate) fn listened_to(&self) -> usize {
+        self.told.lock().unwrap().listeners
     }
 
     /// How often it was asked for the master.

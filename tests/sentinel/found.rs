@@ -159,6 +159,29 @@ async fn an_announced_switch_makes_all_connections_leave_the_old_master() {
     assert!(others.is_valid());
 }
 
+/// Once, a client that listened to a sentinel which was cut off stayed at the old master for as long.
+#[tokio::test]
+async fn a_client_whose_sentinel_was_cut_off_follows_the_others() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let fakes = [
+        Fake::naming(&old).await,
+        Fake::naming(&old).await,
+        Fake::naming(&old).await,
+    ];
+    let hosts = fakes.each_ref().map(|fake| fake.address().to_string());
+    let url = format!("redis+sentinel://{}/{}", hosts.join(","), tests::SERVICE);
+    let client = at(&url).lease(3 * SHORT).build().unwrap();
+    let guard = client.rlock("held").lock().await.unwrap();
+    // Which one a client listens to is left to chance. Behind the first answer all were asked.
+    let listening = async || fakes.iter().any(|fake| fake.listened_to() == 2);
+    eventually(DEADLINE, listening).await;
+    for other in fakes.iter().filter(|fake| fake.listened_to() == 0) {
+        other.announce(new.address());
+    }
+    // The old master would renew it for ever.
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Deleted);
+}
+
 /// A master that hangs was dialed for the whole time for connecting.
 #[tokio::test]
 async fn a_dial_to_the_old_master_is_given_up_when_another_one_is_announced() {

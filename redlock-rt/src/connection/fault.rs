@@ -150,6 +150,9 @@ const DENIED_INSIDE: [&str; 2] = [
     "The user executing the script can't",
     "ACL failure in script",
 ];
+/// A script has read a key that it does not declare, in a slot that is on its way to another server: the
+/// key is not there, or not there yet.
+const NOT_LOCAL: &str = "attempted to access a non local key";
 /// Marks the position in the text of an error inside a script.
 const INSIDE: &str = "user_script";
 /// The reply to AUTH if no password is set; it has no code of its own.
@@ -404,7 +407,7 @@ impl Fault {
             Cause::WrongType
         } else if DENIED.contains(&code) || DENIED_INSIDE.iter().any(|text| detail.contains(text)) {
             Cause::Denied
-        } else if PASSING.contains(&code) {
+        } else if PASSING.contains(&code) || detail.contains(NOT_LOCAL) {
             Cause::Passing
         } else if ELSEWHERE.contains(&code) {
             Cause::Misconfigured
@@ -412,6 +415,8 @@ impl Fault {
             Cause::Failed
         };
         let stage = match cause {
+            // In the middle of a script, all of which may be repeated.
+            Cause::Passing if detail.contains(NOT_LOCAL) => Stage::Answered,
             Cause::Passing | Cause::Misconfigured => Stage::Refused,
             Cause::Denied if !detail.contains(INSIDE) => Stage::Refused,
             _ => Stage::Answered,
@@ -470,6 +475,8 @@ impl Fault {
             // Another connection may lead to a server in its right mind.
             (Cleanup | Renewal | Beat | Subscription, Unanswered, _) => Verdict::Again,
             (CallOnce, Unanswered | Answered, _) => Verdict::Fail,
+            // Another hold of the call is the reason.
+            (Renewal, Answered, Passing) => Verdict::Apart,
             (_, _, Passing | Loaded) => Verdict::Again,
             (Renewal, _, _) => Verdict::Apart,
             (_, _, Denied | WrongType | Misdirected | Misconfigured | Failed) => Verdict::Fail,

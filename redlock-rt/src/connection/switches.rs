@@ -19,6 +19,9 @@ use crate::clock;
 
 /// A sentinel is asked this often, in case its announcement was lost.
 const EVERY: Duration = Duration::from_secs(5);
+/// Every so often all sentinels are asked although that one says the same: a failover may have gone past a
+/// sentinel that was cut off from the others.
+const ALL_EVERY: u32 = 2;
 const CHANNEL: &str = "+switch-master";
 /// After this many bytes it is asked on a new connection: days of replies, or one without end.
 const MOST_HEARD: u64 = 16 * 1024 * 1024;
@@ -73,6 +76,7 @@ async fn follow(
     let mut named: Option<Address> = None;
     let mut ask_at = clock::now();
     let mut silent_at = None;
+    let mut unchanged = 0;
     loop {
         let wake_at = silent_at.unwrap_or(ask_at);
         let value = tokio::select! {
@@ -106,7 +110,10 @@ async fn follow(
             _ => continue,
         };
         if says.is_some() && says == named {
-            continue;
+            unchanged += 1;
+            if unchanged % ALL_EVERY != 0 {
+                continue;
+            }
         }
         named = says;
         let open = |target| async move { dialer.dial(&target, within).await };

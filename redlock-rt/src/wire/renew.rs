@@ -32,6 +32,9 @@ pub(crate) fn renew(holds: &[Renewal<'_>]) -> Call {
             .arg(&recipe.field(owner))
             .arg(recipe.lease_keys(owner).as_deref().unwrap_or_default())
             .arg(recipe.permit_ids(owner).as_deref().unwrap_or_default());
+        if recipe.lease_keys(owner).is_some() {
+            call = call.reading_more();
+        }
     }
     call
 }

@@ -44,6 +44,7 @@ impl Shared {
 
     fn force_release(&self, mode: &str) -> Call {
         Call::new(&FORCE_RELEASE)
+            .reading_more()
             .key(self.name.as_str())
             .arg(mode)
             .arg(&self.leases)
@@ -92,6 +93,7 @@ impl Recipe for ReadWire {
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
         Call::new(&READ_ACQUIRE)
+            .reading_more()
             .key(self.0.name.as_str())
             .key(&self.0.waiting_writers)
             .number(millis(ask.lease))
@@ -106,6 +108,7 @@ impl Recipe for ReadWire {
 
     fn update(&self, owner: &str, lease: Duration, count: u32) -> Option<Call> {
         let call = Call::new(&READ_UPDATE)
+            .reading_more()
             .key(self.0.name.as_str())
             .number(millis(lease))
             .arg(owner)
@@ -116,6 +119,7 @@ impl Recipe for ReadWire {
 
     fn release(&self, owner: &str) -> Call {
         Call::new(&READ_RELEASE)
+            .reading_more()
             .key(self.0.name.as_str())
             .arg(owner)
             .arg(&self.0.leases)
@@ -135,6 +139,7 @@ impl LockRecipe for ReadWire {
 
     fn inspect(&self) -> Call {
         Call::new(&READ_INSPECT)
+            .reading_more()
             .key(self.0.name.as_str())
             .arg(&self.0.leases)
     }
@@ -179,6 +184,7 @@ impl Recipe for WriteWire {
             false => Duration::ZERO,
         };
         Call::new(&WRITE_ACQUIRE)
+            .reading_more()
             .key(self.shared.name.as_str())
             .key(&self.shared.waiting_writers)
             .number(millis(ask.lease))
@@ -200,6 +206,7 @@ impl Recipe for WriteWire {
 
     fn release(&self, owner: &str) -> Call {
         Call::new(&WRITE_RELEASE)
+            .reading_more()
             .key(self.shared.name.as_str())
             .key(&self.shared.waiting_writers)
             .arg(owner)

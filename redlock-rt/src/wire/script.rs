@@ -109,6 +109,8 @@ struct Words {
     channel: Option<usize>,
     /// The index of the word with the command that publishes.
     publish: Option<usize>,
+    /// The script reads other keys of the slot than `keys`.
+    reads_more: bool,
     fast_path: Option<FastPath>,
 }
 
@@ -131,6 +133,7 @@ impl Call {
             ends: SmallVec::new(),
             channel: None,
             publish: None,
+            reads_more: false,
             fast_path: None,
         }))
     }
@@ -139,6 +142,18 @@ impl Call {
     pub(super) fn or(mut self, fast_path: FastPath) -> Self {
         self.0.fast_path = Some(fast_path);
         self
+    }
+
+    /// The script also reads keys of the slot whose names it makes.
+    pub(super) fn reading_more(mut self) -> Self {
+        self.0.reads_more = true;
+        self
+    }
+
+    /// Whether the script takes keys for deleted that have not arrived yet, on a server that gets the keys
+    /// of the slot one by one: Redis compares with what is there only the keys that a call declares.
+    pub(crate) fn needs_the_whole_slot(&self) -> bool {
+        self.0.reads_more
     }
 
     pub(crate) fn fast_path(&self) -> Option<FastPath> {

@@ -70,6 +70,7 @@ impl Cluster {
             };
             match self.redirected(&fault, slot) {
                 Some(Next::Again) => {}
+                Some(Next::Asking(_)) if call.needs_the_whole_slot() => break,
                 Some(Next::Asking(node)) => asks = Some(node),
                 None => return Some(Err(fault)),
             }
