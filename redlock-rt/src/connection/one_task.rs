@@ -17,8 +17,6 @@ use crate::clock;
 /// The number of tasks that may end without a try, with their runtimes, before a caller gets an
 /// error.
 const MOST_ORPHANS: usize = 3;
-/// The pause before that error.
-const AFTER_ORPHANS: Duration = Duration::from_millis(20);
 
 /// What is tried.
 pub(super) trait Tried: Sized + Send + Sync + 'static {
@@ -161,9 +159,9 @@ pub(super) async fn wait<T: Tried, F>(
             stuck.abort();
         }
     }
-    // Who calls again does so without a pause, since a task that connects has pauses of its own. These
-    // tasks have ended before one: their runtime has no I/O, or the connector panics.
-    clock::sleep(AFTER_ORPHANS).await;
+    // Who calls again does so without a pause, and a runtime ends only between two turns of a task. There
+    // is no timer in a runtime that ends.
+    tokio::task::yield_now().await;
     let why = "the task that connects has ended: its runtime ended, has no I/O, or it panicked";
     Err(Fault::not_connected(std::io::ErrorKind::Other, why).at(of.place()))
 }
