@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
-use redlock_rt::{Client, LockOptions, LostReason, embedded::Engine};
-use tests::{LeakCheck, connection_over, shared_server, trace_init, unique, within};
+use redlock_rt::{Client, LockOptions, LostReason, Unlocked, embedded::Engine};
+use tests::{
+    LeakCheck, Matcher, Proxy, connection_over, shared_server, trace_init, unique, within,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::{DEADLINE, LATE, ask};
@@ -202,4 +204,37 @@ async fn the_reason_of_a_loss_stays() {
         .client(&client)
         .assert_clean()
         .await;
+}
+
+/// Once, a renewal that the server read behind the release made a lease of what was left.
+#[tokio::test]
+async fn a_late_renewal_made_the_rest_of_min_hold_a_whole_lease() {
+    const REST: Duration = Duration::from_secs(4);
+    let proxy = Proxy::to(&shared_server());
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let renewed = |seconds| {
+        let lease = LockOptions::new().lease(Duration::from_secs(seconds));
+        lease.renew(Duration::from_millis(100))
+    };
+    let calls = |millis: &'static str| {
+        Matcher::when(move |frame| frame.is_call() && frame.mentions(millis))
+    };
+    // Renewed on the same connection. The server has the script after its second renewal.
+    let other = client.rlock(unique("other"));
+    let other = other.lock_with(renewed(21)).await.unwrap();
+    proxy.wait_for_count(calls("21000"), 3).await;
+    let lock = client.rlock(unique("late-renewal"));
+    let guard = lock.lock_with(renewed(20).min_hold(REST)).await.unwrap();
+    let gate = proxy.hold_request(calls("20000"));
+    gate.reached().await;
+    let unlocked = guard.unlock().await.unwrap();
+    assert!(matches!(unlocked, Unlocked::Kept { .. }), "{unlocked:?}");
+    assert!(lock.remaining_ttl().await.unwrap().unwrap() <= REST);
+    gate.open();
+    proxy.mark();
+    // The second one was sent behind the answer to the late one.
+    proxy.wait_for_count(calls("21000"), 2).await;
+    assert!(lock.remaining_ttl().await.unwrap().unwrap() <= REST);
+    lock.force_unlock().await.unwrap();
+    other.unlock().await.unwrap();
 }

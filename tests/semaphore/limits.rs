@@ -123,3 +123,23 @@ async fn permits_that_are_held_count_in_a_semaphore_that_was_made_anew() {
     assert_eq!(two.release().await.unwrap(), Unlocked::Released);
     stage.end(3).await;
 }
+
+/// Once, its permits were given to the semaphore that `add_permits` or `release` had made anew.
+#[tokio::test]
+async fn a_guard_of_a_deleted_semaphore_gives_nothing_to_the_next_one() {
+    let stage = Stage::open("made-anew").await;
+    let semaphore = stage.client.semaphore(&stage.name);
+    for anew in [true, false] {
+        let _: () = stage.redis(&["SET", &stage.name, "1"]).await;
+        let permit = semaphore.acquire().await.unwrap();
+        let _: bool = stage.redis(&["DEL", &stage.name]).await;
+        match anew {
+            true => semaphore.add_permits(2).await.unwrap(),
+            false => semaphore.release(2).await.unwrap(),
+        }
+        let released = permit.release().await.unwrap();
+        assert_eq!(released, Unlocked::AlreadyExpired);
+        assert_eq!(semaphore.available_permits().await.unwrap(), 2);
+    }
+    stage.end(2).await;
+}

@@ -148,6 +148,7 @@ pub(crate) fn add(name: &LockName, operation: &Operation, permits: i64) -> Call 
     Call::new(&ADD)
         .key(name.as_str())
         .key(&operation.key(name))
+        .key(&keys::semaphore_holds(name))
         .arg(&permits.to_string())
         .announcing(keys::semaphore_channel(name))
         .number(millis(operation.noted))

@@ -11,6 +11,8 @@
 --
 -- Invariants:
 -- * Without the field nothing is changed or published, so the call may be late or repeated.
+-- * The field stays with a count of 0: the hold has ended, so a renewal or an extension that comes late
+--   does not lengthen the rest.
 -- * The TTL is set, also to a shorter one. Waiters sleep for the lease that they were told, so they
 --   are woken and told the new one.
 -- * If the same owner also has read holds, only writing ends. The TTL, which is at least as long as
@@ -29,6 +31,8 @@ if redis.call('HEXISTS', KEYS[1], 'mode') == 1 and redis.call('HLEN', KEYS[1]) >
     return {1, publish(ARGV[3], '1')}
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
+-- Behind a write, so that a full memory does not refuse it.
+redis.call('HSET', KEYS[1], ARGV[1], 0)
 if KEYS[2] ~= KEYS[1] then
     local head = redis.call('LINDEX', KEYS[2], 0)
     return head and {2, wake(head, KEYS[1], ARGV[4], ARGV[5], ARGV[3]) and 1 or 0, head} or 2

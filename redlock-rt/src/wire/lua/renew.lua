@@ -12,6 +12,7 @@
 --   is lost, although other readers may keep the lock, and its field in it.
 -- * The lock outlives every read hold of the call, also one that is only verified: another client's
 --   renewal may have shortened the TTL (Redisson's sets it to its own lease).
+-- * A hold with a count of 0 has ended (lock_min_hold).
 -- * One key of another type fails the whole call before it changes that key; the watchdog then
 --   asks for each half alone.
 -- * A hold of several permits is lost if one of them is gone; the others are still renewed, until
@@ -52,6 +53,8 @@ for i, key in ipairs(KEYS) do
     local count = ids == '' and redis.call('HGET', key, field)
     if ids ~= '' then
         replies[i] = renew_permits(prefix, ids, lease)
+    elseif count == '0' then
+        replies[i] = 0
     elseif count then
         local wanted, alive = lease, prefix == ''
         if prefix ~= '' then

@@ -8,9 +8,14 @@
 -- * Sets the count instead of changing it by a difference, so it may be repeated after a lost
 --   reply.
 -- * Never re-creates a lost lock and never shortens a lease.
+-- * A hold with a count of 0 has ended (lock_min_hold).
 -- Redisson: the re-entry branch of tryLockInner, the partial branch of unlockInner.
-if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
+local count = redis.call('HGET', KEYS[1], ARGV[2])
+if not count then
     return -redis.call('EXISTS', KEYS[1])
+end
+if count == '0' then
+    return 0
 end
 redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
 local ttl = redis.call('PTTL', KEYS[1])

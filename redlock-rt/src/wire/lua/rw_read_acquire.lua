@@ -24,7 +24,9 @@ local repeated = ttl ~= -2 and redis.call('HEXISTS', lock, ARGV[2]) == 1
 if not repeated then
     local mode = ttl ~= -2 and redis.call('HGET', lock, 'mode')
     if ARGV[4] ~= '' then
-        if mode ~= 'write' or redis.call('HEXISTS', lock, ARGV[4]) == 0 then
+        local count = mode == 'write' and redis.call('HGET', lock, ARGV[4])
+        -- A count of 0: it has ended (lock_min_hold).
+        if not count or count == '0' then
             return -2
         end
     elseif ttl ~= -2 and mode ~= 'read' then
