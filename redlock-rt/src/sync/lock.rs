@@ -325,7 +325,8 @@ impl<K: Kind> Lock<K> {
         Ok(holders.map(|holder| holder.owner).collect())
     }
 
-    /// Returns the sum of the hold counts of all holders; zero if the lock is free.
+    /// Returns the sum of the hold counts of all holders; zero if the lock is free, or if the hold has
+    /// ended and [`min_hold`](LockOptions::min_hold) keeps the lock.
     ///
     /// # Round trips
     ///
