@@ -152,7 +152,7 @@ const DENIED_INSIDE: [&str; 2] = [
 ];
 /// A script has read a key that it does not declare, in a slot that is on its way to another server: the
 /// key is not there, or not there yet.
-const NOT_LOCAL: &str = "attempted to access a non local key";
+const NOT_LOCAL: &str = "to access a non local key";
 /// Marks the position in the text of an error inside a script.
 const INSIDE: &str = "user_script";
 /// The reply to AUTH if no password is set; it has no code of its own.
