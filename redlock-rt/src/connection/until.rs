@@ -66,8 +66,7 @@ pub(super) fn was_interrupted(error: &ServerError) -> bool {
 /// Whether the server refuses the command itself, which it will do again.
 pub(super) fn is_refused_for_good(error: &ServerError) -> bool {
     let details = error.details().unwrap_or_default();
-    details.starts_with("unknown command")
-        || Fault::from_server(error.clone()).cause() == Cause::Denied
+    details.starts_with("unknown command") || Fault::from_server(error.clone()).is_denied()
 }
 
 /// Whether the master keeps no append-only file, of which WAITAOF could tell.

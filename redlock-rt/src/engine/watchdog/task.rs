@@ -458,7 +458,7 @@ fn may_be_of_one_key(fault: &Fault) -> bool {
     let error = fault.clone().into_error("renew leases");
     let names_a_key = |text: String| text.contains("key");
     let source = std::error::Error::source(&error).map(ToString::to_string);
-    fault.cause() != Cause::Denied || source.is_some_and(names_a_key)
+    !fault.is_denied() || source.is_some_and(names_a_key)
 }
 
 /// Hands the renewal of `due` to the connection; the caller holds the schedule's mutex. Returns
