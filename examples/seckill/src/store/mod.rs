@@ -40,12 +40,16 @@ const SQLITE_CONNECTIONS: u32 = 3;
 /// Connections of one instance to PostgreSQL, which refuses more than 100 in all by default.
 const POSTGRES_CONNECTIONS: u32 = 12;
 
-/// What makes SQLite a server's database. The time-out comes first: the next one needs it.
+/// What each connection to SQLite is told. The time-out comes first: the next one needs it.
 const SQLITE_SETTINGS: &str = "
     PRAGMA busy_timeout = 5000;
-    PRAGMA journal_mode = WAL;
     PRAGMA synchronous = NORMAL;
 ";
+
+/// What makes a file of SQLite a server's database; the file keeps it. It is part of the
+/// migrations, and so under their lock: of two connections that change the journal at once, one
+/// fails with "database is locked" without regard to its time-out.
+const SQLITE_JOURNAL: &str = "PRAGMA journal_mode = WAL";
 
 const MIGRATIONS: [(i64, &str, &str); 3] = [
     (1, "shop", include_str!("../../migrations/0001_shop.sql")),
@@ -104,6 +108,11 @@ impl Store {
     ///
     /// The database is away, or its tables are not what this program left there.
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
+        let mut connection = self.pool.acquire().await?;
+        if is_sqlite(&connection) {
+            connection.execute(SQLITE_JOURNAL).await?;
+        }
+        drop(connection);
         let migrations = MIGRATIONS.map(|(version, what, statements)| {
             let up = MigrationType::Simple;
             Migration::new(
@@ -138,8 +147,12 @@ impl Store {
 
 /// What a new connection is told before its first statement.
 async fn set_up(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
-    if connection.backend_name() == "SQLite" {
+    if is_sqlite(connection) {
         connection.execute(SQLITE_SETTINGS).await?;
     }
     Ok(())
+}
+
+fn is_sqlite(connection: &AnyConnection) -> bool {
+    connection.backend_name() == "SQLite"
 }

@@ -348,6 +348,20 @@ async fn settings_of_sqlite_are_those_of_a_server() {
     assert_eq!((journal.as_str(), synchronous, busy), ("wal", 1, 5_000));
 }
 
+/// As when several instances start at once on a new file, and one of them is the first to write.
+#[tokio::test]
+async fn instances_that_start_at_once_found_a_new_database_locked() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = DatabaseUrl::file(&directory.path().join("shop.db")).unwrap();
+    sqlx::any::install_drivers(&[sqlx::sqlite::any::DRIVER, sqlx::postgres::any::DRIVER]).ok();
+    let mut first = AnyConnection::connect(url.as_str()).await.unwrap();
+    first.execute("BEGIN IMMEDIATE").await.unwrap();
+    let store = Store::open(&url, TIMEOUT).await.unwrap();
+    store.ping().await.unwrap();
+    first.execute("ROLLBACK").await.unwrap();
+    store.migrate().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_database_that_is_not_there_is_told_at_once() {
     let missing = shared_postgres().url("nobody_made_this");
