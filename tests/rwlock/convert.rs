@@ -9,7 +9,7 @@ use std::{
 };
 
 use redlock_rt::{ErrorKind, GuardState, LockOptions, Owner, Unlocked};
-use tests::within;
+use tests::{eventually, within};
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::{DEADLINE, LATE, NEVER, Stage};
@@ -298,6 +298,55 @@ async fn a_reader_keeps_its_lease_when_a_write_lock_with_min_hold_ends_under_it(
             .await
             .unwrap();
     }
+    stage.end().await;
+}
+
+/// Its field is still in the lock, its lease is not.
+#[tokio::test]
+async fn a_read_whose_lease_was_over_ended_the_min_hold_of_its_writer() {
+    let stage = Stage::set("min-hold-over").await;
+    let (lock, elsewhere) = (stage.lock(), stage.lock());
+    let options = LockOptions::new().min_hold(NEVER).lease(NEVER);
+    let writing = lock.write_with(options).await.unwrap();
+    let owner = writing.hold_id().clone();
+    let nested = async || {
+        let short = LockOptions::new()
+            .lease(Duration::from_millis(50))
+            .renew(false);
+        lock.read_with(short).await
+    };
+    let reading = writing.run(nested()).await.unwrap().unwrap();
+    let key = stage.lease_key(&owner, 1);
+    eventually(DEADLINE, async || stage.ttl_of(&key).await.is_none()).await;
+    assert!(stage.hash().await.contains_key(&owner.to_string()));
+
+    let unlocked = writing.unlock().await.unwrap();
+    assert!(matches!(unlocked, Unlocked::Kept { .. }), "{unlocked:?}");
+    assert!(stage.ttl().await > Some(NEVER / 2));
+    drop(reading);
+    eventually(DEADLINE, async || {
+        !stage.hash().await.contains_key(&owner.to_string())
+    })
+    .await;
+    assert!(elsewhere.try_read().await.unwrap().is_none());
+    assert!(elsewhere.write_lock().force_unlock().await.unwrap());
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_reader_kept_the_lease_of_the_writer_that_ended_with_min_hold() {
+    let stage = Stage::set("min-hold-ttl").await;
+    let lock = stage.lock();
+    let options = LockOptions::new().min_hold(NEVER).lease(NEVER);
+    let writing = lock.write_with(options).await.unwrap();
+    let nested = async || {
+        let short = LockOptions::new().lease(NEVER / 4);
+        lock.read_with(short).await
+    };
+    let reading = writing.run(nested()).await.unwrap().unwrap();
+    assert_eq!(writing.unlock().await.unwrap(), Unlocked::Released);
+    assert!(stage.ttl().await <= Some(NEVER / 4));
+    assert_eq!(reading.unlock().await.unwrap(), Unlocked::Released);
     stage.end().await;
 }
 

@@ -4,12 +4,8 @@ use std::collections::BTreeMap;
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::embedded::Engine;
-use tests::{RedisServer, connection_over};
+use tests::{RedisServer, connection_over, script_text};
 
-const SCRIPT: &str = include_str!(concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../redlock-rt/src/wire/lua/rw_read_release.lua"
-));
 const NAME: &str = "crowd";
 /// Leases are multiples of this, so that the duration of a test does not matter.
 const UNIT: u64 = 1_000_000;
@@ -62,7 +58,7 @@ impl Crowd {
         let prefix = format!("{{{NAME}}}");
         let words = [
             "EVAL",
-            SCRIPT,
+            &script_text("rw_read_release"),
             "1",
             NAME,
             &owner(reader),

@@ -185,7 +185,7 @@ async fn of_the_end_of_a_shortest_hold() {
             async move { (other.write().await.unwrap(), tokio::time::Instant::now()) }
         });
         faulty.stage.subscribed(1).await;
-        faulty.lose(loss, calls("lock_min_hold"));
+        faulty.lose(loss, calls("rw_write_min_hold"));
         let unlocked = within(DEADLINE, guard.unlock()).await.unwrap();
         let ended = tokio::time::Instant::now();
         match unlocked {

@@ -141,8 +141,8 @@ impl LockOptions {
     /// Redis measures the time, so the process may end meanwhile. After a *crash* under the lock,
     /// only the lease applies. A write lock that ends while the same owner also reads (a downgrade)
     /// does not stay locked: it becomes a read lock at once, and is free when that ends. So it is also
-    /// if Redis still has a read of the same owner that was cancelled a moment before, or whose own
-    /// lease is over. This option is only for exclusive locks on one server each.
+    /// if Redis still has a read of the same owner that was cancelled a moment before. This option is
+    /// only for exclusive locks on one server each.
     #[must_use]
     pub fn min_hold(mut self, min_hold: impl Into<Option<Duration>>) -> Self {
         self.rare.get_or_insert_default().min_hold = min_hold.into();

@@ -111,7 +111,7 @@ pub(super) fn update(name: &LockName, owner: &str, lease: Duration, count: u32) 
         .number(count.into())
 }
 
-/// For every kind whose lock is a hash with a TTL, and exclusive.
+/// For every kind whose lock is a hash with one field `owner -> hold count`.
 pub(super) fn min_hold(
     name: &LockName,
     queue: Option<&str>,

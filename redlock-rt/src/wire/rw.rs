@@ -14,10 +14,11 @@ use crate::name::LockName;
 
 script!(READ_ACQUIRE = "lock_hash" + "rw_read_acquire");
 script!(READ_UPDATE = "rw_read_update");
-script!(READ_RELEASE = "rw_read_release");
-script!(READ_INSPECT = "lock_hash" + "rw_read_inspect");
-script!(WRITE_ACQUIRE = "lock_hash" + "rw_write_acquire");
-script!(WRITE_RELEASE = "rw_write_release");
+script!(READ_RELEASE = "rw_leases" + "rw_read_release");
+script!(READ_INSPECT = "lock_hash" + "rw_leases" + "rw_read_inspect");
+script!(WRITE_ACQUIRE = "lock_hash" + "rw_leases" + "rw_write_acquire");
+script!(WRITE_RELEASE = "rw_leases" + "rw_write_release");
+script!(WRITE_MIN_HOLD = "rw_leases" + "rw_write_min_hold");
 script!(FORCE_RELEASE = "lock_hash" + "rw_force_release");
 script!(WRITE_INSPECT = "lock_hash" + "rw_write_inspect");
 
@@ -217,9 +218,15 @@ impl Recipe for WriteWire {
     }
 
     fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
-        let (name, channel) = (&self.shared.name, self.shared.channel().text());
-        let field = write_field(owner);
-        Some(rlock::min_hold(name, None, &field, rest, &channel))
+        let call = Call::new(&WRITE_MIN_HOLD)
+            .reading_more()
+            .key(self.shared.name.as_str())
+            .arg(&write_field(owner))
+            .number(millis(rest))
+            .arg(&self.shared.leases)
+            .channel_arg(self.shared.channel())
+            .publishing();
+        Some(call)
     }
 
     fn field(&self, owner: &str) -> String {
@@ -268,6 +275,8 @@ mod tests {
                 wire.inspect(),
             ];
             calls.iter().for_each(assert_agrees);
+            let min_hold = wire.min_hold(owner, Duration::from_secs(1));
+            min_hold.iter().for_each(assert_agrees);
         }
     }
 

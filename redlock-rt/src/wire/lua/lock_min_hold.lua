@@ -5,9 +5,8 @@
 --   lock again)
 -- ARGV: 1 field of the hold, 2 for how long in ms, 3 channel (of a fair lock, the prefix of the
 --   waiters' channels; empty: none), 4 publish command, 5 prefix of our clients' channels
--- Returns: 2 = kept, 1 = only writing ended: the same owner still reads, 0 = the lock does not
---   exist, -1 = another owner has it; if waiters were to be woken, {that, 1 = announced or 0 =
---   Redis refused to, of a fair lock also the waiter}
+-- Returns: 2 = kept, 0 = the lock does not exist, -1 = another owner has it; if waiters were to be
+--   woken, {that, 1 = announced or 0 = Redis refused to, of a fair lock also the waiter}
 --
 -- Invariants:
 -- * Without the field nothing is changed or published, so the call may be late or repeated.
@@ -15,8 +14,6 @@
 --   does not lengthen the rest.
 -- * The TTL is set, also to a shorter one. Waiters sleep for the lease that they were told, so they
 --   are woken and told the new one.
--- * If the same owner also has read holds, only writing ends. The TTL, which is at least as long as
---   their leases, stays. Waiting readers are woken, since they may have the lock too.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: has no equivalent; its clients see a holder that does not release.
 local function publish(channel, payload)
@@ -24,11 +21,6 @@ local function publish(channel, payload)
 end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
     return -redis.call('EXISTS', KEYS[1])
-end
-if redis.call('HEXISTS', KEYS[1], 'mode') == 1 and redis.call('HLEN', KEYS[1]) > 2 then
-    redis.call('HDEL', KEYS[1], ARGV[1])
-    redis.call('HSET', KEYS[1], 'mode', 'read')
-    return {1, publish(ARGV[3], '1')}
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 -- Behind a write, so that a full memory does not refuse it.

@@ -1,6 +1,6 @@
 -- Returns the holders of a lock for reading.
 --
--- Prelude: lock_hash
+-- Prelude: lock_hash, rw_leases
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 start of the names of all keys that carry leases
 -- Returns: {} = nobody; else for each reader its owner, its hold count and the remaining ms of its
@@ -9,8 +9,6 @@
 -- Invariants: reads only; one consistent reply. The readers are those of a read lock, and the read
 --   holds of the writer itself. The holder of a lock of another kind is not a reader; a hash that
 --   is not a lock is refused (WRONGTYPE).
--- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
---   that does not end stops the server.
 -- Redisson: ReadLock.isLocked, getHoldCount, remainTimeToLive, each a command of its own.
 local flaw = not_a_lock(KEYS[1])
 if flaw then
@@ -24,18 +22,9 @@ local fields = redis.call('HGETALL', KEYS[1])
 for at = 1, #fields, 2 do
     local field, count = fields[at], tonumber(fields[at + 1])
     if field ~= 'mode' and count and string.sub(field, -6) ~= ':write' then
-        local longest = -2
-        for hold = 1, math.min(count, 1000) do
-            local rest = redis.call('PTTL', ARGV[1] .. ':' .. field .. ':rwlock_timeout:' .. hold)
-            if rest == -1 then
-                longest = -1
-                break
-            end
-            longest = math.max(longest, rest)
-        end
         readers[#readers + 1] = field
         readers[#readers + 1] = count
-        readers[#readers + 1] = longest == -2 and 0 or longest
+        readers[#readers + 1] = lease_of(ARGV[1], field, count)
     end
 end
 return readers

@@ -1,5 +1,6 @@
 -- Ends a read hold, and wakes a waiter if the lock is free, or will be earlier than it knows.
 --
+-- Prelude: rw_leases
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 owner, 2 start of the names of all keys that carry leases, 3 channel, 4 publish command
 -- Returns: {1 = ended, 1 = announced or 0 = Redis refused to}; else 1 = ended, and the lock has
@@ -21,8 +22,6 @@
 --   stays.
 -- * A refused PUBLISH or HRANDFIELD (an ACL) is not a failure: waiters poll, and all readers are
 --   read.
--- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
---   that does not end stops the server.
 -- Redisson: ReadLock.unlockInner, without the unlock latch; it reads all readers.
 local lock = KEYS[1]
 local FEW, DRAWN = 64, 32
@@ -30,22 +29,7 @@ local SOON = 10000
 local function announce()
     return {1, type(redis.pcall(ARGV[4], ARGV[3], '0')) == 'number' and 1 or 0}
 end
-local function leases(field)
-    return ARGV[2] .. ':' .. field .. ':rwlock_timeout:'
-end
--- The longest lease of a reader; -1: one that does not end.
-local function longest_of(field, count)
-    local longest = 0
-    for hold = 1, math.min(tonumber(count) or 0, 1000) do
-        local rest = redis.call('PTTL', leases(field) .. hold)
-        if rest == -1 then
-            return -1
-        end
-        longest = math.max(longest, rest)
-    end
-    return longest
-end
-local own, ended = leases(ARGV[1]), 0
+local own, ended = ARGV[2] .. ':' .. ARGV[1] .. ':rwlock_timeout:', 0
 local fields = redis.pcall('HLEN', lock)
 local crowded = type(fields) == 'number' and fields > FEW + 1
 local function give_up(hold)
@@ -70,7 +54,7 @@ local ttl = crowded and redis.call('PTTL', lock)
 if crowded and ttl > 0 and redis.call('HGET', lock, 'mode') ~= 'write' then
     local drawn = redis.pcall('HRANDFIELD', lock, -DRAWN, 'WITHVALUES')
     for at = 1, #drawn, 2 do
-        local rest = drawn[at] ~= 'mode' and longest_of(drawn[at], drawn[at + 1]) or 0
+        local rest = lease_of(ARGV[2], drawn[at], drawn[at + 1])
         if rest > ttl then
             redis.call('PEXPIRE', lock, string.format('%.0f', rest))
         end
@@ -85,15 +69,10 @@ for at = 1, #all, 2 do
         return 1
     end
 end
-local longest = 0
-for at = 1, #all, 2 do
-    local rest = all[at] ~= 'mode' and longest_of(all[at], all[at + 1]) or 0
-    if rest == -1 then
-        return 1
-    end
-    longest = math.max(longest, rest)
-end
-if longest == 0 then
+local longest = lease_of_all(ARGV[2], all)
+if longest == -1 then
+    return 1
+elseif longest == 0 then
     redis.call('DEL', lock)
     return announce()
 end

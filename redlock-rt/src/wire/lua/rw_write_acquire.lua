@@ -1,6 +1,6 @@
 -- Takes a lock for writing, for a new hold.
 --
--- Prelude: lock_hash
+-- Prelude: lock_hash, rw_leases
 -- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
 --   owner -> until when in epoch ms)
 -- ARGV: 1 lease in ms, 2 owner, 3 its field, 4 field of the read hold under which it is taken
@@ -18,28 +18,17 @@
 -- * The wish of a preferred writer lasts only while the writer asks again in time; it ends when the
 --   writer gets the lock.
 -- * If an ACL forbids PEXPIRE, nothing is left: without a lease the lock would stay for ever.
--- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
---   that does not end stops the server.
 -- Redisson: WriteLock.tryLockInner, where re-entry adds the leases up.
 local lock, owner, field, under = KEYS[1], ARGV[2], ARGV[3], ARGV[4]
 local ttl = redis.call('PTTL', lock)
 local mode = ttl ~= -2 and redis.call('HGET', lock, 'mode')
-local function is_alive(reader, count)
-    for hold = 1, math.min(tonumber(count) or 0, 1000) do
-        local key = ARGV[5] .. ':' .. reader .. ':rwlock_timeout:' .. hold
-        if redis.call('EXISTS', key) == 1 then
-            return true
-        end
-    end
-    return false
-end
 local function is_only_reader()
     local fields = redis.call('HGETALL', lock)
     local over = {}
     for at = 1, #fields, 2 do
         local other = fields[at]
         if other ~= 'mode' and other ~= under then
-            if is_alive(other, fields[at + 1]) then
+            if lease_of(ARGV[5], other, fields[at + 1]) ~= 0 then
                 return false
             end
             over[#over + 1] = other

@@ -1,5 +1,6 @@
 -- Ends a write hold and wakes all waiters; also removes the wish of an abandoned attempt.
 --
+-- Prelude: rw_leases
 -- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
 --   owner -> until when in epoch ms)
 -- ARGV: 1 owner, 2 its field, 3 start of the names of all keys that carry leases, 4 channel,
@@ -15,8 +16,6 @@
 -- * Read holds of the same owner stay: the lock is then a read lock with the longest of their
 --   leases, and waiting readers are woken, since they may have it too.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
--- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
---   that does not end stops the server.
 -- Redisson: WriteLock.unlockInner, without the unlock latch; with read holds left it wakes nobody.
 local lock = KEYS[1]
 local function wake(answer)
@@ -34,21 +33,12 @@ if redis.call('HDEL', lock, ARGV[2]) == 0 then
     end
     return -redis.call('EXISTS', lock)
 end
-local fields = redis.call('HGETALL', lock)
-local longest, endless = 0, false
-for at = 1, #fields, 2 do
-    for hold = 1, math.min(tonumber(fields[at + 1]) or 0, 1000) do
-        local key = ARGV[3] .. ':' .. fields[at] .. ':rwlock_timeout:' .. hold
-        local rest = redis.call('PTTL', key)
-        endless = endless or rest == -1
-        longest = math.max(longest, rest)
-    end
-end
-if longest == 0 and not endless then
+local longest = lease_of_all(ARGV[3], redis.call('HGETALL', lock))
+if longest == 0 then
     redis.call('DEL', lock)
 else
     redis.call('HSET', lock, 'mode', 'read')
-    if not endless then
+    if longest > 0 then
         redis.call('PEXPIRE', lock, string.format('%.0f', longest))
     end
 end

@@ -1,0 +1,40 @@
+-- Reads the leases of readers: common code of the scripts of read-write locks.
+--
+-- KEYS: none
+-- ARGV: none
+-- Returns: nothing
+--
+-- Invariants:
+-- * It changes nothing.
+-- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
+--   that does not end stops the server.
+-- Redisson: has the loop in each script.
+
+-- The longest lease of one reader in ms; 0: none is left, -1: one does not end. `leases`: start of
+-- the names of all keys that carry leases.
+local function lease_of(leases, reader, count)
+    local longest = 0
+    for hold = 1, math.min(tonumber(count) or 0, 1000) do
+        local rest = redis.call('PTTL', leases .. ':' .. reader .. ':rwlock_timeout:' .. hold)
+        if rest == -1 then
+            return -1
+        end
+        -- A key with 0 ms left is still there.
+        longest = math.max(longest, rest == 0 and 1 or rest)
+    end
+    return longest
+end
+
+-- The same of all readers. `fields`: the hash, as HGETALL returns it.
+local function lease_of_all(leases, fields)
+    local longest = 0
+    for at = 1, #fields, 2 do
+        local rest = lease_of(leases, fields[at], fields[at + 1])
+        if rest == -1 then
+            return -1
+        end
+        longest = math.max(longest, rest)
+    end
+    return longest
+end
+
