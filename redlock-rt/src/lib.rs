@@ -136,9 +136,10 @@ assert_eq!(place_order(7).await?, "paid");
 //! `+decr +get +set +pexpireat +time`; for fencing tokens `+incr +get +set +time`; for fair locks
 //! `+time +hmget +lindex +llen +lpos +lrange +lrem +rpush +zadd +zrange +zrem +zscore`; for
 //! semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard +zcount +zrange
-//! +zrangebyscore +zrem +zscore`; for [`ReplicaAck`] `+wait`, for [`Fsync`] `+waitaof`), the keys,
-//! and the channels `redisson_*`, for fair locks also `redlock_wake:*`. Waiters of a user without
-//! SUBSCRIBE poll, and so do those of other clients for what a user without PUBLISH releases.
+//! +zrangebyscore +zrem +zscore`, and `+persist` if you take a TTL from one; for [`ReplicaAck`]
+//! `+wait`, for [`Fsync`] `+waitaof`), the keys, and the channels `redisson_*`, for fair locks also
+//! `redlock_wake:*`. Waiters of a user without SUBSCRIBE poll, and so do those of other clients for
+//! what a user without PUBLISH releases.
 //!
 //! With `+restore` and `+hdel`, a free [`RLock`] or [`SpinLock`] is taken by one plain command. HDEL
 //! releases them and a [`FencedLock`], with a PUBLISH behind it where waiters are told. Without one of

@@ -312,6 +312,32 @@ fn assert_denied<T>(outcome: Result<T, Error>, name: &str) {
     assert_eq!(error.name(), Some(name), "{error}");
 }
 
+#[tokio::test]
+async fn permits_are_taken_also_without_the_right_to_persist() {
+    let mut stage = Stage::open("persist").await;
+    let name = stage.world.name.clone();
+    let leases = format!("{{{name}}}:timeout");
+    let page = rights(&[EVERYBODY, SCRIPTS, PLAIN, LEASED].concat());
+    let entitled = [&page[..], &["+persist".to_owned()]].concat();
+    for (rights, rest) in [(&page, 0), (&entitled, -1)] {
+        let client = stage.client(rights).await;
+        let semaphore = client.permit_expirable_semaphore(&name);
+        let _: () = stage
+            .world
+            .redis(&["SET", &name, "2", "PX", "600000"])
+            .await;
+        let first = semaphore.acquire().await.unwrap();
+        let _: () = stage.world.redis(&["PERSIST", &name]).await;
+        let second = semaphore.acquire().await.unwrap();
+        let ttl: i64 = stage.world.redis(&["PTTL", &leases]).await;
+        assert_eq!(ttl.min(0), rest, "{ttl}");
+        first.release().await.unwrap();
+        second.release().await.unwrap();
+        let _: () = stage.world.redis(&["DEL", &name]).await;
+    }
+    stage.end().await;
+}
+
 /// Without the right to write the note, the operation has no effect.
 #[tokio::test]
 async fn without_the_notes_everything_is_denied_and_nothing_changed() {

@@ -102,6 +102,57 @@ async fn the_leases_of_a_semaphore_with_a_ttl_go_with_it() {
     stage.end(1).await;
 }
 
+/// The semaphore lost its TTL, the set of leases had it: the permits were taken, and nobody's.
+#[tokio::test]
+async fn permits_were_gone_for_good_when_a_semaphore_lost_its_ttl() {
+    let stage = Stage::open("persist").await;
+    let semaphore = stage.permits(3).await;
+    let options = || PermitOptions::new().lease(DEADLINE).renew(false);
+    let first = semaphore.acquire_with(options()).await.unwrap();
+    let ttl = async || -> i64 { stage.redis(&["PTTL", &stage.leases_key()]).await };
+    let given_and_taken = async || {
+        let _: () = stage.redis(&["PEXPIRE", &stage.name, "600000"]).await;
+        let second = semaphore.acquire_with(options()).await.unwrap();
+        assert!(ttl().await > 0);
+        let _: () = stage.redis(&["PERSIST", &stage.name]).await;
+        second
+    };
+
+    let second = given_and_taken().await;
+    let third = semaphore.acquire_with(options()).await.unwrap();
+    assert_eq!(ttl().await, -1, "after an acquisition");
+    third.release().await.unwrap();
+    second.release().await.unwrap();
+
+    let second = given_and_taken().await;
+    semaphore.set_permits(3).await.unwrap();
+    assert_eq!(ttl().await, -1, "after a number");
+    second.release().await.unwrap();
+
+    let second = given_and_taken().await;
+    second.extend(DEADLINE).await.unwrap();
+    assert_eq!(ttl().await, -1, "after a lease");
+    second.release().await.unwrap();
+
+    let second = given_and_taken().await;
+    let _: () = stage.redis(&["DEL", &stage.name]).await;
+    assert!(semaphore.try_set_permits(3).await.unwrap());
+    assert_eq!(ttl().await, -1, "after a new semaphore");
+    second.release().await.unwrap();
+
+    let second = given_and_taken().await;
+    let often = PermitOptions::new().renew(Duration::from_millis(50));
+    let renewed = semaphore.acquire_with(often).await.unwrap();
+    let _: () = stage
+        .redis(&["PEXPIRE", &stage.leases_key(), "600000"])
+        .await;
+    eventually(DEADLINE, async || ttl().await == -1).await;
+    for permit in [first, second, renewed] {
+        permit.release().await.unwrap();
+    }
+    stage.end(3).await;
+}
+
 /// A call sweeps at most a hundred expired permits.
 #[tokio::test]
 async fn a_lease_that_is_over_is_not_lengthened_however_many_are() {

@@ -8,7 +8,9 @@
 -- * A permit is free or in the set, never both: a script moves it in one step.
 -- * A sweep ends after 100 permits; the next call continues.
 -- * A deleted semaphore is not created again.
--- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
+-- * The leases have the TTL of the semaphore, or none, as soon as a call takes permits, sets their number
+--   or sets a lease. Leases that ended alone would take their permits with them.
+-- * A refused PUBLISH or PERSIST (an ACL) is not a failure: waiters poll, and the leases keep a TTL.
 -- Redisson: the head of every RPermitExpirableSemaphore script.
 local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -38,6 +40,15 @@ local function add(permits)
         if free > 0 then
             publish(free)
         end
+    end
+end
+
+local function align_ttl()
+    local ttl = redis.call('PTTL', KEYS[1])
+    if ttl > 0 then
+        redis.call('PEXPIRE', KEYS[2], string.format('%.0f', ttl))
+    elseif ttl == -1 and redis.call('PTTL', KEYS[2]) >= 0 then
+        redis.pcall('PERSIST', KEYS[2])
     end
 end
 

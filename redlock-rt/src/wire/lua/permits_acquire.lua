@@ -14,7 +14,6 @@
 -- * A call that arrives after its withdrawal takes nothing, since nothing would give it back before
 --   its lease is over.
 -- * All or none: if a part of the hold was lost, the rest is given back first.
--- * The leases have the TTL of the semaphore, if it has one.
 -- * If an ACL forbids DECRBY, only the number that was set is left.
 -- * Permits that are held from a deleted semaphore count, so there are never more in use.
 -- Redisson: RPermitExpirableSemaphore.tryAcquire, by the clock of Redis; with a limit trySetPermits
@@ -80,8 +79,5 @@ if type(left) == 'table' then
     redis.call('ZREM', KEYS[2], unpack(ids))
     return left
 end
-local ttl = redis.call('PTTL', KEYS[1])
-if ttl > 0 then
-    redis.call('PEXPIRE', KEYS[2], string.format('%.0f', ttl))
-end
+align_ttl()
 return taken(left)

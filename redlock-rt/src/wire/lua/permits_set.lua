@@ -24,5 +24,6 @@ elseif wanted ~= free then
     redis.call('INCRBY', KEYS[1], wanted - free)
     publish(ARGV[3])
 end
+align_ttl()
 redis.call('SET', KEYS[3], wanted, 'PX', ARGV[4])
 return answer(wanted)

@@ -19,5 +19,6 @@ if free then
 end
 redis.call('SET', KEYS[3], 1, 'PX', ARGV[4])
 redis.call('SET', KEYS[1], ARGV[3] - redis.call('ZCARD', KEYS[2]))
+align_ttl()
 publish(ARGV[3])
 return answer(1)

@@ -23,6 +23,7 @@ for _, id in ipairs(raw_ids(ARGV[4])) do
         shorter = shorter or deadline < score
     end
 end
+align_ttl()
 if shorter then
     -- As many Java threads wake as the message says.
     publish('1')

@@ -24,7 +24,7 @@
 local replies = {}
 local now
 
-local function renew_permits(set, digits, lease)
+local function renew_permits(key, set, digits, lease)
     if not now then
         local time = redis.call('TIME')
         now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -44,6 +44,10 @@ local function renew_permits(set, digits, lease)
     for at = 1, #wanted, 1000 do
         redis.call('ZADD', set, 'XX', unpack(wanted, at, math.min(at + 999, #wanted)))
     end
+    -- Somebody has taken the TTL from the semaphore: the leases would end alone.
+    if redis.call('PTTL', set) >= 0 and redis.call('PTTL', key) == -1 then
+        redis.pcall('PERSIST', set)
+    end
     return alive
 end
 
@@ -52,7 +56,7 @@ for i, key in ipairs(KEYS) do
     local ids = ARGV[4 * i]
     local count = ids == '' and redis.call('HGET', key, field)
     if ids ~= '' then
-        replies[i] = renew_permits(prefix, ids, lease)
+        replies[i] = renew_permits(key, prefix, ids, lease)
     elseif count == '0' then
         replies[i] = 0
     elseif count then
