@@ -47,6 +47,21 @@ async fn a_latch_is_a_number_that_is_gone_at_zero() {
     stage.assert_clean().await;
 }
 
+/// A number of Lua is exact up to 2^53. A call that counted down such a latch failed.
+#[tokio::test]
+async fn a_count_that_another_program_set_may_be_above_two_to_the_53() {
+    let stage = Stage::open("latch-large").await;
+    let latch = stage.latch();
+    for count in [(1 << 53) - 1, 1 << 53, (1 << 53) + 1, i64::MAX] {
+        let _: () = stage.redis(&["SET", &stage.name, &count.to_string()]).await;
+        let left = count.unsigned_abs() - 1;
+        assert_eq!(latch.count_down().await.unwrap(), left);
+        assert_eq!(latch.count().await.unwrap(), left);
+    }
+    assert!(latch.delete().await.unwrap());
+    stage.assert_clean().await;
+}
+
 #[tokio::test]
 async fn another_type_of_value_is_told_to_all_that_wait() {
     let stage = Stage::open("latch-type").await;

@@ -111,6 +111,7 @@ pub(crate) fn was_done(reply: Reply) -> Result<bool, Malformed> {
 pub(crate) fn count_left(reply: Reply) -> Result<u64, Malformed> {
     match reply {
         Reply::Int(left) => u64::try_from(left).map_err(|_| Malformed(reply)),
+        Reply::Text(ref left) => left.parse().map_err(|_| Malformed(reply)),
         other => Err(Malformed(other)),
     }
 }
@@ -195,6 +196,8 @@ mod tests {
     #[test]
     fn answers_that_make_no_sense_are_refused() {
         assert_eq!(count_left(Reply::Int(0)), Ok(0));
+        assert_eq!(count_left(Reply::Text("7".into())), Ok(7));
+        assert!(count_left(Reply::Text("-7".into())).is_err());
         assert!(count_left(Reply::Int(-1)).is_err() && count_left(Reply::Nil).is_err());
         assert_eq!(was_done(Reply::Int(1)), Ok(true));
         assert!(was_done(Reply::Int(2)).is_err());

@@ -3,8 +3,8 @@
 -- KEYS: 1 the latch (STRING: its count), 2 the mark (STRING, see latch_set), 3 the note of this
 --   call (STRING: its reply)
 -- ARGV: 1 ms for which the note stays, 2 channel, 3 publish command
--- Returns: the remaining count, 0 also if there is no latch; if it opened the latch, {0, 1 =
---   announced or 0 = Redis refused to}
+-- Returns: the remaining count, 0 also if there is no latch (a string from a note, or if it is too
+--   large for a number of Lua); if it opened the latch, {0, 1 = announced or 0 = Redis refused to}
 --
 -- Invariants:
 -- * A repeat after a lost reply finds the note and returns the same reply: one call counts once.
@@ -18,7 +18,7 @@
 -- Redisson: countDownAsync, which counts again when it is repeated.
 local noted = redis.call('GET', KEYS[3])
 if noted then
-    return tonumber(noted)
+    return noted
 end
 if redis.call('EXISTS', KEYS[1]) == 0 then
     return 0
@@ -35,6 +35,11 @@ if left <= 0 then
     left = 0
     redis.call('DEL', KEYS[1], KEYS[2])
     told = type(redis.pcall(ARGV[3], ARGV[2], '0')) == 'number' and 1 or 0
+end
+if left > 9007199254740991 then
+    left = redis.call('GET', KEYS[1])
+    redis.call('SET', KEYS[3], left, 'PX', ARGV[1])
+    return left
 end
 redis.call('SET', KEYS[3], string.format('%.0f', left), 'PX', ARGV[1])
 return told and {left, told} or left
