@@ -4,13 +4,18 @@
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]
 
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
-use redlock_rt::{Client, ClientBuilder, ErrorKind, LockOptions};
-use tests::{Proxy, RedisServer, connection_to, eventually, trace_init, unique, within};
+use redlock_rt::{Client, ClientBuilder, Credentials, ErrorKind, LockOptions};
+use tests::{
+    Proxy, RedisServer, connection_to, eventually, shared_server, told, trace_init, unique, within,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 /// A poll interval longer than any test.
@@ -114,6 +119,92 @@ impl Stage {
         let tried = async || self.proxy.counts().get("INFO").is_some_and(|n| *n >= times);
         eventually(DEADLINE, tried).await;
     }
+}
+
+fn panics<T>(message: &str) -> T {
+    panic!("{message}")
+}
+
+#[tokio::test]
+async fn a_panic_while_connecting_is_told_and_tried_again_after_pauses() {
+    let proxy = Proxy::to(&shared_server());
+    let (at, tries) = (proxy.address(), Arc::new(AtomicUsize::new(0)));
+    let builder = || Client::builder().response_timeout(Duration::from_secs(1));
+    let counted = Arc::clone(&tries);
+    let connector = builder().connector(move || {
+        let first = counted.fetch_add(1, Ordering::Relaxed) == 0;
+        async move {
+            match first {
+                true => TcpStream::connect(at).await,
+                false => panics("this connector fails"),
+            }
+        }
+    });
+    let counted = Arc::clone(&tries);
+    let credentials = builder().url(&proxy.url()).credentials(move || {
+        let first = counted.fetch_add(1, Ordering::Relaxed) == 0;
+        async move {
+            match first {
+                true => Ok::<_, io::Error>(Credentials::new("").user("default")),
+                false => panics("no vault"),
+            }
+        }
+    });
+    for (builder, says) in [
+        (connector, "connecting panicked: this connector fails"),
+        (
+            credentials,
+            "the source of credentials: it panicked: no vault",
+        ),
+    ] {
+        tries.store(0, Ordering::Relaxed);
+        let client = builder.build().unwrap();
+        let lock = client.rlock(unique("panics"));
+        within(DEADLINE, lock.try_lock())
+            .await
+            .unwrap()
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
+        proxy.cut_all();
+        let wait = LockOptions::new().wait(Duration::from_secs(1));
+        let error = within(DEADLINE, lock.lock_with(wait)).await.unwrap_err();
+        // Without pauses there are thousands.
+        let tries = tries.load(Ordering::Relaxed);
+        assert!((2..100).contains(&tries), "{tries}");
+        assert!(error.is_unavailable(), "{error:?}");
+        assert!(told(&error).contains(says), "{}", told(&error));
+    }
+}
+
+#[tokio::test]
+async fn a_connector_that_panicked_is_asked_again() {
+    let tries = AtomicUsize::new(0);
+    let server = shared_server();
+    let at = server.address();
+    let client = Client::builder().connector(move || {
+        assert!(tries.fetch_add(1, Ordering::Relaxed) >= 2, "not yet");
+        TcpStream::connect(at)
+    });
+    let client = client.build().unwrap();
+    let guard = within(DEADLINE, client.rlock(unique("panicked")).lock())
+        .await
+        .unwrap();
+    guard.unlock().await.unwrap();
+}
+
+#[test]
+fn a_runtime_without_io_is_named_in_the_error() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().build().unwrap();
+    let client = Client::builder()
+        .url(&shared_server().url())
+        .response_timeout(Duration::from_secs(1));
+    let client = client.build().unwrap();
+    let failed = runtime.block_on(client.rlock(unique("no-io")).try_lock());
+    let text = told(&failed.unwrap_err());
+    assert!(text.contains("IO is disabled"), "{text}");
 }
 
 /// Once, the release was given up: permits were lost, a latch stayed closed, a lock was held until

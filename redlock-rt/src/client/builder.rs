@@ -234,7 +234,8 @@ impl ClientBuilder {
     /// An additional [`url`](Self::url) sets the credentials, the database and the
     /// [name](Self::server_name) of the server; the client does not connect to its host. With
     /// `rediss://`, TLS runs over the connector's streams, and the certificate must be valid for
-    /// that host. Without a URL there is no login, and the database is 0.
+    /// that host. Without a URL there is no login, and the database is 0. An error or a panic of
+    /// `connect` counts as an outage.
     pub fn connector<F, Fut, S>(mut self, connect: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -270,7 +271,7 @@ impl ClientBuilder {
     /// for commands log in again with what it returns. If that fails until they have expired, the
     /// connection is closed. The subscribing connection cannot log in again; if the server ends it,
     /// the next one asks the source too. The time of the source is part of the time for connecting.
-    /// An error of it counts as an outage. With several servers in the URL all get the same
+    /// An error or a panic of it counts as an outage. With several servers in the URL all get the same
     /// credentials; sentinels have [their own](Self::sentinel_credentials).
     ///
     /// # Examples

@@ -12,6 +12,7 @@ use redis::Value;
 use super::dialer::Dialer;
 use super::fault::Fault;
 use super::multiplexer::{Multiplexer, WakeUp};
+use super::panics::caught;
 use crate::clock;
 
 type BoxError = Box<dyn StdError + Send + Sync>;
@@ -81,7 +82,7 @@ impl CredentialSource {
     }
 
     pub(super) async fn ask(&self) -> Result<Credentials, Fault> {
-        let asked = (self.0)().await;
+        let asked = caught("it", async { (self.0)().await }).await;
         let failed = |error: BoxError| format!("the source of credentials: {error}");
         let credentials = asked.map_err(|error| Fault::passing(failed(error)))?;
         match credentials.valid_for {

@@ -17,6 +17,7 @@ use super::addresses::{connect_to_any, in_turn};
 use super::credentials::{CredentialSource, Credentials, Expiry};
 use super::endpoint::{Address, Endpoint, Login, Servers, Service};
 use super::fault::Fault;
+use super::panics::caught;
 use crate::error::Error;
 
 /// Any byte stream to a server.
@@ -331,6 +332,10 @@ impl Dialer {
 
     /// Opens a stream. `within`: how long connecting may take; the caller enforces this limit.
     pub(super) async fn dial(&self, target: &Target, within: Duration) -> io::Result<BoxStream> {
+        caught("connecting", self.open(target, within)).await
+    }
+
+    async fn open(&self, target: &Target, within: Duration) -> io::Result<BoxStream> {
         let address = match (target, &self.how) {
             (Target::Address(address), _) => address,
             #[cfg(feature = "tls")]

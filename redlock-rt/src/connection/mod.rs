@@ -37,6 +37,7 @@ mod misfit;
 mod multiplexer;
 mod nodes;
 mod one_task;
+mod panics;
 mod reach;
 mod reconnect;
 mod replicated;

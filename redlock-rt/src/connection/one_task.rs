@@ -162,7 +162,7 @@ pub(super) async fn wait<T: Tried, F>(
     // Who calls again does so without a pause, and a runtime ends only between two turns of a task. There
     // is no timer in a runtime that ends.
     tokio::task::yield_now().await;
-    let why = "the task that connects has ended: its runtime ended, has no I/O, or it panicked";
+    let why = "the task that connects has ended with its runtime";
     Err(Fault::not_connected(std::io::ErrorKind::Other, why).at(of.place()))
 }
 
@@ -331,7 +331,7 @@ mod tests {
         hanging.state().hangs = true;
         let fault = found(&hanging).await.unwrap_err();
         let told = format!("{fault:?}");
-        assert!(told.contains("runtime ended"), "{told}");
+        assert!(told.contains("ended with its runtime"), "{told}");
         assert_eq!(hanging.state().begun, 3);
     }
 
