@@ -51,3 +51,44 @@ async fn permits_and_counts_that_were_dropped_while_a_right_was_missing_come_bac
     assert_eq!(latch.count().await.unwrap(), 0);
     stage.end().await;
 }
+
+/// All places were taken by releases that were refused.
+#[tokio::test]
+async fn a_hold_count_stayed_while_many_permits_waited_for_a_right() {
+    const MANY: usize = 200;
+    let mut stage = Stage::open("others").await;
+    let client = stage
+        .client(&rights(&[EVERYBODY, SCRIPTS, PLAIN].concat()))
+        .await;
+    let name = stage.world.name.clone();
+    let key = format!("{name}:lock");
+    let lock = client.rlock(&key);
+    let semaphore = client.semaphore(&name).limit(MANY as u32);
+    let mut permits = Vec::new();
+    for _ in 0..MANY {
+        permits.push(semaphore.acquire().await.unwrap());
+    }
+    let outer = lock.lock().await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+
+    stage.set("resetkeys").await;
+    stage.set(&format!("~{key}")).await;
+    stage.proxy.mark();
+    drop(permits);
+    // All places are taken: each release was sent once by its guard, and more than once from a place.
+    stage.proxy.wait_for_count("EVALSHA", MANY + 2 * 128).await;
+    let counts: Vec<u32> = stage.world.redis(&["HVALS", &key]).await;
+    assert_eq!(counts, [2]);
+    drop(inner);
+    let counted_down = async || {
+        let counts: Vec<u32> = stage.world.redis(&["HVALS", &key]).await;
+        counts == [1]
+    };
+    eventually(DEADLINE, counted_down).await;
+
+    stage.set("~*").await;
+    eventually(DEADLINE, async || client.stats().releases == 0).await;
+    assert_eq!(semaphore.available_permits().await.unwrap(), MANY as i64);
+    outer.unlock().await.unwrap();
+    stage.end().await;
+}

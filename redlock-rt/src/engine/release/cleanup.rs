@@ -366,7 +366,9 @@ impl Cleanup {
                 }
             }
             if !fault.is_of_dialing() {
-                before(until, clock::sleep(self.pause.take())).await?;
+                let (pause, engine) = (self.pause.take(), Arc::clone(self.engine()));
+                let _denied = waits.then(|| engine.releases.deny());
+                before(until, clock::sleep(pause)).await?;
             }
         }
     }

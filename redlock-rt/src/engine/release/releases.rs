@@ -26,6 +26,9 @@ const MOST_AT_ONCE: usize = 128;
 /// is one, so with so many at a node that hangs, those of other nodes wait for the first that ends.
 const MOST_AT_ALL_NODES: usize = 4096;
 
+/// So many more pause until a right comes back, and then ask for it.
+const MOST_DENIED: usize = 384;
+
 /// So often in the response time-out the task looks for replies that do not come.
 const LOOKS: u32 = 8;
 
@@ -33,6 +36,8 @@ const LOOKS: u32 = 8;
 pub(crate) struct Releases {
     queue: Mutex<Queue<Cleanup>>,
     under_way: AtomicUsize,
+    /// Those of them that pause because a right is missing.
+    denied: AtomicUsize,
     /// Acquisitions and cleanups in progress outside the queue; see [`Open`].
     open: Arc<Tally>,
     /// What was not sent to Redis because the queue was closed.
@@ -56,6 +61,7 @@ impl Releases {
         Self {
             queue: Mutex::new(Queue::default()),
             under_way: AtomicUsize::new(0),
+            denied: AtomicUsize::new(0),
             open: Arc::default(),
             abandoned: Tally::default(),
             offered: AtomicUsize::new(0),
@@ -137,6 +143,14 @@ impl Releases {
             pending: Some(PendingCleanup::new(cleanup)),
             releases: self,
         }
+    }
+
+    /// A cleanup pauses, as long as the result exists, because a right is missing.
+    pub(super) fn deny(&self) -> Denied<'_> {
+        self.denied.fetch_add(1, Ordering::AcqRel);
+        // Another cleanup may have its place.
+        self.signal.notify();
+        Denied(self)
     }
 
     /// Registers work that must end before the client may end; `lasting`: no lease ends it.
@@ -283,6 +297,15 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// A cleanup that pauses because a right is missing.
+pub(super) struct Denied<'a>(&'a Releases);
+
+impl Drop for Denied<'_> {
+    fn drop(&mut self) {
+        self.0.denied.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// Ends what is answered. After a panic the next caller does.
 struct Ending<'a>(&'a Releases);
 
@@ -325,7 +348,13 @@ pub(in crate::engine) async fn run(releases: Arc<Releases>, clustered: bool, pat
             .into_iter()
             .chain(releases.watch(now, patience))
             .min();
-        while let Some(next) = releases.next(under_way.len() >= most) {
+        loop {
+            // Otherwise others, which need another right, would wait for this one too.
+            let denied = releases.denied.load(Ordering::Acquire).min(MOST_DENIED);
+            let full = under_way.len().saturating_sub(denied) >= most;
+            let Some(next) = releases.next(full) else {
+                break;
+            };
             under_way.push(next.run());
         }
         tokio::select! {
