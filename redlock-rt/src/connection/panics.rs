@@ -7,16 +7,19 @@ use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 
-/// The result of `run`; `what` is to be blamed for a panic.
-pub(super) async fn caught<T, E: From<io::Error>>(
+/// The result of `run`; `what` is to be blamed for a panic. Boxed, since callers have these futures on
+/// their stacks.
+pub(super) fn caught<T, E: From<io::Error>>(
     what: &'static str,
-    run: impl Future<Output = Result<T, E>>,
-) -> Result<T, E> {
+    run: impl Future<Output = Result<T, E>> + Send,
+) -> impl Future<Output = Result<T, E>> + Send {
     // What a panic interrupted is dropped here, and not looked at again.
-    let ended = AssertUnwindSafe(run).catch_unwind().await;
-    ended.unwrap_or_else(|panic| {
-        let error = format!("{what} panicked: {}", message(&*panic));
-        Err(io::Error::other(error).into())
+    let ended = AssertUnwindSafe(Box::pin(run)).catch_unwind();
+    ended.map(move |ended| {
+        ended.unwrap_or_else(|panic| {
+            let error = format!("{what} panicked: {}", message(&*panic));
+            Err(io::Error::other(error).into())
+        })
     })
 }
 
