@@ -12,7 +12,8 @@ use std::time::Duration;
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ClientBuilder, Credentials, ErrorKind, LockOptions};
 use tests::{
-    Proxy, RedisServer, connection_to, eventually, shared_server, told, trace_init, unique, within,
+    Proxy, RedisServer, connection_to, eventually, lock_and_unlock, shared_server, told,
+    trace_init, unique, within,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -160,13 +161,7 @@ async fn a_panic_while_connecting_is_told_and_tried_again_after_pauses() {
         tries.store(0, Ordering::Relaxed);
         let client = builder.build().unwrap();
         let lock = client.rlock(unique("panics"));
-        within(DEADLINE, lock.try_lock())
-            .await
-            .unwrap()
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        within(DEADLINE, lock_and_unlock(&lock)).await;
         proxy.cut_all();
         let wait = LockOptions::new().wait(Duration::from_secs(1));
         let error = within(DEADLINE, lock.lock_with(wait)).await.unwrap_err();
@@ -188,10 +183,8 @@ async fn a_connector_that_panicked_is_asked_again() {
         TcpStream::connect(at)
     });
     let client = client.build().unwrap();
-    let guard = within(DEADLINE, client.rlock(unique("panicked")).lock())
-        .await
-        .unwrap();
-    guard.unlock().await.unwrap();
+    let lock = client.rlock(unique("panicked"));
+    within(DEADLINE, lock_and_unlock(&lock)).await;
 }
 
 #[test]
