@@ -3,32 +3,13 @@
 use std::time::Duration;
 
 use redis::Value;
-use tests::RedissonClient;
+use tests::{RedissonClient, script_text};
 
 use crate::stage::Stage;
 
 const S: Duration = Duration::from_secs(1);
 /// A client of ours that nobody runs.
 const OURS: &str = "0f8fad5b-d9cb-8fa1-a165-70867728950e";
-const ACQUIRE: &str = concat!(
-    include_str!("../../redlock-rt/src/wire/lua/lock_hash.lua"),
-    include_str!("../../redlock-rt/src/wire/lua/fair_wake.lua"),
-    include_str!("../../redlock-rt/src/wire/lua/fair_turn.lua"),
-    include_str!("../../redlock-rt/src/wire/lua/fair_enter.lua"),
-    include_str!("../../redlock-rt/src/wire/lua/fair_queue.lua"),
-    include_str!("../../redlock-rt/src/wire/lua/fair_acquire.lua"),
-);
-const RELEASE: &str = concat!(
-    include_str!("../../redlock-rt/src/wire/lua/fair_wake.lua"),
-    include_str!("../../redlock-rt/src/wire/lua/fair_turn.lua"),
-    include_str!("../../redlock-rt/src/wire/lua/fair_give.lua"),
-    include_str!("../../redlock-rt/src/wire/lua/fair_queue.lua"),
-    include_str!("../../redlock-rt/src/wire/lua/fair_release.lua"),
-);
-const MIN_HOLD: &str = concat!(
-    include_str!("../../redlock-rt/src/wire/lua/fair_wake.lua"),
-    include_str!("../../redlock-rt/src/wire/lua/lock_min_hold.lua"),
-);
 
 fn owner(number: u64) -> String {
     format!("{OURS}:{number}")
@@ -53,7 +34,7 @@ impl Stage {
     /// Takes the lock, or queues.
     async fn acquires(&self, number: u64) -> Value {
         let args = ["30000", &owner(number), "600000", "0"];
-        self.script(ACQUIRE, &args).await
+        self.script(&script_text("fair_acquire"), &args).await
     }
 
     /// Releases the lock, and names these.
@@ -61,7 +42,7 @@ impl Stage {
         let mut args = vec![owner(number)];
         args.extend(named.iter().flat_map(|one| [owner(*one), "30000".into()]));
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        self.script(RELEASE, &args).await
+        self.script(&script_text("fair_release"), &args).await
     }
 
     async fn left_of(&self, owner: &str) -> f64 {
@@ -130,7 +111,8 @@ async fn a_late_release_lengthened_the_shortest_hold_of_another() {
     let queue = stage.queue_key();
     let field = owner(2);
     let kept = ["2000", "", "PUBLISH", "redlock_wake"];
-    let call = ["EVAL", MIN_HOLD, "2", &stage.name, &queue, &field];
+    let script = script_text("lock_min_hold");
+    let call = ["EVAL", &script, "2", &stage.name, &queue, &field];
     let kept: i64 = stage.redis(&[&call[..], &kept].concat()).await;
     assert_eq!(kept, 2);
     assert_eq!(stage.releases(1, &[2]).await, granted(-1, 2));

@@ -1,14 +1,9 @@
 //! Unusual cases of the script that takes several locks.
 
 use redis::{RedisResult, aio::MultiplexedConnection};
-use tests::{RedisServer, SharedServer};
+use tests::{RedisServer, SharedServer, script_text};
 
 use crate::names;
-
-const TEXT: &str = concat!(
-    include_str!("../../redlock-rt/src/wire/lua/lock_hash.lua"),
-    include_str!("../../redlock-rt/src/wire/lua/multi_acquire.lua"),
-);
 
 /// Takes these locks for `u:1`, `u:2` and so on; returns the index, from 1, of the first held lock.
 async fn acquire(
@@ -17,7 +12,9 @@ async fn acquire(
     lease: u64,
 ) -> RedisResult<Option<usize>> {
     let mut call = redis::cmd("EVAL");
-    call.arg(TEXT).arg(names.len()).arg(names);
+    call.arg(script_text("multi_acquire"))
+        .arg(names.len())
+        .arg(names);
     call.arg(lease);
     for number in 1..=names.len() {
         call.arg(format!("u:{number}"));

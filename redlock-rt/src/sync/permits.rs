@@ -281,8 +281,8 @@ impl PermitExpirableSemaphore {
     }
 
     fn check(&self, wire: &PermitsWire, lease: Duration) -> Result<(), Error> {
-        let named = |error: Error| error.named(wire.name().as_arc());
         const ACTION: &str = "check permit options";
+        let named = |error: Error| error.named(wire.name().as_arc());
         check_lease(ACTION, lease).map_err(named)?;
         match wire.flaw(lease) {
             Some(flaw) => Err(named(Error::bad_input(ACTION, flaw))),

@@ -27,12 +27,13 @@ pub(crate) fn renew(holds: &[Renewal<'_>]) -> Call {
         lease,
     } in holds
     {
+        let lease_keys = recipe.lease_keys(owner);
         call = call
             .number(millis(*lease))
             .arg(&recipe.field(owner))
-            .arg(recipe.lease_keys(owner).as_deref().unwrap_or_default())
+            .arg(lease_keys.as_deref().unwrap_or_default())
             .arg(recipe.permit_ids(owner).as_deref().unwrap_or_default());
-        if recipe.lease_keys(owner).is_some() {
+        if lease_keys.is_some() {
             call = call.reading_more();
         }
     }

@@ -153,6 +153,12 @@ impl Releases {
         Denied(self)
     }
 
+    /// How many places these take. Cleanups that pause for a right take none: the others, which need
+    /// another right, would wait for this one too.
+    fn places(&self, under_way: usize) -> usize {
+        under_way.saturating_sub(self.denied.load(Ordering::Acquire).min(MOST_DENIED))
+    }
+
     /// Registers work that must end before the client may end; `lasting`: no lease ends it.
     pub(in crate::engine) fn open(&self, lasting: bool) -> Open {
         Open::new(&self.open, lasting)
@@ -348,13 +354,7 @@ pub(in crate::engine) async fn run(releases: Arc<Releases>, clustered: bool, pat
             .into_iter()
             .chain(releases.watch(now, patience))
             .min();
-        loop {
-            // Otherwise others, which need another right, would wait for this one too.
-            let denied = releases.denied.load(Ordering::Acquire).min(MOST_DENIED);
-            let full = under_way.len().saturating_sub(denied) >= most;
-            let Some(next) = releases.next(full) else {
-                break;
-            };
+        while let Some(next) = releases.next(releases.places(under_way.len()) >= most) {
             under_way.push(next.run());
         }
         tokio::select! {

@@ -25,7 +25,7 @@ if not repeated then
     local mode = ttl ~= -2 and redis.call('HGET', lock, 'mode')
     if ARGV[4] ~= '' then
         local count = mode == 'write' and redis.call('HGET', lock, ARGV[4])
-        -- A count of 0: it has ended (lock_min_hold).
+        -- A count of 0: it has ended (rw_write_min_hold).
         if not count or count == '0' then
             return -2
         end
