@@ -14,6 +14,7 @@
 //! | [`Proxy`] | counted frames; cut, lost, held and delayed ones; silence; refusal |
 //! | [`Place`], [`Proxied`] | the same faults in front of one server, with TLS, behind a sentinel, in a cluster |
 //! | [`Wires`] | in-process or slow connections: frames in one order over all of them, cuts, refusal |
+//! | [`SlowServer`] | a server that takes its time, on a clock that stands still |
 //! | [`Recorder`] | counted frames of streams inside the process, on a clock that stands still |
 //! | [`Monitor`] | the commands that a server has received |
 //! | [`RedissonClient`] | a Redisson client, played from its wire format |
@@ -56,6 +57,7 @@ mod scripts;
 mod sentinels;
 mod server;
 pub mod sim;
+mod slow;
 mod told;
 mod trace;
 mod turn;
@@ -91,6 +93,7 @@ pub use self::{
     scripts::{calls, script_text},
     sentinels::{Replicated, SERVICE, SentinelOptions, Sentinels},
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
+    slow::SlowServer,
     told::told,
     trace::trace_init,
     turn::lock_and_unlock,

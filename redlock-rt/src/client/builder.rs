@@ -357,8 +357,9 @@ impl ClientBuilder {
     /// everything that can fail: connecting, which is retried meanwhile except by `try_lock`, the reply,
     /// or both. After the limit, a call continues in the background if its page says so.
     ///
-    /// A connection on which a reply takes half of this time is closed, so that there is time for
-    /// another try.
+    /// A connection is closed that is silent for half of this time, so that there is time for another
+    /// try. A server that is slow, and answers other calls meanwhile, is not silent. A single reply may
+    /// take four times as long as this at most.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.response = timeout;
         self

@@ -42,11 +42,21 @@ pub(crate) struct Delivery {
 /// How long to wait for a reply.
 #[derive(Debug, Clone, Copy)]
 struct Limit {
-    at: tokio::time::Instant,
-    /// The server has more time than that.
-    cut_short: bool,
-    /// The reply is not there, and the connection does not wake the caller then.
-    needs_timer: bool,
+    /// The end of the caller's time.
+    until: Option<Instant>,
+    /// When to look whether the server is. `None`: the connection wakes the caller then, or the reply is
+    /// there.
+    look_at: Option<Instant>,
+}
+
+/// What to do where there is no reply yet.
+enum Late {
+    /// To look again at this moment.
+    WaitsUntil(Instant),
+    /// The caller's time is over, but not that of the server: the call stays.
+    Stays,
+    /// The connection is of no use.
+    GivenUp,
 }
 
 /// A call whose caller the connection wakes at the limit, if there is no reply yet.
@@ -91,14 +101,28 @@ impl<'a> Sent<'a> {
     /// As [`Delivery::finish`].
     async fn answer(&mut self) -> Option<Result<Reply, Fault>> {
         let exchange = self.delivery.exchange.as_mut()?;
-        let polled = false;
-        let answer = match self.limit.needs_timer {
-            true => clock::timeout_at(self.limit.at, exchange).await.ok(),
-            false => Watched { exchange, polled }.await,
-        };
-        let answer = self.delivery.finished(answer, self.limit)?;
+        if let Some(at) = self.limit.look_at {
+            if let Ok(answer) = clock::timeout_at(clock::to_tokio(at), exchange).await {
+                return Some(self.finished(Some(answer)));
+            }
+        } else {
+            let polled = false;
+            if let Some(answer) = (Watched { exchange, polled }).await {
+                return Some(self.finished(Some(answer)));
+            }
+        }
+        let (reply, until) = (self.connection.timeouts().reply(), self.limit.until);
+        // Boxed: it is rare, and would be a part of the size of every waiting future.
+        Some(match Box::pin(self.delivery.wait_on(reply, until)).await {
+            Some(answer) => self.finished(answer),
+            None => return None,
+        })
+    }
+
+    fn finished(&mut self, answer: Option<Result<Reply, Fault>>) -> Result<Reply, Fault> {
+        let answer = self.delivery.finished(answer);
         self.connection.heard(&answer);
-        Some(answer)
+        answer
     }
 }
 
@@ -233,17 +257,19 @@ impl Delivery {
         self.asked.take()
     }
 
-    /// Waits for the reply to the call in progress, at most for `reply`; `None`: `until` came first,
-    /// and the call stays here.
+    /// Waits for the reply to the call in progress, as long as the server is not silent for `reply`;
+    /// `None`: `until` came first, and the call stays here.
     pub(super) async fn finish(
         &mut self,
         reply: Duration,
         until: Option<Instant>,
     ) -> Option<Result<Reply, Fault>> {
-        let limit = self.limit(reply, until, false);
-        let exchange = self.exchange.as_mut()?;
-        let answer = clock::timeout_at(limit.at, exchange).await;
-        self.finished(answer.ok(), limit)
+        let Limit { look_at, .. } = self.limit(reply, until, false);
+        let answer = match self.wait(look_at).await {
+            None => self.wait_on(reply, until).await?,
+            answer => answer,
+        };
+        Some(self.finished(answer))
     }
 
     /// `watch`: the connection may wake the caller, if the caller has as much time as the server.
@@ -262,32 +288,83 @@ impl Delivery {
             .exchange
             .as_mut()
             .is_none_or(|exchange| !(exchange.is_answered() || watch && exchange.watch()));
-        let (limit, cut_short) = match until {
-            // A caller whose time ends a moment earlier closes the connection too: perhaps no
-            // caller with more time follows.
-            Some(until) if until < patience => (until, clock::after(until, reply / 4) < patience),
-            _ => (patience, false),
-        };
+        let look_at = until.map_or(patience, |until| until.min(patience));
         Limit {
-            at: clock::to_tokio(limit),
-            cut_short,
-            needs_timer,
+            until,
+            look_at: needs_timer.then_some(look_at),
         }
     }
 
-    /// `answer`: that of the call in progress; `None`: there was none in time.
-    fn finished(
+    /// `None`: there is no reply at the moment to look.
+    fn wait(
         &mut self,
-        answer: Option<Result<Reply, Fault>>,
-        limit: Limit,
-    ) -> Option<Result<Reply, Fault>> {
-        if answer.is_none() && limit.cut_short {
-            return None;
+        look_at: Option<Instant>,
+    ) -> impl Future<Output = Option<Result<Reply, Fault>>> + Send {
+        let exchange = self.exchange.as_mut();
+        async move {
+            let exchange = exchange?;
+            match look_at {
+                Some(at) => clock::timeout_at(clock::to_tokio(at), exchange).await.ok(),
+                None => {
+                    Watched {
+                        exchange,
+                        polled: false,
+                    }
+                    .await
+                }
+            }
         }
+    }
+
+    /// As [`finish`](Self::finish), where the reply is late. Returns `None` inside if the connection is to be
+    /// given up without it.
+    async fn wait_on(
+        &mut self,
+        reply: Duration,
+        until: Option<Instant>,
+    ) -> Option<Option<Result<Reply, Fault>>> {
+        loop {
+            let at = match self.late(reply, until) {
+                Late::WaitsUntil(at) => at,
+                Late::Stays => return None,
+                Late::GivenUp => return Some(None),
+            };
+            let answer = self.wait(Some(at)).await;
+            if answer.is_some() {
+                return Some(answer);
+            }
+        }
+    }
+
+    /// There is no reply to the call in progress.
+    fn late(&self, reply: Duration, until: Option<Instant>) -> Late {
+        let now = clock::now();
+        let is_out_of_time = until.is_some_and(|until| until <= now);
+        let exchange = self.exchange.as_ref();
+        let gives_up_at = exchange.and_then(|exchange| exchange.gives_up_at(reply));
+        // A caller whose time ends a moment earlier closes the connection too: perhaps no caller with
+        // more time follows.
+        let early = if is_out_of_time {
+            reply / 4
+        } else {
+            Duration::ZERO
+        };
+        match gives_up_at {
+            Some(at) if at <= clock::after(now, early) => Late::GivenUp,
+            _ if is_out_of_time => Late::Stays,
+            at => {
+                let at = at.unwrap_or_else(|| clock::after(now, reply));
+                Late::WaitsUntil(until.map_or(at, |until| until.min(at)))
+            }
+        }
+    }
+
+    /// `answer`: that of the call in progress; `None`: the connection is given up without one.
+    fn finished(&mut self, answer: Option<Result<Reply, Fault>>) -> Result<Reply, Fault> {
         let exchange = self.exchange.take();
         let sent = self.sent;
         self.unattended = false;
-        Some(match answer {
+        match answer {
             Some(Err(fault)) => {
                 if fault.may_have_run() {
                     self.open_since = self.open_since.or(sent);
@@ -313,7 +390,7 @@ impl Delivery {
                     None => fault,
                 })
             }
-        })
+        }
     }
 
     /// Whether a call was sent whose outcome is not known.

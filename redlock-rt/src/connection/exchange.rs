@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::encode;
 use super::fast::{Begun, Plain, Trial};
@@ -102,6 +102,20 @@ impl Exchange {
         self.watched.then(end)
     }
 
+    fn caller<'a>(&self, waker: Option<&'a Waker>) -> WakeUp<'a> {
+        WakeUp {
+            waker,
+            due: self.due(),
+            since: Some(self.made),
+        }
+    }
+
+    /// As [`Multiplexer::gives_up_at`](super::multiplexer::Multiplexer::gives_up_at), for the connection
+    /// of the call.
+    pub(crate) fn gives_up_at(&self, patience: Duration) -> Option<Instant> {
+        self.link.gives_up_at(patience)
+    }
+
     /// Whether the moment has come at which the connection wakes the caller.
     pub(super) fn is_overdue(&self) -> bool {
         self.due()
@@ -167,8 +181,7 @@ impl Exchange {
             self.step = match &mut self.step {
                 Step::Unsent(road) => {
                     let road = *road;
-                    let (waker, due) = (Some(cx.waker()), self.due());
-                    let caller = WakeUp { waker, due };
+                    let caller = self.caller(Some(cx.waker()));
                     match Step::send(road, &self.link, &self.call, caller) {
                         Ok(step @ Step::Apart(_)) => step,
                         // The connection has the waker.
@@ -196,8 +209,8 @@ impl Exchange {
                     let answer = match link.heard(answer) {
                         Ok(Err(error)) if error.code() == "NOSCRIPT" => {
                             let (link, call, road) = (Arc::clone(link), self.call.clone(), *road);
-                            let due = self.due();
-                            self.step = Step::Apart(Box::pin(load(link, call, road, due)));
+                            let caller = self.caller(None);
+                            self.step = Step::Apart(Box::pin(load(link, call, road, caller)));
                             continue;
                         }
                         Ok(answer) => {
@@ -210,8 +223,8 @@ impl Exchange {
                         return Poll::Ready(answer);
                     }
                     link.fast_paths().heard(&self.call, &answer);
-                    let (waker, due) = (Some(cx.waker()), self.due());
-                    match Trial::send(&self.link, &self.call, answer?, WakeUp { waker, due }) {
+                    let caller = self.caller(Some(cx.waker()));
+                    match Trial::send(&self.link, &self.call, answer?, caller) {
                         Ok(trial) => Step::Trial(trial),
                         Err(reply) => return Poll::Ready(Ok(reply)),
                     }
@@ -274,13 +287,18 @@ impl Step {
 }
 
 /// The server did not know the script of a call.
-async fn load(link: Arc<Link>, call: Call, road: Road, due: Due) -> Result<Reply, Fault> {
-    link.load(call.script(), due).await?;
+async fn load(
+    link: Arc<Link>,
+    call: Call,
+    road: Road,
+    caller: WakeUp<'static>,
+) -> Result<Reply, Fault> {
+    link.load(call.script(), caller).await?;
     if road == Road::Once {
         return Err(Fault::loaded());
     }
     // Another SCRIPT FLUSH may come in between: then the caller tries again.
-    let answer = link.run_known(&call, due).await;
+    let answer = link.run_known(&call, caller).await;
     link.fast_paths().heard(&call, &answer);
     answer
 }

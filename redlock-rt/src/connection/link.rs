@@ -18,7 +18,7 @@ use super::fault::{Cause, Fault, true_code};
 use super::greeting::Reached;
 use super::info::Info;
 use super::journal::Right;
-use super::multiplexer::{Due, Ended, Multiplexer, Pending, Unanswered, WakeUp};
+use super::multiplexer::{Ended, Multiplexer, Pending, Unanswered, WakeUp};
 use super::reach::reach;
 use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
@@ -191,6 +191,11 @@ impl Link {
         self.patience
     }
 
+    /// As [`Multiplexer::gives_up_at`].
+    pub(super) fn gives_up_at(&self, patience: Duration) -> Option<Instant> {
+        self.multiplexer.gives_up_at(patience)
+    }
+
     pub(super) fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
     }
@@ -306,8 +311,8 @@ impl Link {
         match self.heard(answer)? {
             // The load was refused; loading once more returns the reason.
             Err(error) if error.code() == "NOSCRIPT" => {
-                self.load(call.script(), None).await?;
-                self.run_known(call, None).await
+                self.load(call.script(), WakeUp::default()).await?;
+                self.run_known(call, WakeUp::default()).await
             }
             reply => reply.map_err(Fault::from_server),
         }
@@ -316,7 +321,7 @@ impl Link {
     pub(super) async fn ask_and_run(&self, call: &Call) -> Result<Reply, Fault> {
         let answer = match self.run_asking(call).await? {
             Err(error) if error.code() == "NOSCRIPT" => {
-                self.load(call.script(), None).await?;
+                self.load(call.script(), WakeUp::default()).await?;
                 self.run_asking(call).await?
             }
             answer => answer,
@@ -325,15 +330,13 @@ impl Link {
     }
 
     /// Runs a script that the server should know; if it does not, the script is loaded, and the
-    /// result is [`Cause::Loaded`]. `due`: as in [`WakeUp`].
-    pub(super) async fn run_known(&self, call: &Call, due: Due) -> Result<Reply, Fault> {
-        let sent = self.send(WakeUp { waker: None, due }, |out| {
-            [encode::evalsha(out, call, self.publish)]
-        })?;
+    /// result is [`Cause::Loaded`].
+    pub(super) async fn run_known(&self, call: &Call, caller: WakeUp<'_>) -> Result<Reply, Fault> {
+        let sent = self.send(caller, |out| [encode::evalsha(out, call, self.publish)])?;
         let [answer] = sent.await;
         match self.heard(answer)? {
             Err(error) if error.code() == "NOSCRIPT" => {
-                self.load(call.script(), due).await?;
+                self.load(call.script(), caller).await?;
                 Err(Fault::loaded())
             }
             answer => {
@@ -427,12 +430,11 @@ impl Link {
         }
     }
 
-    /// Loads a script that the server does not know. `due`: as in [`WakeUp`].
-    pub(super) async fn load(&self, script: &Script, due: Due) -> Result<(), Fault> {
+    /// Loads a script that the server does not know.
+    pub(super) async fn load(&self, script: &Script, caller: WakeUp<'_>) -> Result<(), Fault> {
         tracing::debug!(script = script.name(), "loading a script");
         let load = load_command(script);
-        let wake_up = WakeUp { waker: None, due };
-        let sent = self.send(wake_up, |out| [encode::command(out, &load)])?;
+        let sent = self.send(caller, |out| [encode::command(out, &load)])?;
         let [loaded] = sent.await;
         let loaded = self.heard(loaded)?;
         loaded.map(drop).map_err(Fault::from_server)

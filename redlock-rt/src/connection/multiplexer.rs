@@ -26,6 +26,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use redis::Value;
 use slab::Slab;
@@ -37,10 +38,13 @@ use super::fault::Fault;
 use super::framed::Framed;
 use super::frames::Nonsense;
 use super::values::value;
+use crate::clock;
 use crate::shim::{Mutex, MutexGuard, lock};
 
 /// Room for so many commands is kept for the next ones.
 const USUALLY_OPEN: usize = 1024;
+/// A reply may take so many times as long as the server may be silent.
+const MOST_PATIENCE: u32 = 8;
 /// So often is the stream read before others run.
 const READS_AT_ONCE: usize = 16;
 /// So many answered callers are woken in two groups, if the server has nothing to do.
@@ -69,6 +73,8 @@ struct State {
     /// some that were answered since the last one.
     next_due: Due,
     ended: Option<Ended>,
+    /// When the last reply to a command was read.
+    heard: Option<std::time::Instant>,
 }
 
 /// A command without a reply.
@@ -78,6 +84,7 @@ struct Open {
     /// The command is written as soon as so many bytes are.
     until: u64,
     due: Due,
+    since: Option<std::time::Instant>,
 }
 
 /// The moment at which a caller is woken without a reply too, if there is one.
@@ -90,6 +97,9 @@ pub(super) struct WakeUp<'a> {
     pub(super) waker: Option<&'a Waker>,
     /// By the future that drives the stream, so only while that one is polled.
     pub(super) due: Due,
+    /// A moment before the command, on the clock of leases. `None` where the caller bounds the wait
+    /// by itself.
+    pub(super) since: Option<std::time::Instant>,
 }
 
 /// Where the reply to one command is put.
@@ -228,14 +238,20 @@ impl Multiplexer {
         }
         let before = state.out.len();
         let ends = encode(&mut state.out);
-        let due = caller.due;
+        let WakeUp { due, since, .. } = caller;
         let mut places = [0; N];
         for (at, end) in ends.into_iter().enumerate() {
             let until = state.appended + (end - before) as u64;
             // The last reply wakes the caller, who waits for all of them.
             let waker = caller.waker.filter(|_| at + 1 == N).cloned();
             let place = state.places.insert(Place::Waiting(waker));
-            state.open.push_back(Open { place, until, due });
+            let open = Open {
+                place,
+                until,
+                due,
+                since,
+            };
+            state.open.push_back(open);
             places[at] = place;
         }
         state.appended += (state.out.len() - before) as u64;
@@ -278,6 +294,18 @@ impl Multiplexer {
             _ => None,
         };
         due.into_iter().filter_map(waker).collect()
+    }
+
+    /// When the connection is to be given up, if nothing comes until then. Silence is counted from the
+    /// last reply to any command, as long as a later command is without one: a server that is slow is
+    /// not silent. `None`: all commands have replies.
+    pub(super) fn gives_up_at(&self, patience: Duration) -> Option<std::time::Instant> {
+        let state = self.state();
+        let asked = state.open.front()?.since;
+        let silent = clock::after(asked.max(state.heard)?, patience);
+        // A server that answers one command now and then holds nobody up for longer.
+        let oldest = asked.map(|asked| clock::after(asked, patience * MOST_PATIENCE));
+        Some(oldest.map_or(silent, |oldest| oldest.min(silent)))
     }
 
     /// How many commands have no reply, or one that its caller has not taken yet.
@@ -479,6 +507,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
     #[inline(always)]
     fn take_replies(&mut self) -> Result<bool, Reason> {
         let mut state = self.multiplexer.state();
+        let without_reply = state.open.len();
         let taken = loop {
             let reply = match self.framed.next() {
                 Ok(None) => break Ok(()),
@@ -499,6 +528,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
             }
         };
         self.multiplexer.count(&state);
+        if state.open.len() < without_reply {
+            state.heard = Some(clock::stamp());
+        }
         taken?;
         match state.open.is_empty() {
             true if !self.framed.is_between() => Err(unasked()),
@@ -996,7 +1028,11 @@ mod tests {
 
     fn waking(waker: &Waker) -> WakeUp<'_> {
         let (waker, due) = (Some(waker), None);
-        WakeUp { waker, due }
+        WakeUp {
+            waker,
+            due,
+            ..WakeUp::default()
+        }
     }
 
     #[derive(Default)]
@@ -1195,7 +1231,14 @@ mod tests {
         let waker = Waker::from(Arc::clone(&count));
         let (waker, due) = (Some(&waker), Some(due));
         let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"PING"])];
-        let sent = both.multiplexer.send(WakeUp { waker, due }, encode);
+        let sent = both.multiplexer.send(
+            WakeUp {
+                waker,
+                due,
+                ..WakeUp::default()
+            },
+            encode,
+        );
         let sent = sent.unwrap();
         (sent, count)
     }
@@ -1263,6 +1306,7 @@ mod tests {
         let caller = WakeUp {
             waker: Some(&waker),
             due,
+            ..WakeUp::default()
         };
         let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"PING"])];
         let _sent = multiplexer.send(caller, encode).unwrap();
@@ -1286,7 +1330,18 @@ mod tests {
         for due in [3 * S, S, 9 * S] {
             let (waker, due) = (Some(&waker), Some(Instant::now() + due));
             let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"PING"])];
-            sent.push(multiplexer.send(WakeUp { waker, due }, encode).unwrap());
+            sent.push(
+                multiplexer
+                    .send(
+                        WakeUp {
+                            waker,
+                            due,
+                            ..WakeUp::default()
+                        },
+                        encode,
+                    )
+                    .unwrap(),
+            );
             assert!(task.is_woken(), "to look at the moment");
             assert!(task.poll().is_pending());
         }

@@ -70,7 +70,10 @@ fn server(replies: usize) -> (Arc<Multiplexer>, Driving<Server>) {
 
 impl Multiplexer {
     fn sent(self: &Arc<Self>, waker: Option<&Waker>, digit: u8) -> Result<Pending, Ended> {
-        let caller = WakeUp { waker, due: None };
+        let caller = WakeUp {
+            waker,
+            ..WakeUp::default()
+        };
         self.send(caller, |out| [encode::command(out, &[&[b'0' + digit]])])
     }
 

@@ -534,8 +534,9 @@ async fn answer(batch: Batch) -> Answered {
                 Ok(reply) => reply,
                 Err(_) => {
                     // A lease that is too short for a round trip says nothing about the connection,
-                    // which all holds share.
-                    if patience >= SILENCE.min(response) {
+                    // which all holds share, and neither does a server that is slow.
+                    let gives_up_at = exchange.gives_up_at(SILENCE.min(response));
+                    if gives_up_at.is_some_and(|at| at <= clock::now()) {
                         exchange.abandon();
                     }
                     return Answered {
