@@ -313,6 +313,41 @@ async fn a_busy_server_is_asked_by_plain_commands_afterwards() {
     stage.end().await;
 }
 
+/// It was taken for a missing right: the lock was Released, and the waiter slept until its next poll. The
+/// first refusal comes behind the HDEL that ends the hold, the second behind the one that finds it gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_busy_between_a_release_and_its_announcement_left_the_waiter_asleep() {
+    let stage = Stage::open("unheard").await;
+    let patient = Client::builder().url(&stage.server.url()).lease(LEASE);
+    let patient = patient.poll_interval(2 * DEADLINE).build().unwrap();
+    for (at, busy, dropped) in [
+        (0, "-BUSY Redis is busy running a script.\r\n", false),
+        (1, "-BUSY Redis is busy running a script.\r\n", true),
+        (2, "-MASTERDOWN Link with MASTER is down\r\n", false),
+    ] {
+        let name = format!("{}:{at}", stage.name());
+        let guard = stage.client.rlock(&name).lock().await.unwrap();
+        let waiter = tokio::spawn({
+            let lock = patient.rlock(&name);
+            async move { lock.lock().await.unwrap().unlock().await.unwrap() }
+        });
+        let channel = format!("redisson_lock__channel:{{{name}}}");
+        stage.world.subscribed_to(&channel, 1).await;
+        stage.proxy.mark();
+        stage.proxy.answer("PUBLISH", busy, 2);
+        match dropped {
+            true => drop(guard),
+            false => {
+                let unlocked = within(DEADLINE, guard.unlock()).await.unwrap();
+                assert_eq!(unlocked, Unlocked::Released);
+            }
+        }
+        assert_eq!(within(DEADLINE, waiter).await.unwrap(), Unlocked::Released);
+        assert_eq!(stage.sent("PUBLISH"), 3);
+    }
+    stage.end().await;
+}
+
 #[tokio::test]
 async fn a_key_of_another_type_is_refused_as_by_the_script() {
     let stage = Stage::open("type").await;

@@ -198,12 +198,16 @@ impl Plain {
             Ok(first) => first,
             Err(error) => return refused(link, call, error),
         };
-        let published = match second.filter(|_| first == Answer::Int(1)) {
-            Some(second) => {
-                let published = link.heard_as(second, answer).map_err(without_the_rest)?;
-                published.ok()
-            }
-            None => None,
+        let removed = first == Answer::Int(1);
+        let published = match second.map(|second| link.heard_as(second, answer)) {
+            // Not taken for a refusal that lasts: the repeat announces the release.
+            Some(Ok(Err(error))) => match Fault::from_server(error).while_redirected() {
+                fault if fault.cause() != Cause::Passing => None,
+                fault if removed => return Err(without_the_rest(fault)),
+                fault => return Err(fault),
+            },
+            Some(published) if removed => published.map_err(without_the_rest)?.ok(),
+            _ => None,
         };
         self.concluded(link, call, first, published)
     }
@@ -306,14 +310,14 @@ fn answer(value: Value) -> Result<Answer, Fault> {
     })
 }
 
-/// The fault of a call whose first command ran: also if the second one was never sent, the call may
-/// have run.
+/// The fault of a call whose first command ran: also if the second one was never sent, or refused for
+/// the moment, the call may have run.
 fn without_the_rest(fault: Fault) -> Fault {
     match fault.may_have_run() {
         true => fault,
         false => {
-            let why = "the connection broke in the middle of a release";
-            Fault::unanswered(io::Error::new(io::ErrorKind::ConnectionAborted, why))
+            let why = format!("a release was not announced: {}", fault.reason());
+            Fault::unanswered(io::Error::other(why))
         }
     }
 }

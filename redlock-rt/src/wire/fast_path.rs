@@ -16,7 +16,8 @@ pub(crate) enum FastPath {
     /// waiters.
     ///
     /// Both run even if the first changed nothing: a waiter looks once more than needed. If the
-    /// connection breaks between them, the repeat finds no owner, and publishes.
+    /// connection breaks between them, or the second is refused for the moment (BUSY), the repeat finds
+    /// no owner, and publishes.
     Delete,
 }
 
