@@ -96,6 +96,38 @@ fn what_takes_long_by_itself_is_refused() {
             "too long",
         ),
         ("return unpack({}, 1, 1e8)", "too many results"),
+        // These were heap overflows in an optimised Lua.
+        (
+            "return unpack({}, 0, 2147483647)",
+            "too many results to unpack",
+        ),
+        (
+            "return unpack({}, -2147483648, 2147483647)",
+            "too many results to unpack",
+        ),
+        (
+            "return unpack({}, -2147483648, -1)",
+            "too many results to unpack",
+        ),
+        // C reads these modulo 2^32.
+        (
+            "return unpack({}, 4294967296, 2147483647)",
+            "too many results to unpack",
+        ),
+        ("return unpack({}, 0/0, 1e18)", "too many results to unpack"),
+        ("return unpack({}, 1, 7898)", "too many results to unpack"),
+        ("return table.insert({}, -2147483648, 1)", "positions up to"),
+        ("return table.insert({}, '-1e9', 1)", "positions up to"),
+        ("return table.concat({}, '', -1e10)", "positions up to"),
+        // Thirty items that Lua counts as a third of a thousand million.
+        (
+            "local t = {1, 2, nil, 4} for i = 0, 26 do t[5 * 2 ^ i] = 1 end return table.remove(t, 1)",
+            "lists and positions up to",
+        ),
+        (
+            "local t = {1, 2, nil, 4} for i = 0, 26 do t[5 * 2 ^ i] = 1 end table.foreachi(t, math.randomseed)",
+            "lists and positions up to",
+        ),
         (
             "local function f() return 1 + f() end return f()",
             "stack overflow",
@@ -134,6 +166,13 @@ fn what_takes_long_by_itself_is_refused() {
     );
     // What is as short as it looks works as ever.
     for (script, reply) in [
+        ("return select('#', unpack({}, 1, 7897))", ":7897\r\n"),
+        ("return select('#', unpack({}, 1e6, 1e6))", ":1\r\n"),
+        // C that checks itself ended the process here, as a build for development does.
+        (
+            "return select('#', pcall(unpack, {}, 1, 7000))",
+            ":7001\r\n",
+        ),
         (
             "return {string.find('order:7', '^(%w+):(%d+)$')}",
             "*4\r\n:1\r\n:7\r\n$5\r\norder\r\n$1\r\n7\r\n",

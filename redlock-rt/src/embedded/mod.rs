@@ -128,6 +128,7 @@ use tokio::net::ToSocketAddrs;
 /// | what a script returns | 64 MiB, 262 144 items | an error |
 /// | scripts that are kept | 1000 | all are forgotten, as by SCRIPT FLUSH |
 /// | a pattern of `KEYS` and the like | 1024 bytes | an error |
+/// | lists that Lua's functions take, and positions in them | 4 194 304 items; 7 900 results | an error |
 /// | a pattern of Lua | 1000 bytes, and where it repeats, text so short that matching takes seconds at most | an error |
 ///
 /// Buffers may take twice the memory of what is in them. Keys have no limit: whoever may write can

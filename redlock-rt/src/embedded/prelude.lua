@@ -39,19 +39,17 @@ local function settle(ok, ...)
   return false, (caught((...)))
 end
 
-local function settle_text(ok, ...)
-  if ok then return true, ... end
-  local e = caught((...))
-  if type(e) == 'table' then
-    local text = rawget(e, 'err')
-    if type(text) == 'string' then e = text end
-  end
-  return false, e
+-- `pcall` of C ends the process, where C checks itself, if the function returns more than 20 values:
+-- it has no room for its own then. So all of them are one here. For C the function has no name but
+-- this one, and its caller is no place.
+local function gather(...) return {n = select('#', ...), ...} end
+local function call(named, ...) return gather(named['?'](...)) end
+local function gathering(f)
+  if type(f) ~= 'function' and type(f) ~= 'table' then return f end
+  return function(...) return call({['?'] = f}, ...) end
 end
-
-local function settle_raw(ok, e, ...)
-  if not ok and type(e) == 'userdata' then error(e, 0) end
-  return ok, e, ...
+local function placeless(e)
+  return type(e) == 'string' and string.gsub(e, '^prelude:%d+: ', '') or e
 end
 
 local redis = {}
@@ -82,7 +80,7 @@ end
 
 for _, name in ipairs {
   'assert', 'error', 'gcinfo', 'ipairs', 'next', 'pairs', 'rawequal', 'rawget', 'select',
-  'tonumber', 'tostring', 'type', 'unpack', '_VERSION',
+  'tonumber', 'tostring', 'type', '_VERSION',
 } do
   globals[name] = _G[name]
 end
@@ -104,16 +102,32 @@ function globals.collectgarbage(what, ...)
   if what ~= nil and what ~= 'collect' and what ~= 'count' and what ~= 'step' then return 0 end
   return collectgarbage(what, ...)
 end
-function globals.pcall(f, ...) return settle_text(raw_pcall(f, ...)) end
+local function gathering(f)
+  if type(f) ~= 'function' and type(f) ~= 'table' then return f end
+  return function(...) return call({['?'] = f}, ...) end
+end
+function globals.pcall(f, ...)
+  local ok, e = raw_pcall(gathering(f), ...)
+  if ok then return true, unpack(e, 1, e.n) end
+  e = placeless(caught(e))
+  if type(e) == 'table' then
+    local text = rawget(e, 'err')
+    if type(text) == 'string' then e = text end
+  end
+  return false, e
+end
 function globals.xpcall(f, handler)
-  return settle_raw(raw_xpcall(f, function(e)
+  local ok, e = raw_xpcall(gathering(f), function(e)
     if type(e) == 'userdata' then
       local text, fatal, is_reply = explain(e)
       if fatal then return e end
       e = is_reply and {err = text} or text
     end
-    return handler(e)
-  end))
+    return handler(placeless(e))
+  end)
+  if ok then return true, unpack(e, 1, e.n) end
+  if type(e) == 'userdata' then error(e, 0) end
+  return false, e
 end
 local environment
 local function compile(text, name)
@@ -151,17 +165,17 @@ local raw_gsub, raw_sort, raw_find = string.gsub, table.sort, string.find
 local LONGEST_PATTERN, MOST_STEPS, LONGEST_LIST = 1000, 2e9, 10000
 
 -- The texts of C, which would name a function of this file.
-local function check_type(at, name, ...)
+local function check_type(at, name, expected, ...)
   local value = select(at, ...)
   local is = at > select('#', ...) and 'no value' or type(value)
-  if is ~= 'string' and is ~= 'number' then
-    local text = "bad argument #%d to '%s' (string expected, got %s)"
-    error(string.format(text, at, name, is), 4)
-  end
+  local converts = (expected == 'string' or expected == 'number') and tonumber(value) ~= nil
+  if is == expected or converts then return end
+  local text = "bad argument #%d to '%s' (%s expected, got %s)"
+  error(string.format(text, at, name, expected, is), 4)
 end
 local function check_pattern(name, ...)
-  check_type(1, name, ...)
-  check_type(2, name, ...)
+  check_type(1, name, 'string', ...)
+  check_type(2, name, 'string', ...)
   local text, pattern = ...
   text, pattern = tostring(text), tostring(pattern)
   if #pattern > LONGEST_PATTERN then
@@ -189,13 +203,61 @@ for _, name in ipairs {'match', 'gmatch', 'gsub'} do
 end
 strings.gfind = strings.gfind and strings.gmatch
 strings.rep = native.rep
-function tables.sort(list, less, ...)
-  -- Some long lists take a time that grows with the square of their length.
-  if less == nil and type(list) == 'table' and #list > LONGEST_LIST then
-    less = function(a, b) return a < b end
+
+-- Where C takes a list and positions, it computes with ints of 32 bits. Their overflow, which
+-- optimisers take for impossible, made `unpack` write beyond the stack. And a list with gaps may be
+-- longer than what fits into the memory. So both are looked at before: here are the arguments of each
+-- function that takes a list, of which the numbers are positions. (`select`, `string.byte` and
+-- `string.sub` cut a range to what there is.)
+local ARGUMENTS = {
+  concat = {'table', 'string', 'number', 'number'}, foreach = {'table', 'function'},
+  foreachi = {'table', 'function'}, getn = {'table'}, insert = {'table', 'number'}, maxn = {'table'},
+  remove = {'table', 'number'}, sort = {'table', 'function'}, unpack = {'table', 'number', 'number'},
+}
+-- C takes some more results, the arguments included.
+local MOST_ITEMS, MOST_RESULTS = 2 ^ 22, 7900
+local function check_list(name, ...)
+  local list, from, to = ...
+  check_type(1, name, 'table', ...)
+  local fits = #list <= MOST_ITEMS
+  for at = 2, #ARGUMENTS[name] do
+    local expected, value = ARGUMENTS[name][at], select(at, ...)
+    -- `insert` has a position only if the item stands behind it.
+    local given = value ~= nil or expected == 'function' and name ~= 'sort'
+    if given and (name ~= 'insert' or select('#', ...) > 2) then
+      check_type(at, name, expected, ...)
+      -- What is no number compares with none.
+      fits = fits and (expected ~= 'number' or math.abs(value) <= MOST_ITEMS)
+    end
   end
-  return raw_sort(list, less, ...)
+  local text = "'%s' takes lists and positions up to %d (in the embedded engine)"
+  if name == 'unpack' then
+    local results = fits and (to or #list) - (from or 1) + 1
+    fits = fits and results + select('#', ...) <= MOST_RESULTS
+    text = 'too many results to unpack'
+  end
+  if not fits then error(string.format(text, name, MOST_ITEMS), 3) end
 end
+local raws = {
+  unpack = unpack,
+  sort = function(list, less, ...)
+    -- Some long lists take a time that grows with the square of their length.
+    if less == nil and #list > LONGEST_LIST then
+      less = function(a, b) return a < b end
+    end
+    return raw_sort(list, less, ...)
+  end,
+}
+for name, arguments in pairs(ARGUMENTS) do
+  local raw = raws[name] or table[name]
+  -- What calls back a function of the script must hand its errors on as they are.
+  tables[name] = arguments[2] ~= 'function' and native.checked(name, check_list, raw)
+    or function(...)
+      check_list(name, ...)
+      return raw(...)
+    end
+end
+globals.unpack, tables.unpack = tables.unpack, nil
 
 globals.redis = protect(redis)
 globals.string = protect(strings)

@@ -3,7 +3,7 @@
 use super::limits::LUA_MEMORY;
 use super::lua::{self, raise};
 use super::resp::VERSION;
-use mlua::{Lua, LuaString, MultiValue, Table, Value};
+use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
 
 /// The functions that the prelude builds the globals from.
 pub(super) fn native(lua: &Lua) -> mlua::Result<Table> {
@@ -21,6 +21,7 @@ pub(super) fn native(lua: &Lua) -> mlua::Result<Table> {
         lua.create_function(|lua, ()| Ok(script_place(lua).unzip()))?,
     )?;
     native.raw_set("rep", lua.create_function(|lua, args| rep(lua, &args))?)?;
+    native.raw_set("checked", lua.create_function(checked)?)?;
     native.raw_set("redis", redis(lua)?)?;
     Ok(native)
 }
@@ -41,15 +42,37 @@ fn script_place(lua: &Lua) -> Option<(String, usize)> {
     }
 }
 
+/// An error with the place in the script in front, as functions of C make it.
+fn placed(lua: &Lua, text: &str) -> mlua::Error {
+    mlua::Error::RuntimeError(match script_place(lua) {
+        Some((source, line)) => format!("{}:{line}: {text}", source.trim_start_matches('@')),
+        None => text.into(),
+    })
+}
+
+/// Makes a function that calls `raw`, which is one of C, after `check`. It is itself one of C for
+/// scripts: unlike one of Lua it leaves the place of a script that returns what it returns.
+fn checked(
+    lua: &Lua,
+    (name, check, raw): (LuaString, Function, Function),
+) -> mlua::Result<Function> {
+    lua.create_function(move |lua, args: MultiValue| {
+        let mut named = args.clone();
+        named.push_front(Value::String(name.clone()));
+        check.call::<()>(named)?;
+        raw.call::<MultiValue>(args).map_err(|error| match error {
+            mlua::Error::RuntimeError(text) => placed(lua, lua::first_line(&text)),
+            other => other,
+        })
+    })
+}
+
 /// `string.rep`. That of Lua 5.1 repeats an empty string as often as it is told to.
 fn rep(lua: &Lua, args: &MultiValue) -> mlua::Result<LuaString> {
     let bad = |at: usize, expected: &str| {
         let got = args.get(at - 1).map_or("no value", Value::type_name);
         let text = format!("bad argument #{at} to 'rep' ({expected} expected, got {got})");
-        mlua::Error::RuntimeError(match script_place(lua) {
-            Some((source, line)) => format!("{}:{line}: {text}", source.trim_start_matches('@')),
-            None => text,
-        })
+        placed(lua, &text)
     };
     let text = match args.front() {
         Some(text) => lua.coerce_string(text.clone())?,
