@@ -9,6 +9,7 @@
 
 mod attack;
 mod calls;
+mod liars;
 mod listener;
 mod replies;
 mod requests;

@@ -29,18 +29,20 @@ impl Address {
         }
     }
 
-    /// Another host and port, with TLS if this address has it.
-    pub(super) fn elsewhere(&self, host: String, port: u16) -> Self {
-        match self {
+    /// Another host and port, which this server names, with TLS if this address has it; `None`: that is
+    /// no host.
+    pub(super) fn elsewhere(&self, host: &str, port: u16) -> Option<Self> {
+        let host = is_host(host).then(|| host.to_owned())?;
+        Some(match self {
             #[cfg(feature = "tls")]
             Self::Tls { .. } => Self::Tls { host, port },
             Self::Tcp { .. } | Self::Unix(_) => Self::Tcp { host, port },
-        }
+        })
     }
 
     /// The address that a node of a cluster announces, where this one was asked. Without a host it
     /// means its own.
-    pub(super) fn announced(&self, host: &str, port: u16) -> Self {
+    pub(super) fn announced(&self, host: &str, port: u16) -> Option<Self> {
         let own = match self {
             Self::Tcp { host, .. } => host,
             #[cfg(feature = "tls")]
@@ -51,13 +53,19 @@ impl Address {
             "" | "?" => own,
             host => host,
         };
-        self.elsewhere(host.to_owned(), port)
+        self.elsewhere(host, port)
     }
 
     #[cfg(feature = "tls")]
     pub(super) fn is_tls(&self) -> bool {
         matches!(self, Self::Tls { .. })
     }
+}
+
+/// Whether a server may name this host, which is kept, and shown in errors and logs.
+pub(super) fn is_host(host: &str) -> bool {
+    let of_a_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%[]".contains(&byte);
+    (1..=255).contains(&host.len()) && host.bytes().all(of_a_host)
 }
 
 fn place(host: &str, port: u16) -> String {
@@ -134,8 +142,10 @@ pub(crate) struct Endpoint {
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { user, password, db } = self;
+        // A password that stands in the place of the user has none behind it.
+        let user = user.as_ref().filter(|_| password.is_some());
         f.debug_struct("Login")
-            .field("user", user)
+            .field("user", &user)
             .field("password", &password.as_ref().map(|_| "…"))
             .field("db", db)
             .finish()

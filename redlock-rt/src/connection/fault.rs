@@ -45,9 +45,19 @@ struct Told {
 #[derive(Debug)]
 struct Once(RedisError);
 
+/// The most characters of a server's error that are shown.
+const MOST_SHOWN: usize = 1000;
+
 impl fmt::Display for Once {
+    /// What a server says may contain anything, as what moves the cursor of a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        let text = self.0.to_string();
+        text.chars()
+            .take(MOST_SHOWN)
+            .try_for_each(|c| match c.is_control() {
+                true => write!(f, "{}", c.escape_default()),
+                false => write!(f, "{c}"),
+            })
     }
 }
 
@@ -217,7 +227,7 @@ impl Fault {
     /// The same fault, of the master at this address.
     pub(super) fn of_master(mut self, place: &str) -> Self {
         if let Some(told) = &mut self.told {
-            let text = format!("the master {place}: {}", told.source);
+            let text = format!("the master {place:?}: {}", told.source);
             told.source = Arc::new(std::io::Error::other(text));
         }
         self
@@ -236,8 +246,9 @@ impl Fault {
     /// The server at the address speaks only TLS.
     pub(super) fn not_plain() -> Self {
         let why = "a connection without TLS was closed, and TLS is spoken there";
-        Self::misconfigured(std::io::Error::new(std::io::ErrorKind::InvalidData, why))
-            .hinting("with TLS the URL is rediss://…")
+        Self::misconfigured(std::io::Error::new(std::io::ErrorKind::InvalidData, why)).hinting(
+            "with TLS the URL begins with rediss://, rediss+cluster:// or rediss+sentinel://",
+        )
     }
 
     /// The server refuses WAIT; `disk`: WAITAOF.
@@ -538,7 +549,7 @@ impl Fault {
         if let (Some(told), Some(at)) = (&mut self.told, at)
             && let Some(SlotNews::Redirect(redirect)) = &mut told.news
         {
-            redirect.to = Some(at.announced(&redirect.host, redirect.port));
+            redirect.to = at.announced(&redirect.host, redirect.port);
         }
         self
     }

@@ -48,6 +48,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
         }
     }
 
+    /// For a server that is asked to speak RESP3.
+    pub(super) fn resp3(mut self) -> Self {
+        self.frames.resp3 = true;
+        self
+    }
+
     /// The next whole reply among what was read. After an error the stream is of no use.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>, Nonsense> {
         let rest = &self.buffer[self.start + self.followed..self.end];

@@ -46,6 +46,8 @@ pub(super) struct Frames {
     /// Of the current frame.
     bytes: usize,
     items: usize,
+    /// Pushes, maps and nulls of RESP3, which was asked for, are read too.
+    pub(super) resp3: bool,
 }
 
 /// The position in an item.
@@ -135,6 +137,7 @@ impl Frames {
             missing: Vec::new(),
             bytes: 0,
             items: 0,
+            resp3: false,
         }
     }
 
@@ -180,6 +183,7 @@ impl Frames {
             At::Type => {
                 match first {
                     b'+' | b'-' | b':' | b'$' | b'*' => {}
+                    b'_' | b'%' | b'>' if self.resp3 => {}
                     b'_' | b',' | b'#' | b'!' | b'=' | b'(' | b'%' | b'|' | b'~' | b'>' => {
                         return Err(Nonsense::Resp3(first));
                     }
@@ -237,7 +241,9 @@ impl Frames {
         self.at = At::Type;
         let ended = match line.kind {
             b'$' => self.string(line.number.value()?)?,
-            b'*' => self.array(line.number.value()?)?,
+            b'*' | b'>' => self.array(line.number.value()?)?,
+            // Of pairs.
+            b'%' => self.array(line.number.value()?.saturating_mul(2))?,
             b':' => line.number.value().map(|_| true)?,
             _ => true,
         };

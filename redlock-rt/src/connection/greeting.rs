@@ -79,13 +79,31 @@ where
             at: target.address().cloned(),
             expiry: *expiry,
         }),
-        Err(TurnedAway::Fault(fault)) => Err(fault),
-        Err(TurnedAway::HungUp(fault)) => {
+        Err(turned_away) => Err(turned_away.fault(server.was_reached(), target, open).await),
+    }
+}
+
+impl TurnedAway {
+    /// Why `target`, which `open` opens again, turned a connection away. `reached`: others led there
+    /// before.
+    pub(super) async fn fault<F>(
+        self,
+        reached: bool,
+        target: Target,
+        open: impl Fn(Target) -> F,
+    ) -> Fault
+    where
+        F: Future<Output = io::Result<BoxStream>>,
+    {
+        match self {
+            Self::Fault(fault) => fault,
             // A TLS server hangs up on anything else without a reply, and so do other servers.
-            let suspect = target.is_plain() && !server.was_reached();
-            match suspect && clock::timeout(LOOK, speaks_tls(open(target))).await == Ok(true) {
-                true => Err(Fault::not_plain()),
-                false => Err(fault),
+            Self::HungUp(fault) => {
+                let suspect = target.is_plain() && !reached;
+                match suspect && clock::timeout(LOOK, speaks_tls(open(target))).await == Ok(true) {
+                    true => Fault::not_plain(),
+                    false => fault,
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 use redis::{Pipeline, Value};
 
 use super::cluster::NOT_A_NODE;
+use super::endpoint::is_host;
 
 /// The relevant lines of `INFO`; empty if an ACL forbids the command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,13 +60,14 @@ impl Info {
             Some(Value::Array(parts)) => parts.first().map(text),
             _ => None,
         };
-        let master = field("master_host").zip(field("master_port"));
+        let host = field("master_host").filter(|host| is_host(host));
+        let master = host.zip(field("master_port").and_then(|port| port.parse().ok()));
         Self {
             run_id: field("run_id"),
             mode: field("redis_mode"),
             role: field("role").or_else(role),
             replicas: field("connected_slaves").and_then(|replicas| replicas.parse().ok()),
-            master: master.map(|(host, port)| format!("{host}:{port}")),
+            master: master.map(|(host, port): (_, u16)| format!("{host}:{port}")),
             has_shard_channels: false,
         }
     }
@@ -100,7 +102,7 @@ impl Info {
             return None;
         }
         let master = match &self.master {
-            Some(master) => format!("connect to its master, {master}"),
+            Some(master) => format!("connect to its master, {master:?}"),
             None => "connect to its master".to_owned(),
         };
         Some(Unfit::Replica(format!(

@@ -419,13 +419,10 @@ impl Slot {
 
     fn bury(&mut self, dead: &Link, retry: &RetryPolicy) {
         dead.break_off();
-        // Otherwise a server that accepts and hangs up would be dialed without a pause. If it
-        // answered something first, the pauses do not grow, for links that are cut repeatedly.
-        if dead.has_answered() {
-            self.pauses = 0;
-        }
-        if !dead.has_answered() || dead.age() < YOUNG {
-            self.back_off(retry);
+        // Otherwise a server that accepts, or answers once, and hangs up would be dialed without a pause.
+        match dead.has_answered() && dead.age() >= YOUNG {
+            true => self.pauses = 0,
+            false => self.back_off(retry),
         }
         self.quiet = None;
         if let Some(stale) = dead.identity() {

@@ -12,7 +12,7 @@ use super::dialer::{BoxStream, Dialer, Target};
 use super::endpoint::{Address, Service};
 use super::fault::Fault;
 use super::framed::Framed;
-use super::greeting::{TurnedAway, ask};
+use super::greeting::ask;
 use super::reach::{Gathered, all_failed, gather};
 
 /// What one sentinel says.
@@ -64,7 +64,8 @@ async fn question<F>(
 where
     F: Future<Output = io::Result<BoxStream>>,
 {
-    let stream = open(Target::Address(sentinel.clone())).await;
+    let target = Target::Address(sentinel.clone());
+    let stream = open(target.clone()).await;
     let stream = stream.map_err(|error| Fault::of_stream(error, reached))?;
     let mut stream = Framed::new(stream);
     let mut commands = dialer.sentinel_login();
@@ -87,7 +88,7 @@ where
                 epoch: epoch_of(details),
             })
         }
-        Err(TurnedAway::Fault(fault) | TurnedAway::HungUp(fault)) => Err(fault),
+        Err(turned_away) => Err(turned_away.fault(reached, target, open).await),
     }
 }
 
@@ -101,7 +102,10 @@ pub(super) fn master_of(reply: &Value, sentinel: &Address) -> Result<Address, Fa
             let text = |at: usize| parts.get(at).and_then(text_of);
             let port = text(1).and_then(|port| port.parse().ok());
             match (text(0), port) {
-                (Some(host), Some(port)) => Ok(sentinel.elsewhere(host, port)),
+                (Some(host), Some(port)) => {
+                    let master = sentinel.elsewhere(&host, port);
+                    master.ok_or_else(|| Fault::passing("it names a master that is no host".into()))
+                }
                 _ => Err(Fault::not_redis()),
             }
         }

@@ -6,13 +6,14 @@
 
 use std::time::Duration;
 
-use futures::{Stream, StreamExt, stream};
 use redis::{PushKind, Value};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::dialer::{BoxStream, Dialer, Target};
 use super::endpoint::{Address, Service};
 use super::fault::Fault;
+use super::framed::{Framed, nonsense};
+use super::frames::Nonsense;
+use super::greeting::ask;
 use super::sentinel::{GET_MASTER, locate, master_of, refused, text_of};
 use super::server::CurrentServer;
 use crate::clock;
@@ -23,8 +24,10 @@ const EVERY: Duration = Duration::from_secs(5);
 /// sentinel that was cut off from the others.
 const ALL_EVERY: u32 = 2;
 const CHANNEL: &str = "+switch-master";
-/// After this many bytes it is asked on a new connection: days of replies, or one without end.
-const MOST_HEARD: u64 = 16 * 1024 * 1024;
+/// After so many replies and announcements, which is more than an hour, it is asked on a new connection.
+const MOST_HEARD: usize = 1000;
+/// Announcements are followed no faster, whatever a sentinel sends.
+const PACE: Duration = Duration::from_millis(100);
 
 /// Listens to one of the sentinels until that connection ends; the next call begins with another
 /// one. `turn`: counts the calls. `within`: the longest time for connecting, and for a reply.
@@ -47,15 +50,29 @@ pub(crate) async fn listen(
 }
 
 /// Connects, and subscribes. With RESP3 questions are allowed on the same connection.
-async fn open(dialer: &Dialer, sentinel: &Address, within: Duration) -> Result<BoxStream, Fault> {
+async fn open(
+    dialer: &Dialer,
+    sentinel: &Address,
+    within: Duration,
+) -> Result<Framed<BoxStream>, Fault> {
     let target = Target::Address(sentinel.clone());
     let stream = dialer.dial(&target, within).await;
-    let mut stream = stream.map_err(Fault::unreachable)?;
+    let mut stream = Framed::new(stream.map_err(Fault::unreachable)?).resp3();
     let mut commands = dialer.sentinel_login();
     commands.cmd("HELLO").arg(3);
     commands.cmd("SUBSCRIBE").arg(CHANNEL);
-    let bytes = commands.get_packed_pipeline();
-    stream.write_all(&bytes).await.map_err(Fault::unreachable)?;
+    let replies = match ask(&commands, commands.len(), &mut stream).await {
+        Ok(replies) => replies,
+        Err(turned_away) => {
+            let open = |target| async move { dialer.dial(&target, within).await };
+            return Err(turned_away.fault(true, target, open).await);
+        }
+    };
+    for reply in replies {
+        if let Value::ServerError(error) = reply {
+            return Err(refused(error));
+        }
+    }
     Ok(stream)
 }
 
@@ -65,10 +82,8 @@ async fn follow(
     service: &Service,
     sentinel: &Address,
     within: Duration,
-    stream: BoxStream,
+    mut stream: Framed<BoxStream>,
 ) -> Result<(), Fault> {
-    let (reader, mut writer) = tokio::io::split(stream);
-    let mut heard = Box::pin(values(reader.take(MOST_HEARD)));
     let mut question = redis::pipe();
     question.cmd("SENTINEL").arg(GET_MASTER).arg(&service.name);
     let question = question.get_packed_pipeline();
@@ -77,20 +92,22 @@ async fn follow(
     let mut ask_at = clock::now();
     let mut silent_at = None;
     let mut unchanged = 0;
-    loop {
+    let mut heard = 0;
+    while heard < MOST_HEARD {
         let wake_at = silent_at.unwrap_or(ask_at);
         let value = tokio::select! {
             biased;
-            value = heard.next() => value.unwrap_or_else(|| Err(Fault::timed_out("it hung up")))?,
+            value = stream.read() => value.map_err(Fault::unreachable)?,
             () = clock::sleep_until(wake_at) => {
                 if silent_at.is_some() {
                     return Err(Fault::timed_out("a sentinel does not answer"));
                 }
-                writer.write_all(&question).await.map_err(Fault::unreachable)?;
+                stream.write_all(&question).await.map_err(Fault::unreachable)?;
                 silent_at = Some(clock::after(clock::now(), within));
                 continue;
             }
         };
+        heard += 1;
         let says = match value {
             Value::Push {
                 kind: PushKind::Message,
@@ -101,13 +118,12 @@ async fn follow(
                 _ => None,
             },
             Value::ServerError(error) => return Err(refused(error)),
-            // The reply to the question; others confirm the login and the subscription.
-            reply @ (Value::Array(_) | Value::Nil) => {
-                silent_at = None;
+            // The reply to the question.
+            reply if silent_at.take().is_some() => {
                 ask_at = clock::after(clock::now(), EVERY);
                 Some(master_of(&reply, sentinel)?)
             }
-            _ => continue,
+            _ => return Err(Fault::unreachable(nonsense(Nonsense::Unasked))),
         };
         if says.is_some() && says == named {
             unchanged += 1;
@@ -121,19 +137,7 @@ async fn follow(
         if let Ok(Ok(master)) = located {
             server.is_named(&master);
         }
+        clock::sleep(PACE).await;
     }
-}
-
-/// What arrives, until the connection ends.
-fn values(
-    reader: impl AsyncRead + Unpin + Send,
-) -> impl Stream<Item = Result<Value, Fault>> + Send {
-    let state = Some((reader, Default::default()));
-    stream::unfold(state, |state| async move {
-        let (mut reader, mut decoder) = state?;
-        match redis::parse_redis_value_async(&mut decoder, &mut reader).await {
-            Ok(value) => Some((Ok(value), Some((reader, decoder)))),
-            Err(error) => Some((Err(Fault::unreachable(error)), None)),
-        }
-    })
+    Ok(())
 }

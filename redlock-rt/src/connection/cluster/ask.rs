@@ -13,7 +13,7 @@ use crate::connection::dialer::{Dialer, Target};
 use crate::connection::endpoint::Address;
 use crate::connection::fault::Fault;
 use crate::connection::framed::Framed;
-use crate::connection::greeting::{TurnedAway, ask};
+use crate::connection::greeting::ask;
 use crate::connection::reach::{Gathered, all_failed, gather};
 
 /// So many are asked at the same time.
@@ -62,7 +62,9 @@ async fn question(
     within: Duration,
 ) -> Result<Layout, Fault> {
     let (mut commands, _) = dialer.login().await?;
-    let stream = dialer.dial(&Target::Address(node.clone()), within).await;
+    let target = Target::Address(node.clone());
+    let open = |target| async move { dialer.dial(&target, within).await };
+    let stream = open(target.clone()).await;
     let mut stream = Framed::new(stream.map_err(|error| Fault::of_stream(error, reached))?);
     let needed = commands.len();
     for subcommand in ["SLOTS", "INFO"] {
@@ -70,7 +72,7 @@ async fn question(
     }
     let replies = match ask(&commands, needed, &mut stream).await {
         Ok(replies) => replies,
-        Err(TurnedAway::Fault(fault) | TurnedAway::HungUp(fault)) => return Err(fault),
+        Err(turned_away) => return Err(turned_away.fault(reached, target, open).await),
     };
     let (logged_in, told) = replies.split_at(needed);
     for reply in logged_in {
@@ -88,7 +90,9 @@ async fn question(
             false => Fault::from_server(error.clone()).while_dialing(),
         });
     }
-    let layout = Layout::of(slots, info, node).ok_or_else(Fault::not_redis)?;
+    let odd =
+        "its CLUSTER SLOTS makes no sense, or names more than 1 000 nodes, or what is no host";
+    let layout = Layout::of(slots, info, node).ok_or_else(|| Fault::passing(odd.into()))?;
     match layout.masters.is_empty() {
         false => Ok(layout),
         true => Err(Fault::passing("no master has any slot".into())),

@@ -4,6 +4,7 @@
 //! has it (MOVED), or that has the keys of a slot on its way there (ASK). The call is then sent
 //! there.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,7 @@ impl Cluster {
             }));
         };
         let mut asks: Option<Arc<Node>> = None;
+        let mut hops = String::new();
         for _ in 0..MOST_HOPS {
             let started = match asks.take() {
                 None => self.start(slot, lane, &call, until).await?,
@@ -68,15 +70,22 @@ impl Cluster {
                 Ok(reply) => return Some(Ok(reply)),
                 Err(fault) => fault,
             };
+            if let Some(SlotNews::Redirect(redirect)) = fault.news() {
+                let _ = write!(hops, "; {redirect}");
+            }
             match self.redirected(&fault, slot) {
                 Some(Next::Again) => {}
                 Some(Next::Asking(_)) if call.needs_the_whole_slot() => break,
                 Some(Next::Asking(node)) => asks = Some(node),
+                Some(Next::Nowhere(why)) => {
+                    return Some(Err(Fault::passing(format!("{why}{hops}"))));
+                }
                 None => return Some(Err(fault)),
             }
         }
-        let fault = Fault::passing(format!("slot {slot} is on the move"));
-        Some(Err(fault.while_redirected()))
+        Some(Err(Fault::passing(format!(
+            "slot {slot} is on the move{hops}"
+        ))))
     }
 
     /// Starts a call at the master of its slot, whichever that is by then.
@@ -118,12 +127,17 @@ impl Cluster {
     ) -> Option<Next> {
         match fault.news()? {
             SlotNews::Redirect(Redirect { asks, to, .. }) => {
-                let to = to.as_ref()?;
+                const MANY: Next = Next::Nowhere("the cluster names more than 1 000 nodes");
+                let Some(to) = to else {
+                    return Some(Next::Nowhere("a node names what is no host"));
+                };
                 if *asks {
-                    return Some(Next::Asking(self.node_at(to)?));
+                    return Some(self.node_at(to).map_or(MANY, Next::Asking));
                 }
-                self.is_moved(slot, to);
-                Some(Next::Again)
+                match self.is_moved(slot, to) {
+                    true => Some(Next::Again),
+                    false => Some(MANY),
+                }
             }
             SlotNews::Down => {
                 self.is_in_doubt();
@@ -140,6 +154,8 @@ pub(in crate::connection) enum Next {
     Again,
     /// To this one, which gets the keys of the slot one by one. Once.
     Asking(Arc<Node>),
+    /// To nobody, for this reason.
+    Nowhere(&'static str),
 }
 
 /// As `call`, once the node answers calls.

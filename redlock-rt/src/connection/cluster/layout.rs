@@ -17,6 +17,8 @@ pub(super) struct Layout {
     pub(super) epoch: Option<u64>,
 }
 
+/// More masters, or replicas, than a cluster can have are not kept.
+pub(super) const MOST_NODES: usize = 1000;
 /// No master has the slot.
 pub(super) const NOBODY: u16 = u16::MAX;
 
@@ -42,11 +44,11 @@ impl Layout {
             let (first, last) = (number(first)?, number(last)?);
             let owned = layout.owners.get_mut(first..=last)?;
             let master = address(master, asked)?;
-            let at = position(&mut layout.masters, master);
-            owned.fill(u16::try_from(at).ok().filter(|at| *at != NOBODY)?);
+            let at = position(&mut layout.masters, master)?;
+            owned.fill(u16::try_from(at).ok()?);
             for replica in replicas {
                 let replica = address(replica, asked)?;
-                position(&mut layout.replicas, replica);
+                position(&mut layout.replicas, replica)?;
             }
         }
         Some(layout)
@@ -58,12 +60,13 @@ impl Layout {
     }
 }
 
-fn position(list: &mut Vec<Address>, address: Address) -> usize {
+/// `None`: there are too many.
+fn position(list: &mut Vec<Address>, address: Address) -> Option<usize> {
     let known = list.iter().position(|known| *known == address);
-    known.unwrap_or_else(|| {
+    if known.is_none() {
         list.push(address);
-        list.len() - 1
-    })
+    }
+    known.or_else(|| (list.len() <= MOST_NODES).then(|| list.len() - 1))
 }
 
 fn number(value: &Value) -> Option<usize> {
@@ -80,7 +83,7 @@ fn address(node: &Value, asked: &Address) -> Option<Address> {
     };
     let host = parts.first().and_then(text_of).unwrap_or_default();
     let port = u16::try_from(number(parts.get(1)?)?).ok()?;
-    Some(asked.announced(&host, port))
+    asked.announced(&host, port)
 }
 
 /// The number of the cluster's last change, as far as this node has heard.
@@ -140,6 +143,12 @@ mod tests {
         }
     }
 
+    /// So many masters.
+    fn many(count: i64) -> Value {
+        let one = |slot| range(slot, slot, vec![node(bulk("a"), slot + 1)]);
+        Value::Array((0..count).map(one).collect())
+    }
+
     #[test]
     fn what_is_no_layout_is_refused() {
         let bad = [
@@ -150,7 +159,11 @@ mod tests {
             Value::Array(vec![range(-1, 3, vec![node(bulk("a"), 1)])]),
             Value::Array(vec![range(0, 3, vec![node(bulk("a"), 70000)])]),
             Value::Array(vec![range(0, 3, vec![])]),
+            Value::Array(vec![range(0, 3, vec![node(bulk(&"a".repeat(256)), 1)])]),
+            many(1001),
         ];
+        let most = Layout::of(&many(1000), &Value::Nil, &tcp("asked", 9)).unwrap();
+        assert_eq!(most.masters.len(), 1000);
         for slots in bad {
             let layout = Layout::of(&slots, &Value::Nil, &tcp("asked", 9));
             assert_eq!(layout, None, "{slots:?}");

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
 pub(super) use self::ask::NOT_A_NODE;
-use self::layout::{Layout, NOBODY};
+use self::follow::Next;
+use self::layout::{Layout, MOST_NODES, NOBODY};
 pub(super) use self::news::SlotNews;
 use self::refresh::Refreshing;
 pub(crate) use self::slots::SlotSet;
@@ -183,15 +184,17 @@ impl Cluster {
         doubted
     }
 
-    /// A node said that another one has the slot.
-    pub(super) fn is_moved(self: &Arc<Self>, slot: Slot, to: &Address) {
+    /// A node said that another one has the slot. Returns whether that one is, or may become, known.
+    pub(super) fn is_moved(self: &Arc<Self>, slot: Slot, to: &Address) -> bool {
         let mut state = self.state();
         if state.is_closed() || state.owners.is_empty() {
-            return;
+            return true;
         }
-        let at = state.place_of(to, self);
+        let Some(at) = state.place_of(to, self) else {
+            return false;
+        };
         let Some(owner) = state.owners.get_mut(usize::from(slot.number())) else {
-            return;
+            return true;
         };
         let is_new = *owner != at;
         if is_new {
@@ -206,11 +209,15 @@ impl Cluster {
             self.changed();
         }
         self.refresh();
+        true
     }
 
     /// A node refused a command about this slot. Returns whether another node has it.
     pub(crate) fn is_told(self: &Arc<Self>, slot: Slot, fault: &Fault) -> bool {
-        self.redirected(fault, slot).is_some()
+        matches!(
+            self.redirected(fault, slot),
+            Some(Next::Again | Next::Asking(_))
+        )
     }
 
     /// The nodes that have slots again, and may still read a broken connection.
@@ -230,7 +237,7 @@ impl Cluster {
         if state.is_closed() {
             return None;
         }
-        let place = state.place_of(at, self);
+        let place = state.place_of(at, self)?;
         let member = state.nodes.get(usize::from(place))?.as_ref()?;
         Some(Arc::clone(&member.node))
     }
@@ -272,7 +279,7 @@ impl Cluster {
         let places: Vec<u16> = layout
             .masters
             .iter()
-            .map(|master| state.place_of(master, self))
+            .map(|master| state.place_of(master, self).unwrap_or(NOBODY))
             .collect();
         let owner = |owner: &u16| {
             let place = places.get(usize::from(*owner));
@@ -365,20 +372,20 @@ impl State {
         Some(&member.node)
     }
 
-    /// The place of the node at an address, which is made if it is new.
-    fn place_of(&mut self, at: &Address, cluster: &Cluster) -> u16 {
+    /// The place of the node at an address, which is made if it is new; `None`: there are too many.
+    fn place_of(&mut self, at: &Address, cluster: &Cluster) -> Option<u16> {
         let is_it = |member: &Option<Member>| member.as_ref().is_some_and(|known| known.at == *at);
         let known = self.nodes.iter().position(is_it);
-        let place = known.unwrap_or_else(|| {
+        let place = known.or_else(|| {
             let free = self.nodes.iter().position(Option::is_none);
-            let place = free.unwrap_or_else(|| {
-                self.nodes.push(None);
-                self.nodes.len() - 1
-            });
+            let place = free.unwrap_or(self.nodes.len());
+            if place == self.nodes.len() {
+                (place < MOST_NODES).then(|| self.nodes.push(None))?;
+            }
             self.nodes[place] = Some(cluster.make(at));
-            place
+            Some(place)
         });
-        u16::try_from(place).unwrap_or(NOBODY)
+        u16::try_from(place?).ok()
     }
 
     /// The node at a place has got a slot, which it may have had before.

@@ -1,5 +1,7 @@
 //! What a node of a cluster says about the slot of a call, in place of running it.
 
+use std::fmt;
+
 use crate::connection::endpoint::Address;
 
 /// The call did not run.
@@ -22,6 +24,14 @@ pub(in crate::connection) struct Redirect {
     pub(in crate::connection) port: u16,
     /// `None` until it is known which node says so.
     pub(in crate::connection) to: Option<Address>,
+}
+
+impl fmt::Display for Redirect {
+    /// A host may contain anything, and be of any length.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host: String = self.host.chars().take(255).collect();
+        write!(f, "it was sent to {host:?}, port {}", self.port)
+    }
 }
 
 impl SlotNews {

@@ -6,12 +6,9 @@ use crate::connection::Endpoint;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Two commands were refused with the same news: the second took the mutex twice, and the thread
-/// waited for itself for ever.
-#[test]
-fn news_of_a_slot_that_were_known_already_stopped_the_client() {
-    let endpoint = Endpoint::parse("redis+cluster://127.0.0.1:1").unwrap();
-    let dialer = Dialer::new(endpoint, None, None).unwrap();
+fn cluster() -> Arc<Cluster> {
+    let endpoint = Endpoint::parse("redis+cluster://127.0.0.1:1").expect("it is one");
+    let dialer = Dialer::new(endpoint, None, None).expect("no TLS");
     let timeouts = Timeouts {
         connect: SECOND,
         response: SECOND,
@@ -19,8 +16,15 @@ fn news_of_a_slot_that_were_known_already_stopped_the_client() {
     };
     let spawner = Spawner::default();
     let cluster = Cluster::new(dialer, vec![], spawner, timeouts, Arc::new(|| {}));
-    let cluster = Arc::new(cluster);
     cluster.state().owners = vec![NOBODY; usize::from(Slot::COUNT)];
+    Arc::new(cluster)
+}
+
+/// Two commands were refused with the same news: the second took the mutex twice, and the thread
+/// waited for itself for ever.
+#[test]
+fn news_of_a_slot_that_were_known_already_stopped_the_client() {
+    let cluster = cluster();
     let slot = Slot::ONLY;
     let (done, ended) = mpsc::channel();
     let told = Arc::clone(&cluster);
@@ -32,4 +36,17 @@ fn news_of_a_slot_that_were_known_already_stopped_the_client() {
         done.send(told.known(slot).is_some()).unwrap();
     });
     assert!(ended.recv_timeout(10 * SECOND).unwrap());
+}
+
+/// They were kept without end, and above 65 534 the place of one was that of nobody.
+#[test]
+fn a_cluster_of_more_than_a_thousand_nodes_is_not_kept() {
+    let cluster = cluster();
+    let named = |number: u32| {
+        let host = format!("10.0.{}.{}", number / 256, number % 256);
+        cluster.is_moved(Slot::ONLY, &Address::Tcp { host, port: 1 })
+    };
+    assert!((0..1000).all(named));
+    assert!(!named(1000) && named(999));
+    assert_eq!(cluster.state().nodes.len(), 1000);
 }
