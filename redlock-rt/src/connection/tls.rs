@@ -129,7 +129,8 @@ where
     pending().await
 }
 
-const NO_TLS: &str = "it does not speak TLS; without TLS the URL is redis://…";
+const NO_TLS: &str = "it does not speak TLS; without TLS the URL begins with redis://, \
+                      redis+cluster:// or redis+sentinel://";
 
 /// What to do about a connection that fails until the configuration changes; `None`: the fault may
 /// pass.
@@ -145,8 +146,15 @@ pub(super) fn misfit_of(error: &io::Error) -> Option<&'static str> {
 /// pass.
 fn misfit(error: &rustls::Error) -> Option<&'static str> {
     use rustls::AlertDescription as Alert;
+    use rustls::CertificateError as Of;
     use rustls::Error as E;
     match error {
+        E::InvalidCertificate(Of::Expired | Of::ExpiredContext { .. }) => {
+            Some("the server's certificate has expired: the server needs a new one")
+        }
+        E::InvalidCertificate(Of::NotValidYet | Of::NotValidYetContext { .. }) => {
+            Some("the server's certificate is not valid yet; is one of the clocks wrong?")
+        }
         E::InvalidCertificate(_) => Some(
             "the server's certificate is not trusted for this name; name the authority that \
              signed it with tls_roots, and the host that it is for in the URL",
@@ -172,5 +180,26 @@ fn misfit(error: &rustls::Error) -> Option<&'static str> {
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::{CertificateError, Error};
+
+    use super::misfit;
+
+    /// To name another authority does not help.
+    #[test]
+    fn a_certificate_that_has_expired_said_use_tls_roots() {
+        for (why, says) in [
+            (CertificateError::Expired, "has expired"),
+            (CertificateError::NotValidYet, "not valid yet"),
+            (CertificateError::UnknownIssuer, "tls_roots"),
+        ] {
+            let hint = misfit(&Error::InvalidCertificate(why)).unwrap();
+            assert!(hint.contains(says), "{hint}");
+            assert_eq!(hint.contains("tls_roots"), says == "tls_roots");
+        }
     }
 }

@@ -99,10 +99,11 @@ fn parse(text: &str) -> Result<Endpoint, String> {
                 login,
             })
         }
-        scheme => Err(format!(
-            "unknown scheme {scheme:?}; expected redis, rediss, redis+cluster, rediss+cluster, \
-             redis+sentinel, rediss+sentinel, redis+unix or unix"
-        )),
+        _ => {
+            let why = "unknown scheme; expected redis, rediss, redis+cluster, rediss+cluster, \
+                       redis+sentinel, rediss+sentinel, redis+unix or unix";
+            Err(why.into())
+        }
     }
 }
 
@@ -213,13 +214,8 @@ pub(super) fn mistake(text: &str) -> Option<String> {
         return Some(why.into());
     }
     let Some(Parts { scheme, behind, .. }) = Parts::of(text) else {
-        let example = match is_host_and_port(text) {
-            true => text,
-            false => "[user[:password]@]host[:port][/db]",
-        };
-        return Some(format!(
-            "the scheme is missing; write \"redis://{example}\""
-        ));
+        // It may be a password by itself.
+        return Some(format!("the scheme is missing; {FORM}"));
     };
     let plain = scheme.trim_end_matches(SENTINEL).trim_end_matches(CLUSTER);
     if matches!(plain, "redis" | "rediss") && behind.contains('@') {
@@ -231,24 +227,6 @@ pub(super) fn mistake(text: &str) -> Option<String> {
         return Some("a # ends the URL; in a password it is written %23".into());
     }
     None
-}
-
-/// Whether a text is a host with or without a port and a database: then it contains no password and
-/// may be repeated.
-fn is_host_and_port(text: &str) -> bool {
-    let (place, db) = text.split_once('/').unwrap_or((text, ""));
-    let (host, port) = match place.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port),
-        _ => (place, "6379"),
-    };
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let of_a_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
-    !host.is_empty()
-        && host.bytes().all(of_a_host)
-        && (host.starts_with('[') || !host.contains(':'))
-        && !port.is_empty()
-        && digits(port)
-        && digits(db)
 }
 
 fn host_and_port(url: &Url, default: u16) -> Result<(String, u16), &'static str> {
@@ -418,31 +396,31 @@ mod tests {
 
     #[test]
     fn a_url_without_a_scheme_said_relative_url_without_a_base() {
-        for (url, write) in [
-            ("127.0.0.1:6379", "write \"redis://127.0.0.1:6379\""),
-            ("localhost:6379", "write \"redis://localhost:6379\""),
-            ("localhost", "write \"redis://localhost\""),
-            (
-                "redis.internal:6379/2",
-                "write \"redis://redis.internal:6379/2\"",
-            ),
-            ("[::1]:6379", "write \"redis://[::1]:6379\""),
-            ("[::1]", "write \"redis://[::1]\""),
-            (" cache_1:6380\n", "write \"redis://cache_1:6380\""),
-        ] {
-            assert_says(url, write);
-        }
-        let form = "write \"redis://[user[:password]@]host[:port][/db]\"";
         for url in [
             "",
+            "127.0.0.1:6379",
+            "[::1]",
             "default:hunter2",
             ":hunter2@h:1",
             "u:s3cret@h",
             "h:1/s3cret",
+            "hunter2",
+            "hunter2:6379",
             "::1",
         ] {
-            assert_says(url, form);
+            assert_says(url, "the scheme is missing; expected redis://[user");
         }
+    }
+
+    /// What stands in the wrong place may be a password. It was echoed.
+    #[test]
+    fn an_error_about_a_url_repeats_no_part_of_it() {
+        assert_says("hunter2://x", "unknown scheme; expected redis");
+        let error = Endpoint::of_sentinels(["hunter2://x"], "s").unwrap_err();
+        assert!(!error.to_string().contains("hunter"), "{error}");
+        // It has the password in place of the user.
+        let shown = format!("{:?}", Endpoint::parse("redis://hunter2@h").unwrap());
+        assert!(!shown.contains("hunter"), "{shown}");
     }
 
     #[test]
