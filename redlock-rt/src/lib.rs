@@ -145,6 +145,12 @@ assert_eq!(place_order(7).await?, "paid");
 //! releases them and a [`FencedLock`], with a PUBLISH behind it where waiters are told. Without one of
 //! the two rights scripts do all that, for three times the server's time.
 //!
+//! For a namespace `shop` ([`ClientBuilder::namespace`]) the keys are `~shop:* ~*{shop:*` and the
+//! channels `&redisson_*{shop:*`, for fair locks also `&redlock_wake:*`. A user with `&redisson_*` hears and
+//! wakes the waiters of other tenants, `+client|kill` ends the connections of all of them, and `+restore`
+//! writes any value into the keys that it may write. Whoever has the same rights as a holder can release
+//! its lock, or forge an owner: the protocol knows owners by what they say.
+//!
 //! Two rights are missed late. RESTORE sets the lease without `+pexpire`, so a user with `+restore`
 //! alone gets such a lock, and loses it when the lease is over, since it cannot be renewed. Without
 //! `+incr` a [`FencedLock`] is refused only if its last token is ahead of the server's clock.

@@ -53,6 +53,10 @@ async fn a_node_that_hangs_delays_nothing_at_other_nodes() {
     let wait = LockOptions::new().wait(Duration::from_millis(200));
     let error = late.lock_with(wait).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    // It named all nodes of the URL.
+    let text = tests::told(&error);
+    let is_named = |at| text.contains(&cluster.node(at).address().to_string());
+    assert!(is_named(0) && !is_named(1) && !is_named(2), "{text}");
     block_in_place(|| cluster.resume(0));
     let wait = LockOptions::new().wait(DEADLINE);
     let guard = late.lock_with(wait).await.unwrap();

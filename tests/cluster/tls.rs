@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, ErrorKind};
-use tests::{Cluster, slot_of, trace_init, within};
+use tests::{Cluster, shared_cluster, slot_of, trace_init, within};
 use tokio::task::block_in_place;
 
 use crate::{DEADLINE, NEVER, assert_clean, lock_channel, subscribed};
@@ -19,6 +19,17 @@ async fn every_connection_speaks_tls() {
     assert!(url.starts_with("rediss+cluster://"), "{url}");
     let untrusted = within(DEADLINE, Client::connect(&url)).await.unwrap_err();
     assert_eq!(untrusted.kind(), ErrorKind::Misconfigured, "{untrusted}");
+    // They said "unexpected end of file", and proposed the URL of a single server.
+    let plain = url.replace("rediss", "redis");
+    let with_tls = block_in_place(shared_cluster)
+        .url()
+        .replace("redis", "rediss");
+    for (url, instead) in [(plain, "rediss+cluster://"), (with_tls, "redis+cluster://")] {
+        let error = within(DEADLINE, Client::connect(&url)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        let text = tests::told(&error);
+        assert!(text.contains(instead) && text.contains("TLS"), "{text}");
+    }
     let builder = Client::builder()
         .url(&url)
         .tls_roots(cluster.node(0).ca_pem())

@@ -53,6 +53,8 @@ async fn the_wait_is_one_budget_for_all() {
         (error.kind(), error.name()),
         (ErrorKind::TimedOut, Some("c"))
     );
+    // It said how long the last lock was waited for.
+    assert!(error.to_string().contains("waited 4s"), "{error}");
     for (client, names) in [(&here, ["a"].as_slice()), (&there, &["b"])] {
         for name in names {
             let lock = client.rlock(name);

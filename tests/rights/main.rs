@@ -421,3 +421,62 @@ async fn without_one_right_what_needs_it_is_denied_and_takes_nothing() {
     }
     stage.end().await;
 }
+
+/// The patterns of the front page for the keys and channels of one namespace.
+const OF_A_NAMESPACE: &str = "`~shop:* ~*{shop:*` and the channels `&redisson_*{shop:*`";
+
+#[tokio::test]
+async fn the_patterns_of_a_namespace_are_enough_and_other_keys_are_refused_by_name() {
+    assert_said(OF_A_NAMESPACE);
+    let mut stage = Stage::open("namespace").await;
+    let commands = [
+        EVERYBODY, SCRIPTS, PLAIN, LEASED, LATCH, FAIR, READ_WRITE, TOKENS,
+    ];
+    let mut all = rights(&commands.concat());
+    let patterns = [
+        "~shop:*",
+        "~*{shop:*",
+        "resetchannels",
+        "&redisson_*{shop:*",
+    ];
+    all.extend(patterns.map(str::to_owned));
+    all.push("&redlock_wake:*".to_owned());
+    let elsewhere = stage.client(&all).await;
+    let ours = stage
+        .world
+        .client_with(|builder| builder.namespace("shop").poll_interval(DEADLINE * 6));
+    plain(&ours, "plain").await.unwrap();
+    leased(&ours, "leased").await.unwrap();
+    fair(&ours, "fair").await.unwrap();
+    latch(&ours, "latch").await.unwrap();
+    let locks = ours.read_write_lock("rw");
+    locks.read().await.unwrap().unlock().await.unwrap();
+    locks.write().await.unwrap().unlock().await.unwrap();
+    ours.fenced_lock("fenced")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    // A waiter is woken.
+    let guard = ours.rlock("lock").lock().await.unwrap();
+    let waiter = ours.rlock("lock");
+    let waiter = tokio::spawn(async move { waiter.lock().await.map(drop) });
+    eventually(DEADLINE, async || ours.stats().waiting == 1).await;
+    guard.unlock().await.unwrap();
+    within(DEADLINE, waiter).await.unwrap().unwrap();
+
+    let error = elsewhere.rlock("other:x").lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    let text = tests::told(&error);
+    assert!(text.contains("the user's ACL needs \"~other:x\""), "{text}");
+    let error = elsewhere.fair_lock("other:x").lock().await.unwrap_err();
+    let text = tests::told(&error);
+    let queue = "\"~redisson_lock_queue:{other:x}\"";
+    assert!(
+        text.contains("\"~other:x\" and ") && text.contains(queue),
+        "{text}"
+    );
+    stage.end().await;
+}

@@ -172,7 +172,7 @@ impl Exchange {
         // A reply of the old server is true only there.
         Poll::Ready(match self.link.is_left() {
             true => Err(Fault::unanswered(left()).at(self.link.place())),
-            false => answer.map_err(|fault| self.link.said_here(fault)),
+            false => answer.map_err(|fault| self.link.said_here(fault.of_keys(&self.call))),
         })
     }
 

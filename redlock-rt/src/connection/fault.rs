@@ -11,7 +11,7 @@ use super::cluster::SlotNews;
 use super::endpoint::Address;
 use super::misfit::Misfit;
 use crate::error::{Error, ErrorKind as Kind};
-use crate::wire::Malformed;
+use crate::wire::{Call, Malformed};
 
 type Source = Arc<dyn StdError + Send + Sync>;
 
@@ -228,6 +228,25 @@ impl Fault {
     pub(super) fn of_master(mut self, place: &str) -> Self {
         if let Some(told) = &mut self.told {
             let text = format!("the master {place:?}: {}", told.source);
+            told.source = Arc::new(std::io::Error::other(text));
+        }
+        self
+    }
+
+    /// The same fault, with the keys of its call if an ACL refuses one of them.
+    pub(super) fn of_keys(mut self, call: &Call) -> Self {
+        if self.is_denied()
+            && let Some(told) = &mut self.told
+            && told.source.to_string().contains(" key")
+        {
+            let keys = call.words().take(call.key_count());
+            let pattern = |key| format!("{:?}", format!("~{}", String::from_utf8_lossy(key)));
+            let keys: Vec<String> = keys.map(pattern).collect();
+            let text = format!(
+                "{}; the user's ACL needs {}",
+                told.source,
+                keys.join(" and ")
+            );
             told.source = Arc::new(std::io::Error::other(text));
         }
         self

@@ -128,7 +128,7 @@ impl Engine {
             }
             None => match fault {
                 Some(fault) => (fault.into_error(action), false),
-                None => (self.no_answer().into_error(action), false),
+                None => (self.no_answer(name).into_error(action), false),
             },
         };
         let error = match delivery.is_open() && !refused {

@@ -331,17 +331,20 @@ impl Engine {
     }
 
     /// The error for a call without a reply in time.
-    pub(crate) fn no_answer(&self) -> Fault {
-        self.silent("no answer in time")
+    pub(crate) fn no_answer(&self, to: &LockName) -> Fault {
+        self.silent("no answer in time", to)
     }
 
     /// The error for a waiter if Redis answered no caller on its behalf in time.
-    pub(super) fn no_answer_within_the_wait(&self) -> Fault {
-        self.silent("no answer within the wait")
+    pub(super) fn no_answer_within_the_wait(&self, to: &LockName) -> Fault {
+        self.silent("no answer within the wait", to)
     }
 
-    fn silent(&self, what: &'static str) -> Fault {
-        Fault::timed_out(what).at(self.nodes.place())
+    /// Of the server that has this name, as far as that is known.
+    fn silent(&self, what: &'static str, name: &LockName) -> Fault {
+        let node = self.nodes.known(self.nodes.slot_of(name));
+        let place = node.as_ref().map(|node| node.current().place());
+        Fault::timed_out(what).at(place.unwrap_or_else(|| self.nodes.place()))
     }
 
     pub(crate) fn response_timeout(&self) -> Duration {

@@ -393,7 +393,7 @@ pub(super) async fn try_acquire(
             None => break outcome,
         }
     };
-    match outcome.unwrap_or_else(|| Err(engine.no_answer())) {
+    match outcome.unwrap_or_else(|| Err(engine.no_answer(recipe.name()))) {
         Ok(AcquireReply::Acquired(acquired)) => {
             let now = clock::now();
             let guard = attempt.succeed(acquired.token, now)?;
@@ -423,9 +423,9 @@ pub(super) fn out_of_time(
 ) -> Error {
     let error = match fault {
         Some(fault) => fault.into_error(ACTION),
-        None if engine.is_silent(health, started) => {
-            engine.no_answer_within_the_wait().into_error(ACTION)
-        }
+        None if engine.is_silent(health, started) => engine
+            .no_answer_within_the_wait(recipe.name())
+            .into_error(ACTION),
         None => {
             let wait = wait.unwrap_or_default();
             let error = Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}"));

@@ -108,7 +108,7 @@ impl Attempts {
         let call = || acquire_all(holds, lease);
         let to = first.engine.to(first.recipe.name());
         let attempt = self.delivery.attempt(to, call, until);
-        let late = || Err(first.engine.no_answer());
+        let late = || Err(first.engine.no_answer(first.recipe.name()));
         let reply = attempt.await.unwrap_or_else(late)?;
         let reply = Together::try_from(reply);
         let reply = reply.map_err(|malformed| self.delivery.misread(malformed))?;

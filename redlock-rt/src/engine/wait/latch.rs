@@ -50,7 +50,7 @@ pub(crate) async fn wait_latch(
     if wait.is_some_and(|wait| wait.is_zero()) {
         let deadline = Some(engine.patience(started));
         let looked = look(engine, latch, deadline).await;
-        return match looked.unwrap_or_else(|| Err(engine.no_answer())) {
+        return match looked.unwrap_or_else(|| Err(engine.no_answer(latch.name()))) {
             Ok(Look::Ended(ended)) => Ok(ended),
             Ok(Look::Closed(..)) => Err(timed_out(latch, Duration::ZERO)),
             Err(fault) => Err(failed(latch, fault)),
@@ -158,7 +158,10 @@ impl LatchWait<'_> {
         }
         let health = self.place.waiters().health();
         if self.engine.is_silent(health, self.started) {
-            return failed(self.latch, self.engine.no_answer_within_the_wait());
+            return failed(
+                self.latch,
+                self.engine.no_answer_within_the_wait(self.latch.name()),
+            );
         }
         timed_out(self.latch, self.wait.unwrap_or_default())
     }

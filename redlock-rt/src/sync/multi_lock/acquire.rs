@@ -159,11 +159,16 @@ impl Asking<'_> {
             let guard = match (ack, self.for_body) {
                 (Some(ack), for_body) => {
                     let guard = engine.lock_on_replicas(&recipe, meanwhile, params, ack, for_body);
-                    Box::pin(guard).await?
+                    Box::pin(guard).await
                 }
-                (None, true) => engine.lock_for_body(&recipe, meanwhile, params).await?,
-                (None, false) => engine.lock(recipe, meanwhile, params).await?,
+                (None, true) => engine.lock_for_body(&recipe, meanwhile, params).await,
+                (None, false) => engine.lock(recipe, meanwhile, params).await,
             };
+            let guard = guard.map_err(|error| match (error.kind(), self.wait) {
+                // It knows the rest of the wait.
+                (ErrorKind::TimedOut, Some(wait)) => error.detail(format!("waited {wait:?}")),
+                _ => error,
+            })?;
             taken.push(GroupPart { place, guard });
         }
         self.begin(taken).await;
@@ -205,7 +210,7 @@ impl Asking<'_> {
                 Ok(Err(error)) if error.is_unavailable() && !self.tries_once() => {}
                 Ok(answer) => return answer,
                 Err(_) => {
-                    let late = part.engine.no_answer().into_error(ACTION);
+                    let late = part.engine.no_answer(part.recipe.name()).into_error(ACTION);
                     return Err(late.named(part.recipe.name().as_arc()));
                 }
             }
