@@ -71,6 +71,15 @@ impl Stage {
         eventually(DEADLINE, works).await;
     }
 
+    /// A caller is in WAIT.
+    async fn is_waited_for(&self) {
+        let blocked = async || {
+            let info: String = self.servers.command(0, &["INFO", "clients"]).await;
+            info.contains("blocked_clients:1")
+        };
+        eventually(DEADLINE, blocked).await;
+    }
+
     fn go_on(&self, replicas: &[usize]) {
         let resume = |at: &usize| self.servers.server(*at).resume();
         block_in_place(|| replicas.iter().for_each(resume));
@@ -487,6 +496,47 @@ async fn a_lock_that_was_acknowledged_waited_for_one_that_was_not() {
     assert_misses(&second.await.unwrap().unwrap_err(), 2, 1);
 }
 
+/// All callers of a client had one connection, and so one WAIT at a time: those that want all replicas, of
+/// which one stands still, held up the others, which were told of no replica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_on_one_replica_waited_for_those_that_want_all() {
+    let stage = Stage::open(2).await;
+    stage.is_warm(2).await;
+    stage.stop(&[2]);
+    let lock = stage.client.rlock("all");
+    let all = tokio::spawn(async move { lock.lock_with(asking(ReplicaAck::All)).await });
+    stage.is_waited_for().await;
+    for ack in [
+        ReplicaAck::AtLeast(1),
+        ReplicaAck::Majority,
+        ReplicaAck::AtLeast(1),
+    ] {
+        let lock = stage.client.rlock("one");
+        let guard = within(DEADLINE / 3, lock.lock_with(asking(ack))).await;
+        guard.unwrap().unlock().await.unwrap();
+    }
+    assert!(!all.is_finished());
+    all.abort();
+    stage.go_on(&[2]);
+}
+
+/// Its time was over before the turn of an earlier caller was, which has more of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_with_less_time_than_the_one_before_it_was_told_of_no_replica() {
+    let stage = Stage::open(2).await;
+    stage.is_warm(2).await;
+    stage.stop(&[2]);
+    let lock = stage.client.rlock("long");
+    let long = tokio::spawn(async move { lock.lock_with(asking(ReplicaAck::AtLeast(2))).await });
+    stage.is_waited_for().await;
+    let short = asking(ReplicaAck::AtLeast(2)).wait(2 * PATIENCE);
+    let error = stage.client.rlock("short").lock_with(short).await;
+    assert_misses(&error.unwrap_err(), 2, 1);
+    assert!(!long.is_finished());
+    stage.go_on(&[2]);
+    drop(within(DEADLINE, long).await.unwrap().unwrap());
+}
+
 /// Redis ends WAIT with UNBLOCKED then, which was taken for a server without WAIT.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_demoted_while_replicas_were_waited_for_had_no_wait() {
@@ -495,11 +545,7 @@ async fn a_master_demoted_while_replicas_were_waited_for_had_no_wait() {
     let lock = stage.client.rlock("demoted");
     let options = asking(ReplicaAck::AtLeast(1)).wait(4 * PATIENCE);
     let waiting = tokio::spawn(async move { lock.lock_with(options).await });
-    let blocked = async || {
-        let info: String = stage.servers.command(0, &["INFO", "clients"]).await;
-        info.contains("blocked_clients:1")
-    };
-    eventually(DEADLINE, blocked).await;
+    stage.is_waited_for().await;
     let port = stage.servers.server(1).port().to_string();
     let words = ["REPLICAOF", "127.0.0.1", &port];
     stage.servers.command::<()>(0, &words).await;
@@ -607,11 +653,7 @@ async fn a_wait_outlasted_its_bound_when_redis_hung_while_replicas_were_waited_f
         let (lock, options) = (lock.clone(), asking(ReplicaAck::AtLeast(1)).wait(wait));
         async move { lock.lock_with(options).await }
     });
-    let blocked = async || {
-        let info: String = stage.servers.command(0, &["INFO", "clients"]).await;
-        info.contains("blocked_clients:1")
-    };
-    eventually(DEADLINE, blocked).await;
+    stage.is_waited_for().await;
     stage.stop(&[0]);
     let error = within(DEADLINE, waiting).await.unwrap().unwrap_err();
     let took = started.elapsed();

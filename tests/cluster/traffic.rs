@@ -1,7 +1,9 @@
 //! What a client sends to a cluster: over how many connections, in how many calls, and where to.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures::future::join_all;
 use redlock_rt::{Client, ErrorKind, LockOptions, ReplicaAck, Shutdown};
 use tests::{Cluster, eventually, slot_of};
 use tokio::task::block_in_place;
@@ -157,4 +159,33 @@ async fn many_holds_of_a_few_slots_are_renewed_by_a_few_calls() {
     let rounds = u64::try_from(SLOTS * 5).unwrap();
     assert!((rounds / 2..=2 * rounds).contains(&renewals), "{renewals}");
     assert!(guards.iter().all(|guard| guard.is_valid()));
+}
+
+/// There was a WAIT for each slot, one after the other: some locks were told of no replica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_of_many_slots_that_were_ready_together_were_waited_for_one_by_one() {
+    const LOCKS: usize = 64;
+    let cluster = block_in_place(|| Cluster::options().masters(1).replicas(1).start());
+    let client = builder(&cluster).replica_timeout(DEADLINE).build().unwrap();
+    let one = || LockOptions::new().replica_ack(ReplicaAck::AtLeast(1));
+    drop(client.rlock("first").lock_with(one()).await.unwrap());
+    let waits = async || cluster.calls(0).await.get("wait").copied().unwrap();
+    let before = waits().await;
+    block_in_place(|| cluster.pause(1));
+    let name = |at: usize| format!("slots:{at}");
+    let slots: BTreeSet<u16> = (0..LOCKS).map(|at| slot_of(&name(at))).collect();
+    assert!(slots.len() > LOCKS / 2);
+    let all = (0..LOCKS).map(|at| {
+        let lock = client.rlock(name(at));
+        tokio::spawn(async move { lock.lock_with(one()).await })
+    });
+    let all: Vec<_> = all.collect();
+    eventually(DEADLINE, async || client.stats().held >= LOCKS).await;
+    block_in_place(|| cluster.resume(1));
+    for guard in join_all(all).await {
+        assert!(guard.unwrap().unwrap().is_valid());
+    }
+    // While the replica stood still, there was one now and then.
+    let waits = waits().await - before;
+    assert!(waits < slots.len() as u64 / 2, "{waits} WAITs");
 }

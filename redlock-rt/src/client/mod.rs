@@ -24,7 +24,7 @@ use crate::sync::{
 /// A client is cheap to clone; clones share everything.
 ///
 /// Whatever the number of locks, a client has at most three connections to its server (commands,
-/// renewals, subscriptions), and a fourth once it has waited for replicas
+/// renewals, subscriptions), and one more for each way in which it has waited for replicas
 /// ([`replica_ack`](ClientBuilder::replica_ack)). In a cluster it has as many to each master, made when
 /// that master is first used for the purpose, and now and then a short one to ask for the layout. One
 /// more leads to a sentinel if sentinels name the master. It has three tasks, or four after its first

@@ -365,25 +365,34 @@ impl Link {
         self.cannot_wait[usize::from(disk)].get()
     }
 
-    /// Sends a call that writes, and waits until enough servers have what was written. The
-    /// connection is for such calls only, because the server reads nothing from it meanwhile.
+    /// Sends calls of one script that write, and waits until enough servers have what was written: WAIT
+    /// counts for the connection. It is for such calls only, because the server reads nothing from it
+    /// meanwhile. Returns the reply to each call.
     pub(super) async fn call_and_wait(
         &self,
-        call: &Call,
+        calls: &[Call],
         until: Until,
-    ) -> Result<(Reply, Had), Fault> {
+    ) -> Result<(Vec<Result<Reply, Fault>>, Had), Fault> {
+        let left = |words: &[&[u8]]| {
+            let encoded = |out: &mut Vec<u8>| [encode::command(out, words)];
+            self.leave(WakeUp::default(), encoded)
+        };
         let counted = match until.count {
-            true => {
-                let count = [&b"INFO"[..], b"replication"];
-                Some(self.send(WakeUp::default(), |out| [encode::command(out, &count)])?)
-            }
+            true => Some(left(&[b"INFO", b"replication"])?),
             false => None,
         };
-        let sent = self.send(WakeUp::default(), |out| {
-            let loaded = encode::command(out, &load_command(call.script()));
-            let called = encode::evalsha(out, call, self.publish);
+        if let Some(call) = calls.first() {
+            left(&load_command(call.script()))?;
+        }
+        let called = calls.iter().map(|call| {
+            self.leave(WakeUp::default(), |out| {
+                [encode::evalsha(out, call, self.publish)]
+            })
+        });
+        let called: Vec<Pending> = called.collect::<Result<_, _>>()?;
+        let waited = self.send(WakeUp::default(), |out| {
             until.command().write_packed_command(out);
-            [loaded, called, out.len()]
+            [out.len()]
         })?;
         if let Some(counted) = counted
             && let [Ok(count)] = counted.await
@@ -391,27 +400,37 @@ impl Link {
         {
             self.replicas.fetch_max(more.into(), Ordering::Relaxed);
         }
-        // The first reply shows that the connection works, also to a caller that gives up the second: a
+        // The first reply shows that the connection works, also to a caller that gives up the last: a
         // connection that never answered is followed by a pause.
-        let [_, reply, waited] = sent.split();
-        let [reply] = reply.await;
-        let reply = self.heard(reply)?;
+        let mut replies = Vec::with_capacity(called.len());
+        for reply in called {
+            let [reply] = reply.await;
+            let reply = self.heard(reply)?.map_err(Fault::from_server);
+            replies.push(reply.map_err(|fault| self.said_here(fault)));
+        }
         let [waited] = waited.await;
-        let waited = self.heard(waited)?;
-        let reply = reply.map_err(Fault::from_server)?;
-        match waited {
-            Ok(waited) => Ok((reply, until.had(&waited).ok_or_else(Fault::not_redis)?)),
-            Err(error) if until::was_interrupted(&error) => {
-                Err(Fault::unanswered(std::io::Error::other(error.to_string())))
-            }
-            Err(error) if until::is_without_aof(&error) => Err(Fault::without_aof(error)),
-            Err(error) if until::is_refused_for_good(&error) => {
-                let known = &self.cannot_wait[usize::from(until.disk)];
-                let fault = known.get_or_init(|| Fault::cannot_wait(error, until.disk));
-                Err(fault.clone())
-            }
+        match self.heard(waited)? {
+            Ok(waited) => Ok((replies, until.had(&waited).ok_or_else(Fault::not_redis)?)),
+            Err(error) => Err(match replies.into_iter().find_map(Result::err) {
+                Some(fault) => fault,
+                None => self.did_not_wait(error, until.disk),
+            }),
+        }
+    }
+
+    /// Why WAIT was refused behind calls that were not; `disk`: WAITAOF.
+    fn did_not_wait(&self, error: ServerError, disk: bool) -> Fault {
+        if until::was_interrupted(&error) {
+            Fault::unanswered(std::io::Error::other(error.to_string()))
+        } else if until::is_without_aof(&error) {
+            Fault::without_aof(error)
+        } else if until::is_refused_for_good(&error) {
+            let known = &self.cannot_wait[usize::from(disk)];
+            let fault = known.get_or_init(|| Fault::cannot_wait(error, disk));
+            fault.clone()
+        } else {
             // The next lock may be waited for.
-            Err(error) => Err(Fault::from_server(error)),
+            Fault::from_server(error)
         }
     }
 

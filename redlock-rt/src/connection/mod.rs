@@ -71,4 +71,4 @@ pub(crate) use self::server::CurrentServer;
 pub(crate) use self::spawner::{Home, Spawner};
 pub(crate) use self::subscriber::{Announcements, Heard, Message, Subscriber};
 pub(crate) use self::switches::listen as listen_for_switches;
-pub(crate) use self::until::Until;
+pub(crate) use self::until::{Had, Until};

@@ -429,15 +429,6 @@ impl<const N: usize> Pending<N> {
         }
     }
 
-    /// Each command by itself, for a caller that does something between the replies.
-    pub(super) fn split(mut self) -> [Pending; N] {
-        let places = self.places.take();
-        std::array::from_fn(|at| Pending {
-            multiplexer: Arc::clone(&self.multiplexer),
-            places: places.map(|places| [places[at]]),
-        })
-    }
-
     pub(super) fn came(&self) -> Came {
         let state = self.multiplexer.state();
         let answer = |place: &usize| match state.places.get(*place) {

@@ -1,8 +1,8 @@
 //! The servers of a client: one, or the masters of a cluster.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::cluster::{Cluster, SlotNews};
 use super::dialer::Dialer;
@@ -10,6 +10,7 @@ use super::fault::Fault;
 use super::reconnect::{Connection, Timeouts};
 use super::server::CurrentServer;
 use super::spawner::Spawner;
+use super::until::LANES;
 use crate::name::LockName;
 use crate::wire::Slot;
 
@@ -26,8 +27,17 @@ pub(crate) struct Node {
     main: Arc<Connection>,
     /// Renewals have their own connection, so that callers' commands never delay them.
     renewals: Arc<Connection>,
-    acks: Arc<Connection>,
-    acks_turn: tokio::sync::Mutex<()>,
+    /// For each way to wait for replicas, once it is used.
+    acks: [OnceLock<Acks>; LANES],
+    connect: Box<dyn Fn() -> Arc<Connection> + Send + Sync>,
+}
+
+/// Where replicas are waited for in one way. The server reads nothing behind a WAIT, so callers that
+/// wait for less are elsewhere.
+pub(crate) struct Acks {
+    pub(crate) connection: Arc<Connection>,
+    /// Held by the caller that waits for all that are ready.
+    pub(crate) turn: tokio::sync::Mutex<()>,
 }
 
 /// The number of servers with a number.
@@ -63,13 +73,15 @@ impl Node {
             true => current.of_a_cluster(),
             false => current,
         });
-        let connection = || {
-            let (down, up) = (Arc::clone(on_doubt), Arc::clone(on_doubt));
+        let (to, spawner, server) = (dialer.clone(), spawner.clone(), Arc::clone(&current));
+        let on_doubt = Arc::clone(on_doubt);
+        let connect = move || {
+            let (down, up) = (Arc::clone(&on_doubt), Arc::clone(&on_doubt));
             Arc::new(Connection::new(
-                dialer.clone(),
+                to.clone(),
                 spawner.clone(),
                 timeouts,
-                Arc::clone(&current),
+                Arc::clone(&server),
                 move || down(),
                 move |again| {
                     if again {
@@ -80,10 +92,10 @@ impl Node {
         };
         Self {
             number: NUMBERED.fetch_add(1, Ordering::Relaxed),
-            main: connection(),
-            renewals: connection(),
-            acks: connection(),
-            acks_turn: tokio::sync::Mutex::default(),
+            main: connect(),
+            renewals: connect(),
+            acks: [const { OnceLock::new() }; LANES],
+            connect: Box::new(connect),
             current,
             dialer,
         }
@@ -110,20 +122,17 @@ impl Node {
         }
     }
 
-    /// Connects when replicas are waited for the first time.
-    pub(crate) fn acks(&self) -> &Arc<Connection> {
-        &self.acks
-    }
-
-    /// Held by the caller that waits for replicas, for all that are ready.
-    pub(crate) fn acks_turn(&self) -> &tokio::sync::Mutex<()> {
-        &self.acks_turn
+    /// Connects when replicas are waited for in this way for the first time.
+    pub(crate) fn acks(&self, lane: usize) -> &Acks {
+        self.acks[lane].get_or_init(|| Acks {
+            connection: (self.connect)(),
+            turn: tokio::sync::Mutex::default(),
+        })
     }
 
     /// Whether a broken connection to it may still be read by the server.
     pub(super) fn has_stale_clients(&self) -> bool {
         self.connections()
-            .iter()
             .any(|connection| connection.has_stale_clients())
     }
 
@@ -137,14 +146,17 @@ impl Node {
         }
     }
 
-    fn connections(&self) -> [&Arc<Connection>; 3] {
-        [&self.main, &self.renewals, &self.acks]
+    fn connections(&self) -> impl Iterator<Item = &Arc<Connection>> {
+        let acks = self.acks.iter().filter_map(OnceLock::get);
+        let acks = acks.map(|acks| &acks.connection);
+        [&self.main, &self.renewals].into_iter().chain(acks)
     }
 
     pub(super) fn close(&self) {
-        for connection in self.connections() {
-            connection.close();
-        }
+        // Also those that would be used for the first time afterwards.
+        (0..LANES).for_each(|lane| self.acks(lane).connection.close());
+        self.main.close();
+        self.renewals.close();
     }
 }
 

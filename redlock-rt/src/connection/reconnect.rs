@@ -163,16 +163,16 @@ impl Connection {
         Some(self.shared.live()?.call_once(call))
     }
 
-    /// Sends a call that writes, and waits until enough servers have what was written.
+    /// As [`Link::call_and_wait`].
     ///
     /// # Cancel safety
     ///
-    /// The call may run, so it must be one that may run at any time.
+    /// The calls may run, so they must be such that may run at any time.
     pub(crate) async fn call_and_wait(
         &self,
-        call: Call,
+        calls: &[Call],
         until: Until,
-    ) -> Result<(Reply, Had), Fault> {
+    ) -> Result<(Vec<Result<Reply, Fault>>, Had), Fault> {
         self.pass(Some(clock::after(clock::now(), until.patience)))
             .await?;
         let link = match self.shared.live() {
@@ -186,7 +186,7 @@ impl Connection {
             link: Arc::clone(&link),
             answered: false,
         };
-        let answer = link.call_and_wait(&call, until);
+        let answer = link.call_and_wait(calls, until);
         let Ok(answer) = clock::timeout(limit, answer).await else {
             return Err(Fault::timed_out("no answer to WAIT").at(self.place()));
         };

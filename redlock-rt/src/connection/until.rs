@@ -7,6 +7,9 @@ use redis::{Cmd, ServerError};
 use super::fault::{Cause, Fault};
 use crate::wire::Reply;
 
+/// So many ways to wait have a connection of their own at each server.
+pub(crate) const LANES: usize = 18;
+
 /// Which servers must have what was written, and until when.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Until {

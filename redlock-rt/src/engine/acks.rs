@@ -1,21 +1,25 @@
 //! Waiting until replicas have a lock.
 //!
 //! A lock that was acquired is touched on another connection, with WAIT right behind (`touch.lua`
-//! says why). That connection stands still while replicas do; no other one does. All locks that are
-//! ready together share one call: one caller sends it for all, and there is no task.
+//! says why). That connection stands still while replicas do; no other one does, and each way to wait
+//! has its own. All locks that are ready together at one server share one WAIT: one caller sends it for
+//! all, and there is no task.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use slab::Slab;
+use tokio::sync::SetOnce;
 
 use super::Engine;
 use super::guard::HoldGuard;
 use super::hold::LostReason;
 use crate::clock;
-use crate::connection::{Caller, Fault, Node, Until};
+use crate::connection::{Caller, Fault, Had, Node, Nodes, Until};
 use crate::error::{Error, ErrorKind};
 use crate::name::HoldId;
 use crate::shim::{Mutex, lock};
-use crate::wire::{Recipe, Slot, touch, touched};
+use crate::wire::{Call, Recipe, Slot, touch, touched};
 
 /// How many replicas must have a lock before its guard is returned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -81,6 +85,18 @@ impl Ack {
         replicas && self.fsync != Fsync::All
     }
 
+    /// Which connection of a server it waits on: nobody stands there behind a WAIT for more servers,
+    /// except behind one for more than two by number.
+    pub(super) fn lane(self) -> usize {
+        let replicas = match self.replicas {
+            ReplicaAck::None => 0,
+            ReplicaAck::AtLeast(wanted) => wanted.min(3) as usize,
+            ReplicaAck::Majority => 4,
+            ReplicaAck::All => 5,
+        };
+        3 * replicas + self.fsync as usize
+    }
+
     pub(super) fn disk(self) -> bool {
         self.fsync != Fsync::None
     }
@@ -101,18 +117,22 @@ impl Ack {
     }
 }
 
-/// How late the reply of WAIT may be.
+/// How late the reply of WAIT may be: an idle server notices every 100 ms that the time is over.
 const LATE: Duration = Duration::from_millis(150);
+/// About so long is a turn at most, in which those that come later wait for the next one.
+const TURN: Duration = Duration::from_millis(250);
+/// One call touches at most so many locks, so that other clients need not wait for all of them.
+const TOUCHED_AT_ONCE: usize = 100;
 
 /// A lock that waits for replicas.
 struct Entry {
-    /// Where it is, in a cluster: one call is for locks of one slot.
+    /// Where it is, in a cluster.
     slot: Slot,
     recipe: Arc<dyn Recipe>,
     owner: HoldId,
     ack: Ack,
     until: Instant,
-    outcome: OnceLock<Outcome>,
+    outcome: SetOnce<Outcome>,
 }
 
 #[derive(Debug, Clone)]
@@ -133,20 +153,43 @@ enum Outcome {
 /// The locks of one client that wait for replicas.
 #[derive(Default)]
 pub(crate) struct Acks {
-    ready: Mutex<Vec<Arc<Entry>>>,
-    /// Notified when outcomes are known.
-    served: tokio::sync::Notify,
+    ready: Mutex<Slab<Arc<Entry>>>,
 }
 
 /// Takes a caller's lock out again, whatever becomes of the caller.
 struct Ready<'a> {
     acks: &'a Acks,
-    entry: Arc<Entry>,
+    at: usize,
+}
+
+impl Acks {
+    fn ready(&self, entry: &Arc<Entry>) -> Ready<'_> {
+        let at = lock(&self.ready).insert(Arc::clone(entry));
+        Ready { acks: self, at }
+    }
+
+    /// Those that wait in this way at this server, by slot.
+    fn waiting(&self, nodes: &Nodes, node: &Arc<Node>, ack: Ack) -> Vec<Arc<Entry>> {
+        let is_here = |slot| {
+            nodes
+                .known(slot)
+                .is_some_and(|known| Arc::ptr_eq(&known, node))
+        };
+        let ready = lock(&self.ready);
+        let alike = ready.iter().map(|(_, entry)| entry);
+        let alike = alike.filter(|entry| entry.ack == ack && !entry.outcome.initialized());
+        let mut entries: Vec<_> = alike.map(Arc::clone).collect();
+        drop(ready);
+        entries.retain(|entry| is_here(entry.slot));
+        entries.sort_by_key(|entry| entry.slot);
+        entries
+    }
 }
 
 impl Drop for Ready<'_> {
     fn drop(&mut self) {
-        lock(&self.acks.ready).retain(|entry| !Arc::ptr_eq(entry, &self.entry));
+        let entry = lock(&self.acks.ready).remove(self.at);
+        drop(entry);
     }
 }
 
@@ -190,7 +233,7 @@ impl Engine {
             owner: guard.hold.hold_id().clone(),
             ack,
             until,
-            outcome: OnceLock::new(),
+            outcome: SetOnce::new(),
         });
         let outcome = clock::timeout_at(clock::to_tokio(until), self.counted(&entry)).await;
         let error = match outcome {
@@ -212,7 +255,8 @@ impl Engine {
             Ok(Outcome::Failed(fault)) => fault.into_error(action),
             Err(_) => {
                 let node = self.nodes.known(entry.slot);
-                let replicas = node.and_then(|node| node.acks().replicas());
+                let lane = node.as_ref().map(|node| node.acks(ack.lane()));
+                let replicas = lane.and_then(|lane| lane.connection.replicas());
                 let wanted = ack.replicas.wanted(replicas).unwrap_or_default();
                 ack.missed(action, wanted, 0, false)
             }
@@ -227,52 +271,25 @@ impl Engine {
 
     /// Sends a call for all that are ready, or waits for another caller that does.
     async fn counted(&self, entry: &Arc<Entry>) -> Outcome {
-        let acks = &self.acks;
-        let ready = Ready {
-            acks,
-            entry: Arc::clone(entry),
-        };
-        lock(&acks.ready).push(Arc::clone(entry));
+        let _ready = self.acks.ready(entry);
         let (retry, mut tries) = (&self.config.timeouts.retry, 0);
         loop {
-            let mut served = std::pin::pin!(acks.served.notified());
-            // Registered before the outcome is read. A caller whose outcome is known does not wait
-            // for another turn, in which others may be waited for.
-            served.as_mut().enable();
-            if let Some(outcome) = ready.entry.outcome.get() {
-                return outcome.clone();
-            }
-            let fault = match self.nodes.node(entry.slot).await {
-                Err(fault) => fault,
+            let served = match self.nodes.node(entry.slot).await {
+                Err(fault) => Err(fault),
                 Ok(node) => {
+                    // A caller whose outcome is known does not wait for another turn, in which others
+                    // may be waited for.
                     let _turn = tokio::select! {
                         biased;
-                        () = served => continue,
-                        turn = node.acks_turn().lock() => turn,
+                        outcome = entry.outcome.wait() => return outcome.clone(),
+                        turn = node.acks(entry.ack.lane()).turn.lock() => turn,
                     };
-                    if let Some(outcome) = ready.entry.outcome.get() {
-                        return outcome.clone();
-                    }
-                    // What is not served here, since this caller goes away, is served in the next
-                    // turn.
-                    let together: Vec<Arc<Entry>> = lock(&acks.ready)
-                        .iter()
-                        .filter(|other| (other.ack, other.slot) == (entry.ack, entry.slot))
-                        .filter(|other| other.outcome.get().is_none())
-                        .map(Arc::clone)
-                        .collect();
-                    match self.ask_replicas(&node, &together, entry).await {
-                        Ok(outcomes) => {
-                            for (other, outcome) in together.iter().zip(outcomes) {
-                                let _ = other.outcome.set(outcome);
-                            }
-                            acks.served.notify_waiters();
-                            continue;
-                        }
-                        Err(fault) => fault,
-                    }
+                    // Those whose locks came with the same bytes are served in this turn too.
+                    tokio::task::yield_now().await;
+                    self.serve(&node, entry).await
                 }
             };
+            let Err(fault) = served else { continue };
             let passing = fault.is_passing_for(Caller::Call);
             let again = passing.then(|| retry.again(&mut tries, entry.until));
             match again.flatten() {
@@ -282,52 +299,87 @@ impl Engine {
         }
     }
 
-    async fn ask_replicas(
-        &self,
-        node: &Node,
-        entries: &[Arc<Entry>],
-        like: &Entry,
-    ) -> Result<Vec<Outcome>, Fault> {
-        let (link, ack) = (node.acks(), like.ack);
+    /// One turn, for all that wait as `like` does. Who is not served here, since this caller goes away or
+    /// has less time, is served in the next one.
+    ///
+    /// # Errors
+    ///
+    /// Concern `like`; others find out what concerns them in turns of their own.
+    async fn serve(&self, node: &Arc<Node>, like: &Arc<Entry>) -> Result<(), Fault> {
+        let ack = like.ack;
+        let link = &node.acks(ack.lane()).connection;
         link.ready().await?;
-        let replicas = || ack.replicas.wanted(link.replicas());
-        let Some(mut wanted) = replicas() else {
-            return Ok(vec![Outcome::Uncounted; entries.len()]);
-        };
-        let longest = entries.iter().map(|entry| entry.until).max();
-        let (there, got, local) = loop {
-            let now = clock::now();
-            let rest = longest.unwrap_or(now).saturating_duration_since(now);
-            // An idle server notices every 100 ms that the time is over. Zero would have no limit.
-            let patience = rest.saturating_sub(LATE.min(rest / 3));
-            let patience = patience.max(Duration::from_millis(1));
-            let call = touch(
-                entries
-                    .iter()
-                    .map(|entry| (&*entry.recipe, entry.owner.as_str())),
-            );
-            let until = Until {
-                replicas: wanted,
-                disk: ack.disk(),
-                local: ack.fsync == Fsync::All,
-                patience,
-                count: ack.replicas.counts(),
-            };
-            let waited = link.call_and_wait(call, until).await;
-            let (reply, had) = waited.map_err(|fault| self.nodes.heard(fault, like.slot))?;
-            let (got, local) = (had.replicas, had.local);
-            // Replicas that were not there, or not known, when the client connected count too.
-            let asked = wanted;
-            wanted = wanted.max(replicas().unwrap_or(wanted));
-            if got < asked || got >= wanted {
-                break (touched(&reply), got, local);
+        let entries = self.acks.waiting(&self.nodes, node, ack);
+        let Some(asked) = ack.replicas.wanted(link.replicas()) else {
+            for entry in entries {
+                let _ = entry.outcome.set(Outcome::Uncounted);
             }
+            return Ok(());
         };
-        let outcome = |at: usize| match there.get(at) {
-            Some(true) => Outcome::Counted { wanted, got, local },
-            _ => Outcome::Gone,
+        let parts = entries.chunk_by(|one, next| one.slot == next.slot);
+        let parts: Vec<_> = parts
+            .flat_map(|slot| slot.chunks(TOUCHED_AT_ONCE))
+            .collect();
+        let holds = |part: &&[Arc<Entry>]| {
+            let part = part.iter();
+            touch(part.map(|entry| (&*entry.recipe, entry.owner.as_str())))
         };
-        Ok((0..entries.len()).map(outcome).collect())
+        let calls: Vec<Call> = parts.iter().map(holds).collect();
+        let until = Until {
+            replicas: asked,
+            disk: ack.disk(),
+            local: ack.fsync == Fsync::All,
+            patience: patience(&entries),
+            count: ack.replicas.counts(),
+        };
+        let waited = link.call_and_wait(&calls, until).await;
+        let (replies, had) = waited.map_err(|fault| self.nodes.heard(fault, like.slot))?;
+        // Replicas that were not there, or not known, when the client connected count too.
+        let wanted = ack.replicas.wanted(link.replicas()).unwrap_or(asked);
+        let (now, mut own) = (clock::now(), Ok(()));
+        for (part, reply) in parts.into_iter().zip(replies) {
+            match reply {
+                Ok(reply) => {
+                    let there = touched(&reply);
+                    for (at, entry) in part.iter().enumerate() {
+                        entry.heard(there.get(at) == Some(&true), wanted, had, now);
+                    }
+                }
+                Err(fault) if part.iter().any(|entry| Arc::ptr_eq(entry, like)) => {
+                    own = Err(self.nodes.heard(fault, like.slot));
+                }
+                Err(_) => {}
+            }
+        }
+        own
+    }
+}
+
+impl Entry {
+    /// Who has it, after a turn. If those are too few, and there is time for another turn, it is open.
+    fn heard(&self, is_there: bool, wanted: u32, had: Had, now: Instant) {
+        let Had {
+            replicas: got,
+            local,
+        } = had;
+        let rest = self.until.saturating_duration_since(now);
+        let outcome = match is_there {
+            false => Outcome::Gone,
+            true if (got < wanted || !local) && rest > LATE * 3 / 2 => return,
+            true => Outcome::Counted { wanted, got, local },
+        };
+        let _ = self.outcome.set(outcome);
+    }
+}
+
+/// How long a turn for these waits for replicas: until the first of them has no time left.
+fn patience(entries: &[Arc<Entry>]) -> Duration {
+    let until = entries.iter().map(|entry| entry.until).min();
+    let rest = until.map(|until| until.saturating_duration_since(clock::now()));
+    match rest.unwrap_or_default() {
+        rest if rest > TURN + LATE * 3 => TURN,
+        // Zero would have no limit.
+        rest => (rest - LATE.min(rest / 3)).max(Duration::from_millis(1)),
     }
 }
 

@@ -6,7 +6,7 @@ use super::script::{Call, script};
 
 script!(TOUCH = "touch");
 
-/// Writes to the keys of these holds without changing them.
+/// Looks for these holds, and writes to a key of one without changing it.
 pub(crate) fn touch<'a>(holds: impl Iterator<Item = (&'a dyn Recipe, &'a str)> + Clone) -> Call {
     let mut call = Call::new(&TOUCH);
     for (recipe, owner) in holds.clone() {

@@ -57,7 +57,8 @@ impl Engine {
         for_body: bool,
     ) -> Result<HoldGuard, Error> {
         let node = self.nodes.known(self.nodes.slot_of(recipe.name()));
-        if let Some(fault) = node.and_then(|node| node.acks().cannot_wait(ack.disk())) {
+        let lane = node.as_ref().map(|node| node.acks(ack.lane()));
+        if let Some(fault) = lane.and_then(|lane| lane.connection.cannot_wait(ack.disk())) {
             return Err(fault.into_error(ACTION).named(recipe.name().as_arc()));
         }
         let wait = params.wait.filter(|wait| !wait.is_zero());

@@ -1,11 +1,12 @@
--- Writes to keys without changing them, so that the connection has something of which replicas can
--- tell with WAIT that they have it: everything that was written before, on any connection.
+-- Looks for holds, and writes to one of their keys without changing it, so that the connection has
+-- something of which replicas can tell with WAIT that they have it: everything that was written
+-- before, on any connection.
 --
 -- KEYS: 2i-1 the lock or semaphore of hold i, 2i the key that has the hold (HASH: field -> hold count
 --   or permits; with leases, ZSET: id of 16 bytes -> epoch ms)
 -- ARGV: 2i-1 field of hold i, 2i ids of the permits of hold i in hexadecimal, concatenated (empty: it is
 --   in a hash)
--- Returns: a list of n: 1 = written, 0 = the hold does not exist
+-- Returns: a list of n: 1 = the hold exists, 0 = it does not
 --
 -- Invariants:
 -- * A hold of a deleted semaphore does not exist, whatever is noted of it: nobody is kept out by it.
@@ -15,14 +16,16 @@
 -- * A hold of several permits does not exist if one of them is gone.
 -- * A key of another type is a hold that does not exist: the other holds of the call still count.
 -- Redisson: none; it sends WAIT behind the commands of a batch.
-local replies = {}
+local replies, written = {}, false
 
 local function touch_hash(name, key, field)
     local count = redis.pcall('HGET', key, field)
     if type(count) ~= 'string' or (name ~= key and redis.call('EXISTS', name) == 0) then
         return 0
     end
-    redis.call('HSET', key, field, count)
+    if not written then
+        redis.call('HSET', key, field, count)
+    end
     return 1
 end
 
@@ -38,8 +41,10 @@ local function touch_permits(key, digits)
         end
         first, score = id, there
     end
-    redis.call('ZADD', key, 'XX', string.format('%.0f', tonumber(score) + 1), first)
-    redis.call('ZADD', key, 'XX', score, first)
+    if not written then
+        redis.call('ZADD', key, 'XX', string.format('%.0f', tonumber(score) + 1), first)
+        redis.call('ZADD', key, 'XX', score, first)
+    end
     return 1
 end
 
@@ -51,5 +56,6 @@ for i = 1, #KEYS / 2 do
     else
         replies[i] = touch_permits(key, ids)
     end
+    written = written or replies[i] == 1
 end
 return replies
