@@ -520,6 +520,48 @@ async fn a_lock_on_one_replica_waited_for_those_that_want_all() {
     stage.go_on(&[2]);
 }
 
+/// With the best effort a shard that has lost its replica still gives locks; the others say why they do not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_without_replicas_gives_locks_by_the_best_effort_alone() {
+    let stage = Stage::open(1).await;
+    stage.is_warm(1).await;
+    let lock = stage.client.rlock("a");
+    let effort = || asking(ReplicaAck::BestEffort(2)).wait(2 * PATIENCE);
+    let guard = lock.lock_with(effort()).await.unwrap();
+    assert!(stage.exists(1, "a").await);
+    guard.unlock().await.unwrap();
+    // It is connected, and so it counts.
+    stage.stop(&[1]);
+    assert_misses(&lock.lock_with(effort()).await.unwrap_err(), 1, 0);
+    block_in_place(|| stage.servers.server(1).kill());
+    stage.servers.is_counted(0, 0).await;
+    drop(lock.lock_with(effort()).await.unwrap());
+    eventually(DEADLINE, async || stage.client.stats().held == 0).await;
+    for ack in [
+        ReplicaAck::AtLeast(1),
+        ReplicaAck::Majority,
+        ReplicaAck::All,
+    ] {
+        let error = lock.lock_with(asking(ack).wait(PATIENCE)).await;
+        assert_misses(&error.unwrap_err(), 1, 0);
+    }
+    block_in_place(|| stage.servers.server(1).restart());
+    stage.servers.follow(1, 0).await;
+    stage.servers.is_counted(0, 1).await;
+    let counts = async || {
+        let guard = lock
+            .lock_with(effort())
+            .await
+            .map_err(|error| error.to_string())?;
+        let there = stage.exists(1, "a").await;
+        guard.unlock().await.unwrap();
+        there
+            .then_some(())
+            .ok_or_else(|| "no replica has it".to_owned())
+    };
+    eventually(DEADLINE, counts).await;
+}
+
 /// Its time was over before the turn of an earlier caller was, which has more of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_with_less_time_than_the_one_before_it_was_told_of_no_replica() {

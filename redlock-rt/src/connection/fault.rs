@@ -293,6 +293,13 @@ impl Fault {
         Self { cause, ..fault }.hinting("the master needs `appendonly yes`, or use Fsync::Replicas")
     }
 
+    /// There is no answer to INFO.
+    pub(crate) fn uncounted() -> Self {
+        let why = "it is not known how many replicas there are: the user may not ask for INFO; use \
+                   ReplicaAck::AtLeast";
+        Self::misconfigured(std::io::Error::other(why))
+    }
+
     /// The reply at the address makes no sense to the client library, whose own error text does not
     /// help.
     pub(super) fn not_redis() -> Self {

@@ -16,7 +16,7 @@ pub(super) struct Info {
     role: Option<String>,
     /// For a replica: the address of its master.
     master: Option<String>,
-    /// The number of replicas that are connected to it.
+    /// The number of replicas that are connected to it and in step.
     pub(super) replicas: Option<u32>,
     /// Whether it is a node of a cluster that has sharded channels (since Redis 7.0), as far as this
     /// user may know.
@@ -62,11 +62,16 @@ impl Info {
         };
         let host = field("master_host").filter(|host| is_host(host));
         let master = host.zip(field("master_port").and_then(|port| port.parse().ok()));
+        // `slave0:ip=…,port=…,state=…`: a replica that is being synchronized is not `online`.
+        let lines = texts.iter().flat_map(|text| text.lines());
+        let late = lines.filter(|line| line.contains(",state=") && !line.contains(",state=online"));
+        let late = u32::try_from(late.count()).unwrap_or(u32::MAX);
+        let replicas = field("connected_slaves").and_then(|replicas| replicas.parse().ok());
         Self {
             run_id: field("run_id"),
             mode: field("redis_mode"),
             role: field("role").or_else(role),
-            replicas: field("connected_slaves").and_then(|replicas| replicas.parse().ok()),
+            replicas: replicas.map(|replicas: u32| replicas.saturating_sub(late)),
             master: master.map(|(host, port): (_, u16)| format!("{host}:{port}")),
             has_shard_channels: false,
         }
@@ -131,6 +136,16 @@ mod tests {
         assert_eq!(Info::default().is_master(), None);
         let role = Value::Array(vec![Value::BulkString("slave".into()), Value::Int(1)]);
         assert_eq!(Info::of(&[Value::Nil, role]).is_master(), Some(false));
+    }
+
+    #[test]
+    fn replicas_that_are_being_synchronized_are_not_in_step() {
+        let text = "role:master\r\nconnected_slaves:3\r\n\
+                    slave0:ip=127.0.0.1,port=1,state=online,offset=7,lag=0\r\n\
+                    slave1:ip=127.0.0.1,port=2,state=wait_bgsave,offset=0,lag=0\r\n\
+                    slave2:ip=127.0.0.1,port=3,state=send_bulk,offset=0,lag=0\r\n";
+        assert_eq!(said(&[text]).replicas, Some(1));
+        assert_eq!(said(&["connected_slaves:0\r\n"]).replicas, Some(0));
     }
 
     #[test]

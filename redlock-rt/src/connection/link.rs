@@ -59,7 +59,7 @@ pub(super) struct Link {
     place: Arc<str>,
     /// `None` where an ACL forbids to ask.
     identity: Option<Identity>,
-    /// How many replicas the server has had at most since it was connected to; -1: unknown.
+    /// How many replicas the server has, or has had at most since it was connected to; -1: unknown.
     replicas: AtomicI64,
     /// Why replicas cannot be waited for there: with WAIT, and with WAITAOF.
     cannot_wait: [OnceLock<Fault>; 2],
@@ -355,7 +355,7 @@ impl Link {
         self.heard(answer)
     }
 
-    /// How many replicas the server has had at most since it was connected to; `None`: unknown.
+    /// How many replicas the server has, or has had at most ([`Until::most`]); `None`: unknown.
     pub(super) fn replicas(&self) -> Option<u32> {
         u32::try_from(self.replicas.load(Ordering::Relaxed)).ok()
     }
@@ -396,9 +396,15 @@ impl Link {
         })?;
         if let Some(counted) = counted
             && let [Ok(count)] = counted.await
-            && let Some(more) = Info::replicas_of(&count)
+            && let Some(now) = Info::replicas_of(&count)
         {
-            self.replicas.fetch_max(more.into(), Ordering::Relaxed);
+            let least = if until.most {
+                self.replicas().unwrap_or(0)
+            } else {
+                0
+            };
+            self.replicas
+                .store(now.max(least).into(), Ordering::Relaxed);
         }
         // The first reply shows that the connection works, also to a caller that gives up the last: a
         // connection that never answered is followed by a pause.

@@ -64,7 +64,7 @@ pub(crate) use self::exchange::Exchange;
 pub(crate) use self::fault::{Caller, Cause, Fault, Verdict};
 pub(crate) use self::journal::Right;
 pub(crate) use self::multiplexer::Came;
-pub(crate) use self::nodes::{Hint, Lane, Node, Nodes, To};
+pub(crate) use self::nodes::{AckLane, Hint, Lane, Node, Nodes, To};
 pub(crate) use self::reconnect::Timeouts;
 pub use self::retry::RetryPolicy;
 pub(crate) use self::server::CurrentServer;

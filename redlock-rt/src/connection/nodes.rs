@@ -28,13 +28,13 @@ pub(crate) struct Node {
     /// Renewals have their own connection, so that callers' commands never delay them.
     renewals: Arc<Connection>,
     /// For each way to wait for replicas, once it is used.
-    acks: [OnceLock<Acks>; LANES],
+    acks: [OnceLock<AckLane>; LANES],
     connect: Box<dyn Fn() -> Arc<Connection> + Send + Sync>,
 }
 
 /// Where replicas are waited for in one way. The server reads nothing behind a WAIT, so callers that
 /// wait for less are elsewhere.
-pub(crate) struct Acks {
+pub(crate) struct AckLane {
     pub(crate) connection: Arc<Connection>,
     /// Held by the caller that waits for all that are ready.
     pub(crate) turn: tokio::sync::Mutex<()>,
@@ -123,8 +123,8 @@ impl Node {
     }
 
     /// Connects when replicas are waited for in this way for the first time.
-    pub(crate) fn acks(&self, lane: usize) -> &Acks {
-        self.acks[lane].get_or_init(|| Acks {
+    pub(crate) fn acks(&self, lane: usize) -> &AckLane {
+        self.acks[lane].get_or_init(|| AckLane {
             connection: (self.connect)(),
             turn: tokio::sync::Mutex::default(),
         })

@@ -195,11 +195,11 @@ impl Connection {
         answer.map_err(|fault| fault.at(self.place()))
     }
 
-    /// How many replicas the server has had at most since this connection was made, as far as it was
-    /// asked; `None`: unknown.
-    pub(crate) fn replicas(&self) -> Option<u32> {
-        let link = self.shared.live()?;
-        link.replicas().max(self.shared.dialer.replicas())
+    /// How many replicas the server has, as far as it was asked; `most`: or has had since this connection was
+    /// made, or the URL names. `None`: unknown.
+    pub(crate) fn replicas(&self, most: bool) -> Option<u32> {
+        let listed = self.shared.dialer.replicas().filter(|_| most);
+        self.shared.live()?.replicas().max(listed)
     }
 
     /// Why replicas cannot be waited for at the present server, if that was found out; `disk`: with

@@ -8,7 +8,7 @@ use super::fault::{Cause, Fault};
 use crate::wire::Reply;
 
 /// So many ways to wait have a connection of their own at each server.
-pub(crate) const LANES: usize = 18;
+pub(crate) const LANES: usize = 21;
 
 /// Which servers must have what was written, and until when.
 #[derive(Debug, Clone, Copy)]
@@ -19,8 +19,10 @@ pub(crate) struct Until {
     /// The master too.
     pub(crate) local: bool,
     pub(crate) patience: Duration,
-    /// Also asks how many replicas there are.
+    /// Also asks how many replicas are in step.
     pub(crate) count: bool,
+    /// The highest number counts, and not the present one.
+    pub(crate) most: bool,
 }
 
 /// The servers that have it.
@@ -90,6 +92,7 @@ mod tests {
             local,
             patience: Duration::from_millis(7),
             count: false,
+            most: false,
         };
         let words = |until: Until| {
             let packed = until.command().get_packed_command();

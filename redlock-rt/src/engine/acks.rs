@@ -15,8 +15,8 @@ use super::Engine;
 use super::guard::HoldGuard;
 use super::hold::LostReason;
 use crate::clock;
-use crate::connection::{Caller, Fault, Had, Node, Nodes, Until};
-use crate::error::{Error, ErrorKind};
+use crate::connection::{AckLane, Caller, Fault, Had, Node, Nodes, Until};
+use crate::error::Error;
 use crate::name::HoldId;
 use crate::shim::{Mutex, lock};
 use crate::wire::{Call, Recipe, Slot, touch, touched};
@@ -35,12 +35,23 @@ pub enum ReplicaAck {
     Majority,
     /// All that there are. At least one.
     All,
+    /// At most this many, of those that the master has in step at that moment.
+    ///
+    /// **If it has none, no replica has the lock**, and a failover loses it as with `None`: locks are given
+    /// without a copy just when the next failure would cost them. For work that must go on meanwhile, and that
+    /// a fencing token or the like protects.
+    BestEffort(u32),
 }
 
 impl ReplicaAck {
     /// Whether it depends on how many replicas there are.
     fn counts(self) -> bool {
-        matches!(self, Self::Majority | Self::All)
+        matches!(self, Self::Majority | Self::All | Self::BestEffort(_))
+    }
+
+    /// Whether one that has gone is missed.
+    fn misses(self) -> bool {
+        !matches!(self, Self::BestEffort(_))
     }
 
     /// `replicas`: how many there are, if that is known.
@@ -50,6 +61,7 @@ impl ReplicaAck {
             Self::AtLeast(wanted) => Some(wanted),
             Self::Majority => replicas.map(|replicas| replicas.div_ceil(2).max(1)),
             Self::All => replicas.map(|replicas| replicas.max(1)),
+            Self::BestEffort(most) => replicas.map(|replicas| replicas.min(most)),
         }
     }
 }
@@ -81,8 +93,15 @@ pub(crate) struct Ack {
 
 impl Ack {
     pub(super) fn is_none(self) -> bool {
-        let replicas = matches!(self.replicas, ReplicaAck::None | ReplicaAck::AtLeast(0));
+        use self::ReplicaAck::{AtLeast, BestEffort, None};
+        let replicas = matches!(self.replicas, None | AtLeast(0) | BestEffort(0));
         replicas && self.fsync != Fsync::All
+    }
+
+    /// So many replicas must have it, as far as that is known.
+    fn wanted(self, lane: &AckLane) -> Option<u32> {
+        let there = lane.connection.replicas(self.replicas.misses());
+        self.replicas.wanted(there)
     }
 
     /// Which connection of a server it waits on: nobody stands there behind a WAIT for more servers,
@@ -93,6 +112,7 @@ impl Ack {
             ReplicaAck::AtLeast(wanted) => wanted.min(3) as usize,
             ReplicaAck::Majority => 4,
             ReplicaAck::All => 5,
+            ReplicaAck::BestEffort(_) => 6,
         };
         3 * replicas + self.fsync as usize
     }
@@ -145,8 +165,6 @@ enum Outcome {
     },
     /// The key is gone.
     Gone,
-    /// It is not known how many replicas there are.
-    Uncounted,
     Failed(Fault),
 }
 
@@ -248,17 +266,11 @@ impl Engine {
                 guard.hold.mark_lost(LostReason::Deleted);
                 return Err(guard.hold.lost_error(action, LostReason::Deleted));
             }
-            Ok(Outcome::Uncounted) => Error::new(ErrorKind::Misconfigured, action).saying(
-                "it is not known how many replicas there are: the user may not ask for INFO; use \
-                 ReplicaAck::AtLeast",
-            ),
             Ok(Outcome::Failed(fault)) => fault.into_error(action),
             Err(_) => {
                 let node = self.nodes.known(entry.slot);
-                let lane = node.as_ref().map(|node| node.acks(ack.lane()));
-                let replicas = lane.and_then(|lane| lane.connection.replicas());
-                let wanted = ack.replicas.wanted(replicas).unwrap_or_default();
-                ack.missed(action, wanted, 0, false)
+                let wanted = node.and_then(|node| ack.wanted(node.acks(ack.lane())));
+                ack.missed(action, wanted.unwrap_or_default(), 0, false)
             }
         };
         let error = error.named(name);
@@ -307,15 +319,10 @@ impl Engine {
     /// Concern `like`; others find out what concerns them in turns of their own.
     async fn serve(&self, node: &Arc<Node>, like: &Arc<Entry>) -> Result<(), Fault> {
         let ack = like.ack;
-        let link = &node.acks(ack.lane()).connection;
-        link.ready().await?;
+        let lane = node.acks(ack.lane());
+        lane.connection.ready().await?;
+        let asked = ack.wanted(lane).ok_or_else(Fault::uncounted)?;
         let entries = self.acks.waiting(&self.nodes, node, ack);
-        let Some(asked) = ack.replicas.wanted(link.replicas()) else {
-            for entry in entries {
-                let _ = entry.outcome.set(Outcome::Uncounted);
-            }
-            return Ok(());
-        };
         let parts = entries.chunk_by(|one, next| one.slot == next.slot);
         let parts: Vec<_> = parts
             .flat_map(|slot| slot.chunks(TOUCHED_AT_ONCE))
@@ -331,11 +338,12 @@ impl Engine {
             local: ack.fsync == Fsync::All,
             patience: patience(&entries),
             count: ack.replicas.counts(),
+            most: ack.replicas.misses(),
         };
-        let waited = link.call_and_wait(&calls, until).await;
+        let waited = lane.connection.call_and_wait(&calls, until).await;
         let (replies, had) = waited.map_err(|fault| self.nodes.heard(fault, like.slot))?;
         // Replicas that were not there, or not known, when the client connected count too.
-        let wanted = ack.replicas.wanted(link.replicas()).unwrap_or(asked);
+        let wanted = ack.wanted(lane).unwrap_or(asked);
         let (now, mut own) = (clock::now(), Ok(()));
         for (part, reply) in parts.into_iter().zip(replies) {
             match reply {
@@ -396,5 +404,8 @@ mod tests {
         assert_eq!(ReplicaAck::All.wanted(Some(3)), Some(3));
         assert_eq!(ReplicaAck::Majority.wanted(None), None);
         assert_eq!(ReplicaAck::AtLeast(2).wanted(None), Some(2));
+        let effort = |replicas| ReplicaAck::BestEffort(2).wanted(replicas);
+        assert_eq!([Some(0), Some(1), Some(3)].map(effort), [0, 1, 2].map(Some));
+        assert_eq!(effort(None), None);
     }
 }
