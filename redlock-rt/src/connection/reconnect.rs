@@ -40,6 +40,8 @@ impl Timeouts {
 
 /// If a link breaks within this time, there is a pause as after a failed try.
 const YOUNG: Duration = Duration::from_millis(100);
+/// So often do the pauses grow where each link has answered something.
+const SHORT_PAUSES: u32 = 2;
 /// The number of server processes to remember whose broken links may still be read.
 const MOST_STALE: usize = 8;
 
@@ -419,10 +421,16 @@ impl Slot {
 
     fn bury(&mut self, dead: &Link, retry: &RetryPolicy) {
         dead.break_off();
-        // Otherwise a server that accepts, or answers once, and hangs up would be dialed without a pause.
-        match dead.has_answered() && dead.age() >= YOUNG {
-            true => self.pauses = 0,
-            false => self.back_off(retry),
+        // Otherwise a server that accepts and hangs up would be dialed without a pause. If it answered
+        // something first, the pauses grow a little only, for links that are cut repeatedly.
+        let most = match (dead.has_answered(), dead.age() < YOUNG) {
+            (true, false) => 0,
+            (true, true) => SHORT_PAUSES,
+            (false, _) => u32::MAX,
+        };
+        self.pauses = self.pauses.min(most);
+        if most > 0 {
+            self.back_off(retry);
         }
         self.quiet = None;
         if let Some(stale) = dead.identity() {
