@@ -24,7 +24,16 @@ use crate::{
 const CLIENTS: usize = 8;
 const TASKS: usize = 4;
 /// The longest time for which a client lets others try, and the tick of the timers.
-const LONGEST: Duration = Duration::from_millis(5 + 1);
+const LONGEST: Duration = Duration::from_millis(64 + 1);
+
+/// What they take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum What {
+    Lock,
+    Fenced,
+    Write,
+    Permit,
+}
 
 /// Clients of one server that take turns.
 struct Crowd {
@@ -40,6 +49,10 @@ struct Turns {
     of: Vec<usize>,
     /// The longest time from a release to the next turn.
     free: Duration,
+    /// The longest wait of a task.
+    wait: Duration,
+    /// All of them took so long.
+    took: Duration,
 }
 
 impl Crowd {
@@ -57,38 +70,60 @@ impl Crowd {
         }
     }
 
-    /// Each client has some tasks that take turns, until there were `turns`, each for `hold`.
+    /// Each client has some tasks that take turns with a lock, until there were `turns`, each for `hold`.
     async fn take(&self, turns: usize, hold: Duration) -> Turns {
+        self.turns_of(What::Lock, TASKS, turns, hold).await
+    }
+
+    async fn turns_of(&self, what: What, each: usize, turns: usize, hold: Duration) -> Turns {
+        let start = Instant::now();
         let before: Vec<_> = self.wires.iter().map(Wires::count).collect();
         let taken = Arc::new(AtomicUsize::new(0));
         // When the lock was released last.
         let free_since = Arc::new(Mutex::new(Instant::now()));
         let mut tasks = JoinSet::new();
-        for at in 0..self.clients.len() * TASKS {
+        for at in 0..self.clients.len() * each {
             let client = at % self.clients.len();
-            let lock = self.clients[client].rlock("crowded");
+            let ours = self.clients[client].clone();
             let (taken, free_since) = (taken.clone(), free_since.clone());
             tasks.spawn(async move {
-                let (mut own, mut longest) = (0, Duration::ZERO);
+                let (mut own, mut longest, mut wait) = (0, Duration::ZERO, Duration::ZERO);
                 while taken.fetch_add(1, Ordering::Relaxed) < turns {
-                    let guard = lock.lock().await.unwrap();
-                    let mut since = free_since.try_lock().unwrap();
-                    longest = longest.max(since.elapsed());
-                    own += 1;
-                    sleep(hold).await;
-                    *since = Instant::now();
-                    drop(since);
-                    guard.unlock().await.unwrap();
+                    let asked = Instant::now();
+                    macro_rules! turn {
+                        ($taken:expr, $end:ident) => {{
+                            let guard = $taken.await.unwrap();
+                            wait = wait.max(asked.elapsed());
+                            let mut since = free_since.try_lock().unwrap();
+                            longest = longest.max(since.elapsed());
+                            own += 1;
+                            sleep(hold).await;
+                            *since = Instant::now();
+                            drop(since);
+                            guard.$end().await.unwrap();
+                        }};
+                    }
+                    match what {
+                        What::Lock => turn!(ours.rlock(NAME).lock(), unlock),
+                        What::Fenced => turn!(ours.fenced_lock(NAME).lock(), unlock),
+                        What::Write => turn!(ours.read_write_lock(NAME).write(), unlock),
+                        What::Permit => {
+                            let permits = ours.permit_expirable_semaphore(NAME).limit(1);
+                            turn!(permits.acquire(), release);
+                        }
+                    }
                 }
-                (client, own, longest)
+                (client, own, longest, wait)
             });
         }
         let mut of = vec![0; self.clients.len()];
-        let mut free = Duration::ZERO;
-        for (client, own, longest) in tasks.join_all().await {
+        let (mut free, mut wait) = (Duration::ZERO, Duration::ZERO);
+        for (client, own, longest, waited) in tasks.join_all().await {
             of[client] += own;
             free = free.max(longest);
+            wait = wait.max(waited);
         }
+        let took = start.elapsed();
         let wires = self.wires.iter().zip(before);
         let calls: usize = wires
             .map(|(wires, before)| {
@@ -98,20 +133,64 @@ impl Crowd {
             .sum();
         #[allow(clippy::cast_precision_loss, reason = "they are few")]
         let calls = calls as f64 / turns as f64;
-        Turns { calls, of, free }
+        Turns {
+            calls,
+            of,
+            free,
+            wait,
+            took,
+        }
     }
 }
 
-/// Every client tried at each release: nine calls a turn.
+/// Clients with as many tasks each take turns. The lone task of a client forgot after each turn that it had
+/// just had the lock, and so all tried at each release: as many calls as clients.
+async fn shares(what: What, clients: usize, each: usize, hold: Duration, calls: f64) {
+    let crowd = Crowd::of(clients);
+    let _ = crowd.turns_of(what, each, 8 * clients, hold).await;
+    let count = 16 * clients;
+    let turns = crowd.turns_of(what, each, count, hold).await;
+    assert!(
+        turns.calls <= calls,
+        "{what:?} {clients} x {each}: {turns:?}"
+    );
+    // The median is 16.
+    assert!(
+        turns.of.iter().all(|of| *of >= 8),
+        "{what:?} {clients} x {each}: {turns:?}"
+    );
+    let fair = turns.took * u32::try_from(clients * each).unwrap() / u32::try_from(count).unwrap();
+    assert!(
+        turns.wait <= 4 * fair,
+        "{what:?} {clients} x {each}, {fair:?}: {turns:?}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_turn_among_eight_clients_costs_four_calls() {
-    for hold in [Duration::ZERO, MS, MS * 2] {
-        let crowd = Crowd::of(CLIENTS);
-        let _ = crowd.take(40 * CLIENTS, hold).await;
-        let turns = crowd.take(100 * CLIENTS, hold).await;
-        println!("{hold:?}: {turns:?}");
-        assert!(turns.calls <= 4.0, "{turns:?}");
-        assert!(turns.of.iter().all(|of| *of >= 50), "{turns:?}");
+async fn a_turn_among_many_clients_with_one_task_each_costs_few_calls() {
+    for (clients, calls) in [
+        (2, 3.0),
+        (3, 3.0),
+        (8, 3.0),
+        (20, 4.0),
+        (50, 5.0),
+        (100, 6.0),
+    ] {
+        shares(What::Lock, clients, 1, MS, calls).await;
+    }
+    for what in [What::Fenced, What::Write, What::Permit] {
+        for (clients, calls) in [(2, 3.0), (8, 3.0), (20, 4.0)] {
+            shares(what, clients, 1, MS, calls).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_among_eight_clients_costs_three_calls_whatever_their_tasks() {
+    for each in [1, 2, 4] {
+        for hold in [Duration::ZERO, MS, MS * 5] {
+            shares(What::Lock, CLIENTS, each, hold, 3.0).await;
+        }
     }
 }
 

@@ -11,8 +11,6 @@ use crate::{
     takers::{NAME, Object, Ours, Saturated, Share, Theirs, redisson},
 };
 
-/// The tasks of our client.
-const TASKS: usize = 4;
 const TURNS: usize = 300;
 /// A turn takes a millisecond or two.
 const AT_MOST: Duration = Duration::from_millis(100);
@@ -24,7 +22,7 @@ async fn share<K: Kind>(
     options: LockOptions,
     object: impl Fn(&RedissonClient) -> Object,
 ) {
-    for threads in [1, 4] {
+    for (tasks, threads) in [(4, 1), (4, 4), (1, 1), (1, 4)] {
         let engine = Engine::new();
         let client = Client::builder().embedded(&engine).build().unwrap();
         let wires = Wires::to_engine(&engine);
@@ -37,7 +35,7 @@ async fn share<K: Kind>(
             options: options.clone(),
             outside: outside.clone(),
         };
-        saturated.join(0, (0..TASKS).map(|_| ours()));
+        saturated.join(0, (0..tasks).map(|_| ours()));
         let theirs = |thread| Theirs {
             lock: object.clone(),
             thread,
@@ -45,9 +43,24 @@ async fn share<K: Kind>(
         };
         saturated.join(1, (0..threads).map(theirs));
         let shares: [Share; 2] = saturated.shares().await;
-        for share in &shares {
-            assert!(share.turns >= TURNS / 4, "{threads} threads: {shares:?}");
-            assert!(share.longest <= AT_MOST, "{threads} threads: {shares:?}");
+        // In percent. A lone task of ours forgot that it had just had the lock, and had nearly all turns.
+        let least = match (tasks, threads) {
+            (1, 1) => [25, 33],
+            (1, _) => [25, 60],
+            _ => [25, 25],
+        };
+        for (share, least) in shares.iter().zip(least) {
+            let turns = share.turns * 100 / TURNS;
+            assert!(
+                turns >= least,
+                "{tasks} tasks, {threads} threads: {shares:?}"
+            );
+            // Threads of one client have no order among each other.
+            let fair = threads == 1 || share.longest == shares[0].longest;
+            assert!(
+                !fair || share.longest <= AT_MOST,
+                "{tasks} tasks, {threads} threads: {shares:?}"
+            );
         }
     }
 }

@@ -344,7 +344,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long a subscription stays after its last waiter. Defaults to 1 s.
+    /// Sets how long a subscription stays after its last waiter. Defaults to 1 s. Without it, a client
+    /// with one task does not know that others want what it has just released, and lets nobody try first.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
         self

@@ -209,9 +209,9 @@ impl HoldGuard {
         if !engine.releases.signal.is_running() {
             return HandOver::Impossible;
         }
-        let turns = match waiters.subject().rivals(|rivals| rivals.compete()) {
-            true => SHARED_TURNS,
-            false => u32::MAX,
+        let turns = match hold.rivals(|rivals| rivals.compete()) {
+            Some(true) => SHARED_TURNS,
+            _ => u32::MAX,
         };
         let limit = ChainLimit { time, turns };
         let now = clock::now();

@@ -120,7 +120,8 @@ impl<K: Kind> Lock<K> {
     /// # Fairness
     ///
     /// First come, first served among the tasks of one client. Among clients, any waiter may be
-    /// next.
+    /// next; one that has had the lock lately lets others try first that listen to its releases, for
+    /// milliseconds. [`try_lock`](Self::try_lock) and a wait of zero let nobody try first.
     ///
     /// # Cancel safety
     ///

@@ -36,6 +36,7 @@ pub(crate) use self::multi::{Together, acquire_all, is_taken_together};
 pub(crate) use self::one_slot::Named;
 pub(crate) use self::operation::{NOTED, Operation};
 pub(crate) use self::permits::{ID_DIGITS, PermitsWire};
+pub(crate) use self::profile::yields;
 pub(crate) use self::recipe::{Ask, LockRecipe, Recipe, Relation};
 pub(crate) use self::renew::{Renewal, renew};
 pub use self::reply::Reply;

@@ -65,6 +65,11 @@ impl Leases {
     }
 }
 
+/// Whether a client that wants this kind lets others try first: readers exclude no one.
+pub(crate) fn yields(kind: &str) -> bool {
+    kind != READ.kind
+}
+
 /// The defaults of a row.
 const PLAIN: Profile = Profile {
     kind: "",

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::attempt::Attempt;
 use crate::clock;
@@ -21,8 +21,14 @@ pub(super) enum LocalWait {
 }
 
 impl LocalWait {
-    /// `passes`: it may go on where another task of this client ends.
-    pub(super) fn enter(attempt: &Attempt, passes: bool, now: Instant) -> Self {
+    /// `passes`: it may go on where another task of this client ends. One that waits for a moment lets
+    /// others try first for half of it.
+    pub(super) fn enter(
+        attempt: &Attempt,
+        passes: bool,
+        now: Instant,
+        wait: Option<Duration>,
+    ) -> Self {
         let Request {
             engine,
             recipe,
@@ -35,8 +41,9 @@ impl LocalWait {
             return Self::Seat(ticket);
         }
         let poll = || engine.next_poll(now);
+        let latest = wait.map(|wait| clock::after(now, wait / 2));
         let wish = attempt.request.wish().filter(|_| passes);
-        let mut guard = waiters.enter_for(&engine.hub, recipe.channel(), poll, wish);
+        let mut guard = waiters.enter_for(&engine.hub, recipe.channel(), poll, wish, latest);
         if recipe.permits() > 1 {
             guard.passes_on();
         }
@@ -48,7 +55,7 @@ impl LocalWait {
         let now = clock::now();
         match self {
             Self::Queue(guard) => guard.tried(Some(now), Health::Answering),
-            Self::Seat(_) => *self = Self::enter(attempt, passes, now),
+            Self::Seat(_) => *self = Self::enter(attempt, passes, now, None),
         }
     }
 

@@ -23,7 +23,8 @@ use crate::connection::{Caller, Fault};
 use crate::engine::Engine;
 use crate::engine::guard::HoldGuard;
 use crate::engine::hand_over::{Offer, Taken};
-use crate::engine::hold::{Hold, LostReason, Request, Rivals, Terms, key_of};
+use crate::engine::hold::{Hold, LostReason, Request, Terms, key_of};
+use crate::engine::hub::Rivals;
 use crate::engine::wait::{Called, Health, Refusal, Waits, Wake};
 use crate::error::{Error, ErrorKind};
 use crate::mutant;
@@ -80,7 +81,7 @@ impl<'a> Acquisition<'a> {
             warned: false,
             fresh: true,
             _asking: asking(params.owner, &attempt),
-            place: LocalWait::enter(&attempt, params.owner.is_none(), started),
+            place: LocalWait::enter(&attempt, params.owner.is_none(), started, wait),
             attempt,
         }
     }
@@ -289,8 +290,9 @@ impl Acquisition<'_> {
     /// Another holder has the lock, at most for this long.
     fn refused(&mut self, ttl: Option<Duration>, place: Option<FairPlace>) -> Result<(), Error> {
         self.place.set_refusal(Refusal::Held);
-        let holders = self.attempt.request.waiters.subject();
-        holders.rivals(Rivals::refused);
+        if let Some(channel) = self.recipe().channel() {
+            self.engine().hub.rivals(channel, Rivals::refused);
+        }
         self.wait_on(ttl, place)
     }
 

@@ -199,7 +199,7 @@ impl Listener for FairMap {
         self.look_again();
     }
 
-    fn heard(&self, message: &Message) {
+    fn heard(&self, message: &Message, _pause: Option<Duration>) {
         let Some(Turn { number, name, left }) = Turn::decode(&message.payload) else {
             return;
         };

@@ -259,7 +259,7 @@ impl Listener for FairWaiters {
         self.beat_now();
     }
 
-    fn heard(&self, message: &Message) {
+    fn heard(&self, message: &Message, _pause: Option<Duration>) {
         let number = message.channel.rsplit_once(':');
         let Some(Ok(number)) = number.map(|(_, number)| number.parse()) else {
             return;

@@ -2,9 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
-use super::rivals::Rivals;
 use crate::shim::{AtomicBool, Mutex, MutexGuard, lock};
 
 /// A thing that may have ended by the local clock.
@@ -26,8 +24,6 @@ pub(crate) struct Holders<H> {
 struct Holds<H> {
     /// For a kind with one holder at a time.
     one: Weak<H>,
-    /// What is known of other clients, for such a kind.
-    rivals: Rivals,
     /// For a kind with several holders, which another kind supersedes. Boxed, since each lock that is
     /// held has room for it.
     several: Option<Box<Several<H>>>,
@@ -55,7 +51,6 @@ impl<H> Default for Holders<H> {
         Self {
             known: Mutex::new(Holds {
                 one: Weak::new(),
-                rivals: Rivals::default(),
                 several: None,
             }),
             has_one: AtomicBool::new(false),
@@ -64,23 +59,16 @@ impl<H> Default for Holders<H> {
 }
 
 impl<H> Holders<H> {
-    /// Asks what is known of other clients, or adds to it.
-    pub(crate) fn rivals<R>(&self, ask: impl FnOnce(&mut Rivals) -> R) -> R {
-        ask(&mut self.known().rivals)
-    }
-
     fn known(&self) -> MutexGuard<'_, Holds<H>> {
         lock(&self.known)
     }
 }
 
 impl<H: MayExpire> Holders<H> {
-    /// Sets the one holder, which was acquired by a call that was sent then; returns the hold that was
-    /// there before.
-    pub(super) fn replace(&self, hold: &Arc<H>, sent: Instant) -> Option<Arc<H>> {
+    /// Sets the one holder; returns the hold that was there before.
+    pub(super) fn replace(&self, hold: &Arc<H>) -> Option<Arc<H>> {
         let new = Arc::downgrade(hold);
         let mut known = self.known();
-        known.rivals.acquired(sent);
         let before = std::mem::replace(&mut known.one, new);
         self.has_one.store(true, Ordering::Release);
         drop(known);
@@ -108,15 +96,12 @@ impl<H: MayExpire> Holders<H> {
         holds.push(Arc::downgrade(hold));
     }
 
-    /// The hold has ended. `others`: so many other clients received the announcement, if there was one.
-    pub(super) fn remove(&self, hold: &H, others: Option<u32>) {
+    /// The hold has ended.
+    pub(super) fn remove(&self, hold: &H) {
         let mut known = self.known();
         if std::ptr::eq(known.one.as_ptr(), hold) {
             known.one = Weak::new();
             self.has_one.store(false, Ordering::Release);
-        }
-        if let Some(others) = others {
-            known.rivals.released(others);
         }
     }
 

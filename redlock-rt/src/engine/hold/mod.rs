@@ -1,10 +1,8 @@
 //! A hold: one owner number in one lock, from the count's first 1 to its 0.
 
-mod crowd;
 mod holders;
 mod lease;
 mod request;
-mod rivals;
 mod turn;
 
 use std::fmt;
@@ -20,10 +18,10 @@ pub(crate) use self::lease::{
 };
 pub use self::lease::{GuardState, LostReason};
 pub(crate) use self::request::{Request, Wish};
-pub(crate) use self::rivals::Rivals;
 pub(crate) use self::turn::Turn;
 use super::Engine;
 use super::hand_over::Offer;
+use super::hub::Rivals;
 use super::news::News;
 use super::wait::{Key, Subject, WaiterMap, Waiters};
 use crate::clock::{self, Span};
@@ -32,7 +30,7 @@ use crate::error::Error;
 use crate::name::HoldId;
 use crate::shim::{Mutex, MutexGuard, lock};
 use crate::text::ShortText;
-use crate::wire::{Call, HoldReply, Recipe};
+use crate::wire::{Call, HoldReply, Recipe, yields};
 
 /// The waiters of one lock, beside the holds of this client in it.
 pub(crate) type Waiting = Waiters<Holders<Hold>>;
@@ -53,8 +51,8 @@ impl Subject for Holders<Hold> {
         self.is_held()
     }
 
-    fn pause(&self, now: Instant) -> Option<Duration> {
-        self.rivals(|rivals| rivals.heard(now))
+    fn yields(kind: &str) -> bool {
+        yields(kind)
     }
 }
 
@@ -133,9 +131,12 @@ impl Hold {
         let holders = hold.waiters.subject();
         let mut superseded = Vec::new();
         if profile.exclusive {
-            superseded.extend(holders.replace(&hold, sent));
+            superseded.extend(holders.replace(&hold));
         } else if !profile.supersedes.is_empty() {
             holders.add(&hold);
+        }
+        if hold.waiters.listens() {
+            hold.rivals(|rivals| rivals.acquired(sent));
         }
         // The holder of another mode may have this mode in addition.
         if request.under.is_none() {
@@ -162,7 +163,6 @@ impl Hold {
         let (lease, id) = Lease::next_of(legacy, request.terms, now);
         let hold = Self::with_lease(request, before.token, lease);
         let holders = hold.waiters.subject();
-        holders.rivals(Rivals::goes_on);
         let follows = holders.follow(before, &hold);
         follows.then_some((hold, id))
     }
@@ -387,25 +387,19 @@ impl Hold {
 
     /// The release of a hold begins.
     pub(super) fn releases(&self, now: Instant) {
-        if self.recipe.profile().exclusive && self.waiters.listens() && !self.waiters.is_empty() {
+        if self.engine.hub.channels() > 0 {
             let chain = self.lease().chain();
             let chained = chain.is_some_and(|chain| chain.turns > 1);
             let unseen = chained && self.engine.nodes.cluster().is_some();
-            let holders = self.waiters.subject();
-            holders.rivals(|rivals| rivals.releasing(now, unseen));
+            self.rivals(|rivals| rivals.releasing(now, unseen));
         }
     }
 
-    /// How many other clients received the announcement of the release.
-    fn other_listeners(&self, news: &News) -> Option<u32> {
-        let News::Announced(announcement, _) = news else {
-            return None;
-        };
-        let exclusive = self.recipe.profile().exclusive;
-        let channel = self.recipe.channel().filter(|_| exclusive)?;
-        let own = u64::from(self.engine.hub.is_confirmed(channel));
-        let others = announcement.receivers.saturating_sub(own);
-        Some(u32::try_from(others).unwrap_or(u32::MAX))
+    /// Asks what is known of other clients that want the lock, or adds to it; `None`: nothing is.
+    pub(super) fn rivals<R>(&self, ask: impl FnOnce(&mut Rivals) -> R) -> Option<R> {
+        let channel = self.recipe.channel()?;
+        let yields = yields(self.recipe.profile().kind);
+        yields.then(|| self.engine.hub.rivals(channel, ask))?
     }
 
     /// As [`Lease::hand_over`]; the caller holds the schedule's mutex.
@@ -443,8 +437,12 @@ impl Hold {
         if self.settled.swap(true, Ordering::AcqRel) {
             return;
         }
-        let others = self.other_listeners(news);
-        self.waiters.subject().remove(self, others);
+        self.waiters.subject().remove(self);
+        if let (News::Announced(announcement, _), Some(channel)) = (news, self.recipe.channel())
+            && yields(self.recipe.profile().kind)
+        {
+            self.engine.hub.released(channel, announcement.receivers);
+        }
         // If the announcement is received, it wakes this process like all other processes, so that
         // the releasing process has no advantage. If the announcement is missed, the hub wakes the
         // waiters later. Other waiters may be subscribed to the channel although these are not.

@@ -16,6 +16,7 @@
 mod loom;
 mod nodes;
 mod registry;
+mod rivals;
 mod shards;
 mod subscription;
 mod task;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) use self::registry::End;
+pub(crate) use self::rivals::Rivals;
 pub(crate) use self::shards::Place;
 use self::shards::Shards;
 pub(crate) use self::subscription::Subscription;
@@ -51,8 +53,8 @@ pub(crate) trait Listener: Send + Sync {
     /// Redis refuses the SUBSCRIBE (an ACL): the listener receives nothing.
     fn refused(&self) {}
 
-    /// Something was published.
-    fn heard(&self, message: &Message);
+    /// Something was published. `pause`: for how long other clients are to try first.
+    fn heard(&self, message: &Message, pause: Option<Duration>);
 }
 
 /// The registry of channels, and the signal of the task that applies it.
@@ -98,21 +100,24 @@ impl Hub {
         }
     }
 
-    /// Attaches a listener to a channel only if the channel is confirmed already.
+    /// Attaches a listener to a channel only if the channel is confirmed already. Returns also until when
+    /// it is to let other clients try first.
     fn attach_confirmed(
         self: &Arc<Self>,
         channel: Channel<'_>,
         end: End,
         listener: impl FnOnce() -> Arc<dyn Listener>,
-    ) -> Option<Attachment> {
+    ) -> Option<(Attachment, Option<Instant>)> {
         let text = channel.text();
         let mut registry = lock(&self.registry);
         if !registry.is_confirmed(&text) {
             return None;
         }
         let (id, _) = registry.attach(&text, || self.place_of(&text), listener());
+        let rivals = registry.rivals(&text);
+        let yields = rivals.and_then(|rivals| rivals.asks(clock::now()));
         self.changed(registry);
-        Some(self.attachment(channel.into(), end, id))
+        Some((self.attachment(channel.into(), end, id), yields))
     }
 
     /// Something ended that this message announces. `sent`: when the call of this client was sent
@@ -142,14 +147,33 @@ impl Hub {
         let listeners = registry.listeners(channel);
         drop(registry);
         for listener in &listeners {
-            listener.heard(&message);
+            listener.heard(&message, None);
         }
         !listeners.is_empty()
     }
 
-    /// Whether this client receives the messages of a channel.
-    pub(super) fn is_confirmed(&self, channel: Channel<'_>) -> bool {
-        self.channels() > 0 && lock(&self.registry).is_confirmed(&channel.text())
+    /// Asks what is known of the other clients of a channel, or adds to it; `None`: nothing is.
+    pub(crate) fn rivals<R>(
+        &self,
+        channel: Channel<'_>,
+        ask: impl FnOnce(&mut Rivals) -> R,
+    ) -> Option<R> {
+        if self.channels() == 0 {
+            return None;
+        }
+        lock(&self.registry).rivals(&channel.text()).map(ask)
+    }
+
+    /// So many connections received what this client has published on a channel.
+    pub(super) fn released(&self, channel: Channel<'_>, receivers: u64) {
+        if receivers == 0 && self.channels() == 0 {
+            return;
+        }
+        let (text, receivers) = (channel.text(), u32::try_from(receivers).unwrap_or(u32::MAX));
+        let mut registry = lock(&self.registry);
+        if registry.released(&text, || self.place_of(&text), receivers, clock::now()) {
+            self.changed(registry);
+        }
     }
 
     /// The number of subscribed channels, including lingering ones.

@@ -34,6 +34,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use super::rivals::Rivals;
 use crate::mutant;
 
 /// When a subscription without listeners ends.
@@ -84,6 +85,7 @@ struct Channel<L> {
     round: u64,
     listeners: Vec<(u64, L)>,
     ear: Ear,
+    rivals: Rivals,
     /// Whether `Registry::owed` has an entry for it.
     timed: bool,
 }
@@ -183,6 +185,7 @@ impl<L: Clone> Registry<L> {
             round: 0,
             listeners: vec![],
             ear: Ear::default(),
+            rivals: Rivals::default(),
             timed: false,
         });
         entry.listeners.extend(listeners);
@@ -269,13 +272,45 @@ impl<L: Clone> Registry<L> {
                 self.end(channel);
             } else {
                 // An unconfirmed subscription lingers too, since the command is on its way.
-                let until = crate::clock::after(now, self.linger);
-                entry.phase = Phase::Lingering { until };
-                self.lingering.push_back((until, channel.to_owned()));
-                self.bound_lingering();
+                self.linger(channel, now);
             }
         }
         Some(listener)
+    }
+
+    fn linger(&mut self, channel: &str, now: Instant) {
+        let until = crate::clock::after(now, self.linger);
+        if let Some(entry) = self.channels.get_mut(channel) {
+            entry.phase = Phase::Lingering { until };
+            self.lingering.push_back((until, channel.to_owned()));
+            self.bound_lingering();
+        }
+    }
+
+    /// What is known of the other clients of a channel.
+    pub(super) fn rivals(&mut self, channel: &str) -> Option<&mut Rivals> {
+        let entry = self.channels.get_mut(channel);
+        entry.map(|entry| &mut entry.rivals)
+    }
+
+    /// So many connections received what this client has published on a channel. Where others do, this
+    /// client is to know how often the lock is released, so it subscribes, and the subscription lingers.
+    /// Returns whether it did.
+    pub(super) fn released(&mut self, channel: &str, receivers: u32, now: Instant) -> bool {
+        let begins = receivers > 0 && !self.linger.is_zero() && !self.is_wanted(channel);
+        if begins {
+            self.want(channel, []);
+            self.linger(channel, now);
+        }
+        let Some(entry) = self.channels.get_mut(channel) else {
+            return false;
+        };
+        let own = u32::from(entry.confirmed);
+        entry.rivals.released(receivers.saturating_sub(own));
+        if !entry.confirmed {
+            entry.rivals.heard(now, 1);
+        }
+        begins
     }
 
     fn bound_lingering(&mut self) {
@@ -375,6 +410,7 @@ impl<L: Clone> Registry<L> {
             entry.left = false;
             entry.phase = Phase::Wanted;
             entry.ear = Ear::default();
+            entry.rivals = Rivals::default();
             entry.timed = false;
             !entry.listeners.is_empty()
         });
@@ -391,16 +427,22 @@ impl<L: Clone> Registry<L> {
         }
     }
 
-    /// A message arrived; returns the listeners to notify.
-    pub(super) fn heard(&mut self, channel: &str, now: Instant) -> Vec<L> {
+    /// A message arrived, which lets so many clients have what they want. Returns the listeners to notify,
+    /// and for how long they are to let other clients try first.
+    pub(super) fn heard(
+        &mut self,
+        channel: &str,
+        free: u32,
+        now: Instant,
+    ) -> (Vec<L>, Option<Duration>) {
         let Some(entry) = self.channels.get_mut(channel) else {
-            return vec![];
+            return (vec![], None);
         };
         entry.ear = Ear {
             heard: Some(now),
             ..Ear::default()
         };
-        entry.told()
+        (entry.told(), entry.rivals.heard(now, free))
     }
 
     /// A call sent at `sent`, which has been answered, has published on a channel. Returns whether

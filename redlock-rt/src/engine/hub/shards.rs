@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::registry::{Effect, End, Registry};
+use super::rivals::Rivals;
 
 /// One of the servers at which channels are subscribed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,20 +73,40 @@ impl<L: Clone> Shards<L> {
         place: impl FnOnce() -> Option<Place>,
         listener: L,
     ) -> (u64, bool) {
-        let is_there = |registry: &&mut Registry<L>| registry.is_wanted(channel);
-        match self.registries.values_mut().find(is_there) {
-            Some(registry) => registry.attach(channel, listener),
-            None => {
-                let place = place().unwrap_or(Place::NOWHERE);
-                self.at(place).attach(channel, listener)
-            }
-        }
+        self.home(channel, place).attach(channel, listener)
+    }
+
+    /// Where a channel is subscribed, or is to be.
+    fn home(&mut self, channel: &str, place: impl FnOnce() -> Option<Place>) -> &mut Registry<L> {
+        let mut registries = self.registries.iter();
+        let is_there = registries.find(|(_, registry)| registry.is_wanted(channel));
+        let place = is_there.map(|(place, _)| *place).or_else(place);
+        self.at(place.unwrap_or(Place::NOWHERE))
     }
 
     /// Removes a listener and gives it back.
     pub(super) fn detach(&mut self, channel: &str, id: u64, end: End, now: Instant) -> Option<L> {
         let mut registries = self.registries.values_mut();
         registries.find_map(|registry| registry.detach(channel, id, end, now))
+    }
+
+    /// See [`Registry::rivals`].
+    pub(super) fn rivals(&mut self, channel: &str) -> Option<&mut Rivals> {
+        let mut registries = self.registries.values_mut();
+        registries
+            .find(|registry| registry.is_wanted(channel))?
+            .rivals(channel)
+    }
+
+    /// See [`Registry::released`]; `place` as for [`attach`](Self::attach).
+    pub(super) fn released(
+        &mut self,
+        channel: &str,
+        place: impl FnOnce() -> Option<Place>,
+        receivers: u32,
+        now: Instant,
+    ) -> bool {
+        self.home(channel, place).released(channel, receivers, now)
     }
 
     /// See [`Registry::expect`].

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use super::{Attachment, End, Hub, Listener};
 use crate::shim::{AtomicBool, Mutex, lock};
@@ -43,47 +44,38 @@ impl Subscription {
         channel: impl Into<String>,
         listener: &Arc<L>,
     ) {
-        self.attach(listener, || {
+        let confirmed = self.attach(|| {
             let channel = channel.into();
             Some(hub.attach(channel, self.end, Arc::clone(listener) as _))
         });
+        if confirmed == Some(true) {
+            listener.joined();
+        }
     }
 
-    /// As [`start`](Self::start), if that needs no command.
+    /// As [`start`](Self::start), if that needs no command. The caller notifies the listener; returns
+    /// until when that one is to let other clients try first.
     pub(crate) fn start_if_confirmed<L: Listener + 'static>(
         &self,
         hub: &Arc<Hub>,
         channel: Channel<'_>,
         listener: &Arc<L>,
-    ) {
+    ) -> Option<Option<Instant>> {
         if hub.channels() == 0 {
-            return;
+            return None;
         }
-        self.attach(listener, || {
-            let attachment =
-                hub.attach_confirmed(channel, self.end, || Arc::clone(listener) as _)?;
-            Some((attachment, true))
-        });
+        self.attach(|| hub.attach_confirmed(channel, self.end, || Arc::clone(listener) as _))
     }
 
-    fn attach<L: Listener>(
-        &self,
-        listener: &Arc<L>,
-        attach: impl FnOnce() -> Option<(Attachment, bool)>,
-    ) {
+    fn attach<T>(&self, attach: impl FnOnce() -> Option<(Attachment, T)>) -> Option<T> {
         let mut known = lock(&self.attachment);
         if known.is_some() {
-            return;
+            return None;
         }
-        let Some((attachment, confirmed)) = attach() else {
-            return;
-        };
+        let (attachment, found) = attach()?;
         *known = Some(Box::new(attachment));
         self.begun.store(true, Ordering::Release);
-        drop(known);
-        if confirmed {
-            listener.joined();
-        }
+        Some(found)
     }
 
     /// Ends the subscription if `unneeded` returns true, which is asked only if there is one. It may

@@ -162,11 +162,14 @@ impl Hub {
 
     pub(super) fn heard(&self, place: Place, message: &Message) {
         let mut registry = lock(&self.registry);
-        let listeners = registry.at(place).heard(&message.channel, clock::now());
+        // What a release of a lock says is no number of free permits, but its release lets one have it.
+        let free = message.payload.parse().unwrap_or(1).max(1);
+        let registry_at = registry.at(place);
+        let (listeners, pause) = registry_at.heard(&message.channel, free, clock::now());
         drop(registry);
         listeners
             .iter()
-            .for_each(|listener| listener.heard(message));
+            .for_each(|listener| listener.heard(message, pause));
     }
 }
 

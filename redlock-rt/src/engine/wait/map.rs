@@ -38,10 +38,9 @@ pub(crate) trait Subject: Default + Send + Sync + 'static {
         false
     }
 
-    /// Something was announced: how long the head waits before it tries, to let other clients try
-    /// first; `None`: not at all.
-    fn pause(&self, _now: Instant) -> Option<Duration> {
-        None
+    /// Whether a waiter lets other clients try first, for a queue of this kind.
+    fn yields(_kind: &str) -> bool {
+        false
     }
 }
 
@@ -146,24 +145,27 @@ impl<S: Subject> Waiters<S> {
         channel: Option<Channel<'_>>,
         retry_at: Instant,
     ) -> WaiterGuard<S> {
-        self.enter_for(hub, channel, || retry_at, S::Wish::default())
+        self.enter_for(hub, channel, || retry_at, S::Wish::default(), None)
     }
 
-    /// As [`enter`](Self::enter), for a waiter that may want a pass.
+    /// As [`enter`](Self::enter), for a waiter that may want a pass, and tries at `latest`.
     pub(crate) fn enter_for(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
         channel: Option<Channel<'_>>,
         retry_at: impl FnOnce() -> Instant,
         wish: S::Wish,
+        latest: Option<Instant>,
     ) -> WaiterGuard<S> {
         let (guard, first) = self.join(wish);
-        if let Some(channel) = channel {
-            self.subscription.start_if_confirmed(hub, channel, self);
-        }
+        let joined =
+            channel.and_then(|channel| self.subscription.start_if_confirmed(hub, channel, self));
+        let yields = joined.flatten().filter(|_| S::yields(self.key.kind));
+        let yields = yields.map(|until| latest.map_or(until, |latest| until.min(latest)));
         // Checked only after the waiter has joined and attached: if the hold is still valid, its
         // end gives the waiter a permit, by the announcement or by `notify`.
-        if first && !self.try_unless_taken() {
+        let tries = (first || joined.is_some()) && self.try_unless_taken(yields);
+        if first && !tries {
             let retry_at = retry_at();
             self.queue.with(|queue| queue.set_retry(Some(retry_at)));
         }
@@ -203,15 +205,19 @@ impl<S: Subject> Waiters<S> {
     }
 
     /// Makes the head try, unless the subject is taken: a guard of this client stops being valid
-    /// before its release is sent, so that release is still to come. Returns whether the head
-    /// tries.
-    fn try_unless_taken(&self) -> bool {
+    /// before its release is sent, so that release is still to come. `yields`: it is to try only then.
+    /// Returns whether the head tries.
+    fn try_unless_taken(&self, yields: Option<Instant>) -> bool {
         if self.subject.is_taken() {
             return false;
         }
-        let named = self
-            .queue
-            .if_any(|queue| (!queue.expects_offer()).then(|| queue.notify()));
+        let named = self.queue.if_any(|queue| {
+            let free = !queue.expects_offer();
+            free.then(|| match yields {
+                Some(at) => queue.notify_at(at),
+                None => queue.notify(),
+            })
+        });
         match named {
             Some(None) => false,
             Some(Some(waker)) => {
@@ -375,15 +381,14 @@ impl<S: Subject> Listener for Waiters<S> {
     }
 
     fn joined(&self) {
-        self.try_unless_taken();
+        self.try_unless_taken(None);
     }
 
-    fn heard(&self, _message: &Message) {
-        let now = clock::now();
-        let Some(pause) = self.subject.pause(now) else {
+    fn heard(&self, _message: &Message, pause: Option<Duration>) {
+        let Some(pause) = pause.filter(|_| S::yields(self.key.kind)) else {
             return self.notify();
         };
-        let at = clock::after(now, pause);
+        let at = clock::after(clock::now(), pause);
         self.wake(|queue| queue.notify_at(at));
     }
 }

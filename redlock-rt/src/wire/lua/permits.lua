@@ -22,11 +22,11 @@ if free and not string.match(free, '^-?%d+$') then
 end
 free = free and tonumber(free)
 
--- Publishes; returns 1, or 0 = Redis refused to.
+-- Publishes; 1 + how many received the message, or 0 = Redis refused to.
 local told
 
 local function publish(payload)
-    told = type(redis.pcall(ARGV[2], ARGV[1], payload)) == 'number' and 1 or 0
+    told = (tonumber(redis.pcall(ARGV[2], ARGV[1], payload)) or -1) + 1
 end
 
 -- The reply of a script that may have woken waiters.

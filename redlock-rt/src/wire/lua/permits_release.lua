@@ -6,7 +6,7 @@
 -- ARGV: 1 channel, 2 publish command, 3 ids of the permits in hexadecimal, concatenated, 4 ms for
 --   which a withdrawal is noted (0: it is not)
 -- Returns: 1 = all were held and given back, 0 = at least one was no longer held; if waiters were to
---   be woken, also by the sweep, {that, 1 = announced or 0 = Redis refused to}
+--   be woken, also by the sweep, {that, 1 + receivers or 0 = Redis refused to}
 --
 -- Invariants:
 -- * Only a permit that is in the set is given back, so a late or repeated call creates no permits.

@@ -6,7 +6,7 @@
 -- ARGV: 1 channel, 2 publish command, 3 id of the permit in hexadecimal, 4 ms for which the operation
 --   is noted
 -- Returns: 1 = given back, 0 = there is no such permit, or its lease is over; if waiters were to be
---   woken, also by the sweep, {that, 1 = announced or 0 = Redis refused to}
+--   woken, also by the sweep, {that, 1 + receivers or 0 = Redis refused to}
 --
 -- Invariants:
 -- * A repeat finds the note and returns the first reply.

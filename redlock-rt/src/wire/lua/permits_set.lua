@@ -5,7 +5,7 @@
 --   of this operation (STRING)
 -- ARGV: 1 channel, 2 publish command, 3 permits, 4 ms for which the operation is noted
 -- Returns: the free permits afterwards; negative if more are held than the new total; if waiters
---   were to be woken, also by the sweep, {these, 1 = announced or 0 = Redis refused to}
+--   were to be woken, also by the sweep, {these, 1 + receivers or 0 = Redis refused to}
 --
 -- Invariants:
 -- * A repeat finds the note and returns the first reply: it does not undo a later change.

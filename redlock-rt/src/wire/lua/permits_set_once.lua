@@ -5,7 +5,7 @@
 --   of this operation (STRING)
 -- ARGV: 1 channel, 2 publish command, 3 permits, 4 ms for which the operation is noted
 -- Returns: 1 = set, 0 = there is a number already; if waiters were to be woken, also by the sweep,
---   {that, 1 = announced or 0 = Redis refused to}
+--   {that, 1 + receivers or 0 = Redis refused to}
 --
 -- Invariants:
 -- * A repeat finds the note and returns the first reply.

@@ -5,7 +5,7 @@
 -- ARGV: 1 channel, 2 publish command, 3 lease in ms, 4 ids of the permits in hexadecimal,
 --   concatenated, 5 whether a lease may become shorter (1 or 0)
 -- Returns: 1 = done for all, 0 = at least one is no longer held; if waiters were to be woken, also by
---   the sweep, {that, 1 = announced or 0 = Redis refused to}
+--   the sweep, {that, 1 + receivers or 0 = Redis refused to}
 --
 -- Invariants:
 -- * A permit whose lease is over gets no new one.

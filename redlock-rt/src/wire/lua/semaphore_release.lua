@@ -3,8 +3,8 @@
 -- KEYS: 1 the semaphore (STRING: free permits), 2 our holds (HASH: owner -> permits), 3 note that
 --   this owner was withdrawn (STRING)
 -- ARGV: 1 owner, 2 channel, 3 publish command, 4 ms for which a withdrawal is noted (0: it is not)
--- Returns: 1 = given back, 0 = there was nothing to give back; if waiters were to be woken, {1, 1 =
---   announced or 0 = Redis refused to}
+-- Returns: 1 = given back, 0 = there was nothing to give back; if waiters were to be woken, {1, 1 +
+--   how many received the message or 0 = Redis refused to publish it}
 --
 -- Invariants:
 -- * Without the owner's field nothing is given back: a late or repeated release creates no permits.
@@ -25,7 +25,7 @@ if permits then
         end
         given = 1
         if free > 0 then
-            told = type(redis.pcall(ARGV[3], ARGV[2], free)) == 'number' and 1 or 0
+            told = (tonumber(redis.pcall(ARGV[3], ARGV[2], free)) or -1) + 1
         end
     end
 end

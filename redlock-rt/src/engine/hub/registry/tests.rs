@@ -20,7 +20,7 @@ fn listeners_are_told_when_the_channel_is_confirmed() {
     assert_eq!(registry.attach("c", 3), (2, true));
     assert_eq!(registry.next_effect(), None);
     let now = Instant::now();
-    assert_eq!(registry.heard("c", now), [1, 2, 3]);
+    assert_eq!(registry.heard("c", 1, now), (vec![1, 2, 3], None));
 }
 
 #[test]
@@ -54,6 +54,47 @@ fn a_lingering_channel_is_taken_up_again_without_a_command() {
     registry.tick(now + 2 * S);
     assert_eq!(registry.next_effect(), None);
     assert!(registry.is_confirmed("c"));
+}
+
+/// Who releases and asks again would not know that it has just had the lock.
+#[test]
+fn what_is_known_of_others_stays_while_the_subscription_lingers() {
+    let now = Instant::now();
+    let mut registry = live();
+    let (id, _) = registry.attach("c", 1);
+    let effect = registry.next_effect().unwrap();
+    registry.confirmed(&effect);
+    registry.detach("c", id, End::Later, now);
+    assert!(!registry.released("c", 2, now));
+    registry.rivals("c").unwrap().releasing(now, false);
+    let (told, pause) = registry.heard("c", 1, now);
+    assert!(told.is_empty());
+    let rivals = registry.rivals("c").unwrap();
+    assert_eq!(rivals.asks(now), pause.map(|pause| now + pause));
+    assert!(pause.is_some() && rivals.compete());
+    registry.tick(now + 2 * S);
+    let end = registry.next_effect().unwrap();
+    registry.confirmed(&end);
+    assert!(registry.rivals("c").is_none());
+}
+
+/// It never waits, since it is always first, and so it would never subscribe.
+#[test]
+fn a_client_that_releases_what_others_listen_to_subscribes_for_a_moment() {
+    let now = Instant::now();
+    let mut registry = live();
+    assert!(!registry.released("c", 0, now));
+    assert_eq!(registry.next_effect(), None);
+    assert!(registry.released("c", 1, now));
+    assert!(registry.next_effect().unwrap().subscribe);
+    assert!(registry.rivals("c").unwrap().asks(now).is_some());
+    assert_eq!(registry.tick(now), Some(now + S));
+    assert_eq!(registry.tick(now + S), None);
+    assert!(!registry.next_effect().unwrap().subscribe);
+    let mut brief = Registry::<u8>::new(Duration::ZERO);
+    brief.connected();
+    assert!(!brief.released("c", 1, now));
+    assert_eq!(brief.next_effect(), None);
 }
 
 #[test]
@@ -137,13 +178,13 @@ fn a_message_of_our_own_that_is_not_heard_is_missed_in_time() {
 fn a_message_before_the_reply_is_not_expected_again() {
     let now = Instant::now();
     let mut registry = listening();
-    registry.heard(C, now);
+    registry.heard(C, 1, now);
     assert!(registry.expect(C, now, now));
     assert_eq!(registry.overdue_at(), None);
     // That one was of an earlier call.
     assert!(registry.expect(C, now + S, now + S));
     assert_eq!(registry.overdue_at(), Some(now + S + NOTICED));
-    registry.heard(C, now + S);
+    registry.heard(C, 1, now + S);
     let overdue = registry.overdue(now + S + NOTICED);
     assert!(overdue.told.is_empty() && !overdue.doubt);
     assert_eq!(registry.overdue_at(), None);
@@ -158,7 +199,7 @@ fn a_channel_is_mute_where_the_connection_answers_and_until_something_is_heard()
     assert!(registry.answered());
     assert!(!registry.expect(C, now + S, now + S));
     assert_eq!(registry.overdue_at(), None);
-    registry.heard(C, now + S);
+    registry.heard(C, 1, now + S);
     assert!(registry.expect(C, now + 2 * S, now + 2 * S));
     assert!(!registry.answered());
 }
@@ -169,7 +210,7 @@ fn a_channel_that_is_busy_has_one_timer() {
     let mut registry = listening();
     for _ in 0..100 {
         assert!(registry.expect(C, now, now));
-        registry.heard(C, now);
+        registry.heard(C, 1, now);
         now += Duration::from_millis(1);
     }
     assert!(registry.expect(C, now, now));

@@ -184,8 +184,8 @@ fn a_message_at_one_place_concerns_that_place_alone() {
     settle(&mut shards, A);
     settle(&mut shards, B);
     let now = Instant::now();
-    assert_eq!(shards.at(A).heard("c", now), [7]);
-    assert!(shards.at(A).heard("d", now).is_empty());
+    assert_eq!(shards.at(A).heard("c", 1, now).0, [7]);
+    assert!(shards.at(A).heard("d", 1, now).0.is_empty());
     // A connection that is lost takes only its own channels.
     shards.at(A).disconnected();
     assert!(!shards.is_confirmed("c") && shards.is_confirmed("d"));
