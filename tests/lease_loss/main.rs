@@ -8,6 +8,7 @@ mod many;
 mod outage;
 mod signal;
 mod terms;
+mod too_long;
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fair_queue::{FairPlace, FairQueue, LONGEST};
 use super::profile::{self, Profile};
-use super::recipe::{Ask, LockRecipe, Recipe};
+use super::recipe::{Ask, LockRecipe, Recipe, Wanted};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, ttl_of};
 use super::script::{Call, millis, script};
 use super::{keys, rlock};
@@ -178,8 +178,8 @@ impl Recipe for FairWire {
         }
     }
 
-    fn update(&self, owner: &str, lease: Duration, count: u32) -> Option<Call> {
-        Some(rlock::update(self.name(), owner, lease, count))
+    fn update(&self, owner: &str, wanted: Wanted, count: u32) -> Option<Call> {
+        Some(rlock::update(self.name(), owner, wanted, count, ""))
     }
 
     fn release(&self, owner: &str) -> Call {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::keys::{self, Channel};
 use super::profile::{self, Profile};
-use super::recipe::{Ask, LockRecipe, Recipe};
+use super::recipe::{Ask, LockRecipe, Recipe, Wanted};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply};
 use super::rlock::RLockWire;
 use super::script::{Call, LONGEST_SPAN, millis, script};
@@ -92,8 +92,8 @@ impl Recipe for FencedWire {
         self.token_ttl.map_or(0, millis)
     }
 
-    fn update(&self, owner: &str, lease: Duration, count: u32) -> Option<Call> {
-        self.lock.update(owner, lease, count)
+    fn update(&self, owner: &str, wanted: Wanted, count: u32) -> Option<Call> {
+        self.lock.update(owner, wanted, count)
     }
 
     fn release(&self, owner: &str) -> Call {

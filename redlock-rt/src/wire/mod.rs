@@ -37,7 +37,7 @@ pub(crate) use self::one_slot::Named;
 pub(crate) use self::operation::{NOTED, Operation};
 pub(crate) use self::permits::{ID_DIGITS, PermitsWire};
 pub(crate) use self::profile::yields;
-pub(crate) use self::recipe::{Ask, LockRecipe, Recipe, Relation};
+pub(crate) use self::recipe::{Ask, LockRecipe, Recipe, Relation, Wanted};
 pub(crate) use self::renew::{Renewal, renew};
 pub use self::reply::Reply;
 pub(crate) use self::reply::{AcquireReply, Acquired, Announcement, HoldReply, Holder, Malformed};

@@ -105,7 +105,7 @@ mod tests {
     use crate::wire::{
         Ask, Call, FairWire, FencedValueWire, FencedWire, Heartbeat, LatchWire, LockRecipe,
         Operation, PermitsWire, RLockWire, ReadWire, Recipe, Renewal, SemaphoreWire, SpinWire,
-        WriteWire,
+        Wanted, WriteWire,
     };
 
     const ALL: [Named; 9] = [
@@ -289,10 +289,10 @@ mod tests {
         let renewal = Renewal {
             recipe,
             owner: ShortText::of(&[owner]),
-            lease: S,
+            wanted: Wanted { lease: S, most: S },
         };
         let optional = [
-            recipe.update(owner, S, 2),
+            recipe.update(owner, renewal.wanted, 2),
             recipe.forget(owner, true),
             recipe.min_hold(owner, S),
         ];

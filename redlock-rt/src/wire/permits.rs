@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::keys::{self, Channel};
 use super::operation::{NOTED, Operation};
 use super::profile::{self, Profile};
-use super::recipe::{Ask, Recipe};
+use super::recipe::{Ask, Recipe, Wanted};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::{Call, millis, script};
 use super::semaphore::acquired;
@@ -103,12 +103,13 @@ impl PermitsWire {
 
     /// Sets the lease of one permit, also to a shorter one. Returns 1 or 0.
     pub(crate) fn update_lease(&self, id: &str, lease: Duration) -> Call {
-        self.update_leases(id, lease, 1)
+        let most = Duration::ZERO;
+        self.update_leases(id, Wanted { lease, most })
     }
 
-    fn update_leases(&self, ids: &str, lease: Duration, shorten: u64) -> Call {
-        let call = self.call(&UPDATE).number(millis(lease)).arg(ids);
-        call.number(shorten)
+    fn update_leases(&self, ids: &str, wanted: Wanted) -> Call {
+        let call = self.call(&UPDATE).number(millis(wanted.lease)).arg(ids);
+        call.number(millis(wanted.most))
     }
 
     /// Sets the total number of permits if none is set. Returns 1 or 0.
@@ -161,8 +162,8 @@ impl Recipe for PermitsWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &str, lease: Duration, _count: u32) -> Option<Call> {
-        Some(self.update_leases(&self.ids(owner), lease, 0))
+    fn update(&self, owner: &str, wanted: Wanted, _count: u32) -> Option<Call> {
+        Some(self.update_leases(&self.ids(owner), wanted))
     }
 
     fn release(&self, owner: &str) -> Call {
@@ -206,7 +207,15 @@ mod tests {
         };
         let calls = [
             wire.acquire(&ask),
-            wire.update(owner, second, 1).unwrap(),
+            wire.update(
+                owner,
+                Wanted {
+                    lease: second,
+                    most: second,
+                },
+                1,
+            )
+            .unwrap(),
             wire.release(owner),
             wire.withdraw(owner),
             wire.inspect(),

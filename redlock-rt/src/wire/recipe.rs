@@ -78,9 +78,9 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         0
     }
 
-    /// Sets the hold count and never shortens the lease; `None`: the kind has neither. Returns a
-    /// [`HoldReply`](super::HoldReply).
-    fn update(&self, _owner: &str, _lease: Duration, _count: u32) -> Option<Call> {
+    /// Sets the hold count, and lengthens the lease or cuts what was not asked for; `None`: the kind has
+    /// neither. Returns a [`HoldReply`](super::HoldReply).
+    fn update(&self, _owner: &str, _wanted: Wanted, _count: u32) -> Option<Call> {
         None
     }
 
@@ -175,6 +175,16 @@ pub(crate) struct Ask<'a> {
     pub(crate) rest: Option<Duration>,
     /// The owner of the hold under which this one is taken ([`Relation::Joins`]).
     pub(crate) under: Option<&'a str>,
+}
+
+/// A lease that a command asks for, besides the acquiring one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Zero: it stays as it is.
+    pub(crate) lease: Duration,
+    /// The longest that any command for the hold has asked for. If Redis has a longer one, somebody else
+    /// took the TTL away, or set the server's clock back.
+    pub(crate) most: Duration,
 }
 
 /// The reply to [`Recipe::pass`].

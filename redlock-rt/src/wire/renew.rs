@@ -1,18 +1,16 @@
 //! The watchdog's call, for holds of every kind.
 
-use std::time::Duration;
-
-use super::recipe::Recipe;
+use super::recipe::{Recipe, Wanted};
 use super::script::{Call, millis, script};
 use crate::text::ShortText;
 
-script!(RENEW = "permit_ids" + "renew");
+script!(RENEW = ["permit_ids", "rw_leases"] + "renew");
 
 /// A hold whose lease is to be extended; a lease of zero only verifies.
 pub(crate) struct Renewal<'a> {
     pub(crate) recipe: &'a dyn Recipe,
     pub(crate) owner: ShortText,
-    pub(crate) lease: Duration,
+    pub(crate) wanted: Wanted,
 }
 
 /// Extends many leases in one call. Returns a list of [`HoldReply`](super::HoldReply).
@@ -24,15 +22,16 @@ pub(crate) fn renew(holds: &[Renewal<'_>]) -> Call {
     for Renewal {
         recipe,
         owner,
-        lease,
+        wanted,
     } in holds
     {
         let lease_keys = recipe.lease_keys(owner);
         call = call
-            .number(millis(*lease))
+            .number(millis(wanted.lease))
             .arg(&recipe.field(owner))
             .arg(lease_keys.as_deref().unwrap_or_default())
-            .arg(recipe.permit_ids(owner).as_deref().unwrap_or_default());
+            .arg(recipe.permit_ids(owner).as_deref().unwrap_or_default())
+            .number(millis(wanted.most));
         if lease_keys.is_some() {
             call = call.reading_more();
         }
@@ -42,6 +41,8 @@ pub(crate) fn renew(holds: &[Renewal<'_>]) -> Call {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::name::LockName;
     use crate::wire::RLockWire;
@@ -54,7 +55,10 @@ mod tests {
         let renewal = |recipe, owner, lease| Renewal {
             recipe,
             owner: ShortText::of(&[owner]),
-            lease,
+            wanted: Wanted {
+                lease,
+                most: Duration::from_secs(40),
+            },
         };
         let call = renew(&[
             renewal(&a, "u:1", Duration::from_secs(30)),
@@ -62,7 +66,9 @@ mod tests {
         ]);
         assert_eq!(
             call.texts(),
-            ["a", "b", "30000", "u:1", "", "", "0", "u:2", "", ""]
+            [
+                "a", "b", "30000", "u:1", "", "", "40000", "0", "u:2", "", "", "40000"
+            ]
         );
         assert_eq!(call.key_count(), 2);
         assert_has_preludes(&call);

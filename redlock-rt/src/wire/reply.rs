@@ -149,6 +149,8 @@ pub(crate) enum HoldReply {
     Done,
     /// The hold has ended, and the lock stays locked for the rest of its shortest hold.
     Kept,
+    /// As `Done`, and Redis keeps it for longer than any command has asked for.
+    TooLong,
     /// The lock no longer exists.
     Gone,
     /// Another owner has it.
@@ -162,6 +164,7 @@ impl TryFrom<Reply> for HoldReply {
         match reply {
             Reply::Int(1) => Ok(Self::Done),
             Reply::Int(2) => Ok(Self::Kept),
+            Reply::Int(3) => Ok(Self::TooLong),
             Reply::Int(0) => Ok(Self::Gone),
             Reply::Int(-1) => Ok(Self::Taken),
             other => Err(Malformed(other)),
@@ -234,7 +237,8 @@ mod tests {
         assert_eq!(HoldReply::try_from(Reply::Int(2)), Ok(HoldReply::Kept));
         assert_eq!(HoldReply::try_from(Reply::Int(0)), Ok(HoldReply::Gone));
         assert_eq!(HoldReply::try_from(Reply::Int(-1)), Ok(HoldReply::Taken));
-        assert!(HoldReply::try_from(Reply::Int(3)).is_err());
+        assert_eq!(HoldReply::try_from(Reply::Int(3)), Ok(HoldReply::TooLong));
+        assert!(HoldReply::try_from(Reply::Int(4)).is_err());
         assert!(HoldReply::try_from(Reply::Nil).is_err());
     }
 

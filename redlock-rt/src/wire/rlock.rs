@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::fast_path::FastPath;
 use super::keys::{self, Channel};
 use super::profile::{self, Profile};
-use super::recipe::{Ask, LockRecipe, Recipe};
+use super::recipe::{Ask, LockRecipe, Recipe, Wanted};
 use super::script::{Call, millis, script};
 use crate::name::LockName;
 
@@ -56,8 +56,8 @@ impl Recipe for RLockWire {
         )
     }
 
-    fn update(&self, owner: &str, lease: Duration, count: u32) -> Option<Call> {
-        Some(update(&self.name, owner, lease, count))
+    fn update(&self, owner: &str, wanted: Wanted, count: u32) -> Option<Call> {
+        Some(update(&self.name, owner, wanted, count, ""))
     }
 
     fn release(&self, owner: &str) -> Call {
@@ -103,12 +103,14 @@ pub(super) fn acquire(name: &LockName, ask: &Ask<'_>) -> Call {
 }
 
 /// For every kind whose lock is a hash with one field `owner -> hold count`.
-pub(super) fn update(name: &LockName, owner: &str, lease: Duration, count: u32) -> Call {
+pub(super) fn update(name: &LockName, field: &str, of: Wanted, count: u32, reads: &str) -> Call {
     Call::new(&UPDATE)
         .key(name.as_str())
-        .number(millis(lease))
-        .arg(owner)
+        .number(millis(of.lease))
+        .arg(field)
         .number(count.into())
+        .number(millis(of.most))
+        .arg(reads)
 }
 
 /// For every kind whose lock is a hash with one field `owner -> hold count`.
@@ -154,7 +156,8 @@ mod tests {
         let calls = [
             wire.acquire(&ask),
             wire.pass("u:0", &ask).unwrap(),
-            wire.update(owner, lease, 2).unwrap(),
+            wire.update(owner, Wanted { lease, most: lease }, 2)
+                .unwrap(),
             wire.release(owner),
             wire.min_hold(owner, lease).unwrap(),
             wire.force_release(),

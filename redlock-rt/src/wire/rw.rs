@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use super::keys::{self, Channel};
 use super::profile::{self, Profile};
-use super::recipe::{Ask, LockRecipe, Recipe};
+use super::recipe::{Ask, LockRecipe, Recipe, Wanted};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::rlock;
 use super::script::{Call, millis, script};
 use crate::name::LockName;
 
 script!(READ_ACQUIRE = "lock_hash" + "rw_read_acquire");
-script!(READ_UPDATE = "rw_read_update");
+script!(READ_UPDATE = "rw_leases" + "rw_read_update");
 script!(READ_RELEASE = "rw_leases" + "rw_read_release");
 script!(READ_INSPECT = "lock_hash" + "rw_leases" + "rw_read_inspect");
 script!(WRITE_ACQUIRE = "lock_hash" + "rw_leases" + "rw_write_acquire");
@@ -107,14 +107,15 @@ impl Recipe for ReadWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &str, lease: Duration, count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, wanted: Wanted, count: u32) -> Option<Call> {
         let call = Call::new(&READ_UPDATE)
             .reading_more()
             .key(self.0.name.as_str())
-            .number(millis(lease))
+            .number(millis(wanted.lease))
             .arg(owner)
             .number(count.into())
-            .arg(&self.leases_of(owner));
+            .number(millis(wanted.most))
+            .arg(&self.0.leases);
         Some(call)
     }
 
@@ -200,9 +201,11 @@ impl Recipe for WriteWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &str, lease: Duration, count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, wanted: Wanted, count: u32) -> Option<Call> {
         let field = write_field(owner);
-        Some(rlock::update(&self.shared.name, &field, lease, count))
+        let reads = keys::rw_leases_of(&self.shared.leases, owner);
+        let name = &self.shared.name;
+        Some(rlock::update(name, &field, wanted, count, &reads).reading_more())
     }
 
     fn release(&self, owner: &str) -> Call {
@@ -259,6 +262,10 @@ mod tests {
         let read = ReadWire::new(name("n"));
         let write = WriteWire::new(name("n"), Duration::from_secs(5));
         let owner = "u:1";
+        let wanted = Wanted {
+            lease: Duration::from_secs(1),
+            most: Duration::from_secs(2),
+        };
         let wires: [&dyn LockRecipe; 2] = [&read, &write];
         for wire in wires {
             let calls = [
@@ -269,7 +276,7 @@ mod tests {
                     rest: None,
                     under: Some(owner),
                 }),
-                wire.update(owner, Duration::from_secs(1), 2).unwrap(),
+                wire.update(owner, wanted, 2).unwrap(),
                 wire.release(owner),
                 wire.force_release(),
                 wire.inspect(),

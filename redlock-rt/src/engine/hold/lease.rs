@@ -11,6 +11,8 @@
 //!    owner, nothing has put it in doubt, and half of the lease is left. So the next hold of the
 //!    chain counts its deadline from that command too. If it is passed on by a call, the next hold has
 //!    an owner of its own, and counts its deadline from that call.
+//! 6. No renewal asks for more than `longest`. It grows with the turn of the hold's commands alone, so a
+//!    command that cuts what is longer in Redis cuts nothing that was asked for.
 
 #[cfg(test)]
 mod tests;
@@ -218,6 +220,8 @@ struct Rare {
 pub(crate) struct Lease {
     phase: Phase,
     deadline: Moment,
+    /// The longest lease that any command for this hold has asked for, answered or not.
+    longest: Span,
     /// Nearly always one.
     tenants: SmallVec<[Tenant; 1]>,
     next_id: u32,
@@ -249,6 +253,7 @@ impl Lease {
         let mut lease = Self {
             phase: Phase::Held,
             deadline: moment,
+            longest: terms.lease.into(),
             tenants: SmallVec::new(),
             next_id: 0,
             next_renewal: moment,
@@ -342,6 +347,16 @@ impl Lease {
     /// The hold is not handed over: Redis is asked something for its owner, or its fate is not known.
     pub(crate) fn unchain(&mut self) {
         self.chain = None;
+    }
+
+    /// A command is sent that asks for this lease. Returns the longest that any asked for.
+    pub(crate) fn asks(&mut self, lease: Duration) -> Duration {
+        self.longest = self.longest.max(lease.into());
+        self.longest.into()
+    }
+
+    pub(crate) fn longest(&self) -> Duration {
+        self.longest.into()
     }
 
     fn admit(&mut self, terms: Terms, now: Instant) -> GuardId {
@@ -536,11 +551,11 @@ impl Lease {
     }
 
     /// The lease to ask for in a renewal: that of the guard with the longest, but no longer than
-    /// its `max_hold` has left.
+    /// its `max_hold` has left. Upholds invariant 6.
     fn wanted(&self, now: Moment) -> Option<Duration> {
         let left = self.horizon().map(|end| end.since(now));
-        self.renewed_lease(now)
-            .map(|lease| left.map_or(lease, |left| left.min(lease)))
+        let lease = self.renewed_lease(now)?.min(self.longest());
+        Some(left.map_or(lease, |left| left.min(lease)))
     }
 
     /// How much earlier a renewal or a verification may be, to share a call with others.

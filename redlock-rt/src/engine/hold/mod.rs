@@ -24,7 +24,7 @@ use super::hand_over::Offer;
 use super::hub::Rivals;
 use super::news::News;
 use super::wait::{Key, Subject, WaiterMap, Waiters};
-use crate::clock::{self, Span};
+use crate::clock;
 use crate::connection::Home;
 use crate::error::Error;
 use crate::name::HoldId;
@@ -99,8 +99,6 @@ pub(crate) struct Hold {
     waiters: Arc<Waiting>,
     /// As in the [`Request`].
     pub(crate) repeated: bool,
-    /// The lease that it was acquired with.
-    asked_for: Span,
     settled: AtomicBool,
     /// The runtime in which it was acquired; `None` if no runtime of a caller is needed.
     pub(crate) home: Option<Home>,
@@ -200,7 +198,6 @@ impl Hold {
             has_min_hold: AtomicBool::new(false),
             waiters: Arc::clone(&request.waiters),
             repeated: request.repeated,
-            asked_for: request.terms.lease.into(),
             settled: AtomicBool::new(false),
         })
     }
@@ -282,11 +279,6 @@ impl Hold {
         self.recipe.min_hold(&self.id(), rest)
     }
 
-    /// The lease that it was acquired with.
-    pub(crate) fn asked_for(&self) -> Duration {
-        self.asked_for.into()
-    }
-
     pub(crate) fn count(&self) -> u32 {
         self.lease().count()
     }
@@ -351,7 +343,9 @@ impl Hold {
     pub(crate) fn answered(&self, reply: HoldReply, sent: Instant, ttl: Duration) {
         let now = clock::now();
         match reply {
-            HoldReply::Done | HoldReply::Kept => self.lease().renewed(sent, ttl, now),
+            HoldReply::Done | HoldReply::Kept | HoldReply::TooLong => {
+                self.lease().renewed(sent, ttl, now)
+            }
             HoldReply::Gone => self.mark_lost(LostReason::Deleted),
             HoldReply::Taken => self.mark_lost(LostReason::Taken),
         }

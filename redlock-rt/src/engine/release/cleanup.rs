@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind};
 use crate::mutant;
 use crate::name::LockName;
 use crate::pause::Pause;
-use crate::wire::{AcquireReply, Call, HoldReply, Malformed, Reply};
+use crate::wire::{AcquireReply, Call, HoldReply, Malformed, Reply, Wanted};
 
 /// The state to reach in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Cleanup {
         let lapses = clock::after(deadline, MARGIN);
         Self {
             subject: Subject::Hold(Arc::clone(hold)),
-            lease: hold.asked_for(),
+            lease: hold.lease().longest(),
             goal,
             pass: None,
             grant: None,
@@ -492,7 +492,9 @@ impl Cleanup {
                     // The last guard has ended meanwhile; the end of the hold follows.
                     return Some(Ok(HoldReply::Done));
                 }
-                let Some(call) = hold.recipe.update(&hold.id(), lease, count) else {
+                let most = hold.lease().asks(lease);
+                let wanted = Wanted { lease, most };
+                let Some(call) = hold.recipe.update(&hold.id(), wanted, count) else {
                     return Some(Ok(HoldReply::Done));
                 };
                 let to = hold.engine.to(hold.recipe.name());

@@ -15,9 +15,10 @@ use super::schedule::Schedule;
 use crate::clock;
 use crate::connection::{Caller, Cause, Delivery, Exchange, Fault, Hint, Lane, Nodes, To, Verdict};
 use crate::engine::hold::{Hold, LostReason, Plan, Turn};
+use crate::engine::release::{Cleanup, Goal, PendingCleanup};
 use crate::mutant;
 use crate::shim::lock;
-use crate::wire::{HoldReply, Malformed, Renewal, Reply, Slot, renew};
+use crate::wire::{HoldReply, Malformed, Renewal, Reply, Slot, Wanted, renew};
 
 /// The number of leases per call, unless a single hold has more: small enough not to delay the
 /// server. Redisson renews as many locks.
@@ -343,6 +344,12 @@ impl Watchdog {
                 for ((hold, ttl), reply) in due.into_iter().zip(replies) {
                     hold.answered(reply, sent, ttl);
                     self.rewatch_or_end(&hold);
+                    if reply == HoldReply::TooLong {
+                        // By a command with the hold's turn, behind and before those that lengthen it:
+                        // a renewal may come late, and cut what was asked for since.
+                        let cuts = Cleanup::new(&hold, Goal::Lengthen(Duration::ZERO));
+                        drop(PendingCleanup::new(cuts));
+                    }
                 }
             }
             // Sent again under the schedule's mutex, so that no guard has ended by then.
@@ -422,12 +429,7 @@ async fn alone(watchdog: Arc<Watchdog>, nodes: Arc<Nodes>, hold: Arc<Hold>, at: 
         let _ = schedule.reset(hold.number, now);
         return nothing(Vec::new());
     };
-    let renewal = Renewal {
-        recipe: &*hold.recipe,
-        owner: hold.id(),
-        lease: ttl,
-    };
-    let call = renew(&[renewal]);
+    let call = renew(&[renewal(&hold, ttl)]);
     let to = To {
         nodes: &nodes,
         slot: slot_of(&nodes, &hold),
@@ -474,11 +476,7 @@ fn dispatch(
     due.iter().for_each(|(hold, _)| hold.lease().unchain());
     let holds: Vec<Renewal<'_>> = due
         .iter()
-        .map(|(hold, lease)| Renewal {
-            recipe: &*hold.recipe,
-            owner: hold.id(),
-            lease: *lease,
-        })
+        .map(|(hold, lease)| renewal(hold, *lease))
         .collect();
     let connection = node.connection(Lane::Renewals);
     let Some(mut exchange) = connection.call_now(renew(&holds)) else {
@@ -504,6 +502,15 @@ fn dispatch(
         response,
         ready,
     })
+}
+
+fn renewal(hold: &Hold, lease: Duration) -> Renewal<'_> {
+    let most = hold.lease().longest();
+    Renewal {
+        recipe: &*hold.recipe,
+        owner: hold.id(),
+        wanted: Wanted { lease, most },
+    }
 }
 
 /// All holds of one call are in one slot.

@@ -3,24 +3,27 @@
 -- Prelude: permit_ids, permits
 -- KEYS: 1 the semaphore (STRING: free permits), 2 leases (ZSET: id of 16 bytes -> epoch ms)
 -- ARGV: 1 channel, 2 publish command, 3 lease in ms, 4 ids of the permits in hexadecimal,
---   concatenated, 5 whether a lease may become shorter (1 or 0)
+--   concatenated, 5 the longest lease in ms that is not shortened
 -- Returns: 1 = done for all, 0 = at least one is no longer held; if waiters were to be woken, also by
 --   the sweep, {that, 1 + receivers or 0 = Redis refused to}
 --
 -- Invariants:
 -- * A permit whose lease is over gets no new one.
+-- * A lease that is longer than both becomes the longer of both: nobody has asked for it, but the server's
+--   clock was set back.
 -- * Waiters sleep until the end of the lease that they were told, so they are woken when a lease
 --   becomes shorter.
 -- Redisson: RPermitExpirableSemaphore.updateLeaseTime, which announces nothing.
-local deadline, all, shorter = now + tonumber(ARGV[3]), 1, false
+local lease, most, all, shorter = tonumber(ARGV[3]), tonumber(ARGV[5]), 1, false
 for _, id in ipairs(raw_ids(ARGV[4])) do
     local score = tonumber(redis.call('ZSCORE', KEYS[2], id) or 0)
     -- A sweep may leave some permits whose leases are over.
     if score <= now then
         all = 0
-    elseif ARGV[5] == '1' or score < deadline then
-        redis.call('ZADD', KEYS[2], 'XX', string.format('%.0f', deadline), id)
-        shorter = shorter or deadline < score
+    elseif score < now + lease or score > now + most then
+        local rest = score < now + lease and lease or math.max(lease, most)
+        redis.call('ZADD', KEYS[2], 'XX', string.format('%.0f', now + rest), id)
+        shorter = shorter or now + rest < score
     end
 end
 align_ttl()

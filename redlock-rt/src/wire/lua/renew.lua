@@ -1,15 +1,22 @@
 -- Lengthens the leases of many holds in one call; the watchdog's script, for locks of every kind.
 --
--- Prelude: permit_ids
+-- Prelude: permit_ids, rw_leases
 -- KEYS: 1..n the locks (HASH: field -> hold count; of permits, STRING)
--- ARGV: 4i-3 lease of hold i in ms (0: only look), 4i-2 field of hold i, 4i-1 prefix of the keys that
+-- ARGV: 5i-4 lease of hold i in ms (0: only look), 5i-3 field of hold i, 5i-2 prefix of the keys that
 --   carry the leases of a read hold (empty: the lock's own TTL does) or the sorted set of the permits'
---   leases, 4i ids of the permits of hold i in hexadecimal, concatenated (empty: no permits)
--- Returns: a list of n: 1 = renewed, 0 = the hold does not exist, -1 = another owner has the lock
+--   leases, 5i-1 ids of the permits of hold i in hexadecimal, concatenated (empty: no permits), 5i the
+--   longest lease that any call of hold i has asked for in ms
+-- Returns: a list of n: 1 = renewed, 3 = renewed, and it lives for longer than any call of the hold has
+--   asked for, 0 = the hold does not exist, -1 = another owner has the lock
 --
 -- Invariants:
--- * Never re-creates a lost hold and never shortens a lease. A read hold whose leases are all over
---   is lost, although other readers may keep the lock, and its field in it.
+-- * Never re-creates a lost hold and never shortens a lease: it may come late, behind a call that asked
+--   for more. A read hold whose leases are all over is lost, although other readers may keep the lock,
+--   and its field in it.
+-- * A lease that is too long (another program took the TTL away or set it, or the server's clock was set
+--   back) is reported, and the client cuts it by the script for re-entry and extension. The TTL of a read
+--   lock is too long if it is longer than the lease of each reader. Of more than 64 readers, about 64 look
+--   at the others.
 -- * The lock outlives every read hold of the call, also one that is only verified: another client's
 --   renewal may have shortened the TTL (Redisson's sets it to its own lease).
 -- * A hold with a count of 0 has ended (lock_min_hold).
@@ -24,15 +31,16 @@
 local replies = {}
 local now
 
-local function renew_permits(key, set, digits, lease)
+local function renew_permits(key, set, digits, lease, most)
     if not now then
         local time = redis.call('TIME')
         now = time[1] * 1000 + math.floor(time[2] / 1000)
     end
     local alive, deadline = 1, string.format('%.0f', now + lease)
-    local wanted = {}
+    local wanted, long = {}, false
     for _, id in ipairs(raw_ids(digits)) do
         local score = tonumber(redis.call('ZSCORE', set, id) or 0)
+        long = long or score > now + most
         if score <= now then
             alive = 0
         elseif score < now + lease then
@@ -48,26 +56,36 @@ local function renew_permits(key, set, digits, lease)
     if redis.call('PTTL', set) >= 0 and redis.call('PTTL', key) == -1 then
         redis.pcall('PERSIST', set)
     end
-    return alive
+    return alive == 1 and long and 3 or alive
+end
+
+-- Whether no reader explains this TTL of a read lock; of many readers, some look.
+local function is_excess(key, ttl, prefix, field)
+    local size = redis.call('HLEN', key)
+    if size > 64 and redis.call('TIME')[2] % size >= 64 then
+        return false
+    end
+    return excess(key, ttl, string.sub(prefix, 1, -#field - 17)) ~= nil
 end
 
 for i, key in ipairs(KEYS) do
-    local lease, field, prefix = tonumber(ARGV[4 * i - 3]), ARGV[4 * i - 2], ARGV[4 * i - 1]
-    local ids = ARGV[4 * i]
+    local lease, field, prefix = tonumber(ARGV[5 * i - 4]), ARGV[5 * i - 3], ARGV[5 * i - 2]
+    local ids, most = ARGV[5 * i - 1], tonumber(ARGV[5 * i])
     local count = ids == '' and redis.call('HGET', key, field)
     if ids ~= '' then
-        replies[i] = renew_permits(key, prefix, ids, lease)
+        replies[i] = renew_permits(key, prefix, ids, lease, most)
     elseif count == '0' then
         replies[i] = 0
     elseif count then
-        local wanted, alive = lease, prefix == ''
+        local wanted, alive, long = lease, prefix == '', false
         if prefix ~= '' then
             for hold = 1, math.min(tonumber(count) or 0, 1000) do
                 local held = prefix .. ':' .. hold
                 local rest = redis.call('PTTL', held)
                 alive = alive or rest ~= -2
+                long = long or rest == -1 or rest > most
                 if rest >= 0 and rest < lease then
-                    redis.call('PEXPIRE', held, ARGV[4 * i - 3])
+                    redis.call('PEXPIRE', held, ARGV[5 * i - 4])
                 elseif rest > wanted then
                     wanted = rest
                 end
@@ -76,8 +94,10 @@ for i, key in ipairs(KEYS) do
         local ttl = redis.call('PTTL', key)
         if alive and ttl >= 0 and ttl < wanted then
             redis.call('PEXPIRE', key, string.format('%.0f', wanted))
+        elseif ttl == -1 or ttl > most then
+            long = long or prefix == '' or is_excess(key, ttl, prefix, field)
         end
-        replies[i] = alive and 1 or 0
+        replies[i] = alive and (long and 3 or 1) or 0
     else
         replies[i] = -redis.call('EXISTS', key)
     end

@@ -38,3 +38,12 @@ local function lease_of_all(leases, fields)
     return longest
 end
 
+-- The longest lease of all readers, if the TTL of a read lock is longer than each of them.
+local function excess(lock, ttl, leases)
+    if redis.call('HGET', lock, 'mode') == 'write' then
+        return nil
+    end
+    local longest = lease_of_all(leases, redis.call('HGETALL', lock))
+    return longest > 0 and (ttl == -1 or ttl > longest) and longest or nil
+end
+
