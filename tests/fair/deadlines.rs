@@ -118,6 +118,65 @@ async fn dead_waiters_of_ours_with_short_waits_blocked_java_for_ten_minutes() {
     stage.assert_clean().await;
 }
 
+/// A waiter dies behind one of Java that came before any of ours, and nothing of ours runs any more. Returns for
+/// how many seconds the dead waiter blocks those behind it, once the one before it has had the lock.
+async fn dead_behind_java(is_ours: bool, bound: Option<Duration>) -> f64 {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let mut stage = Stage::on(&server, "fair-dead-behind").await;
+    let client = RedissonClient::connect_with_watchdog(&stage.url, 3 * S);
+    let theirs = client.await.unwrap().fair_lock(&stage.name);
+    assert!(theirs.lock(1, None).await.unwrap());
+    assert!(theirs.attempt(2, Some(60 * S)).await.unwrap().is_some());
+    let direct = std::mem::replace(&mut stage.url, proxy.url());
+    let lock = ours(&stage);
+    stage.url = direct;
+    let dead = is_ours.then(|| {
+        let options = LockOptions::new().wait(bound);
+        wait(&lock, &Owner::new(), options)
+    });
+    if is_ours {
+        stage.queued(2).await;
+        proxy.refuse();
+        proxy.cut_all();
+    } else {
+        assert!(theirs.attempt(3, bound).await.unwrap().is_some());
+    }
+    assert!(theirs.attempt(4, Some(60 * S)).await.unwrap().is_some());
+    theirs.unlock(1).await.unwrap();
+    assert!(theirs.attempt(2, Some(60 * S)).await.unwrap().is_none());
+    let left = left(&stage, &stage.queue().await[0]).await;
+    theirs.unlock(2).await.unwrap();
+    if bound.is_some() && left < DEADLINE.as_secs_f64() {
+        eventually(DEADLINE, async || {
+            theirs.attempt(4, Some(60 * S)).await.unwrap().is_none()
+        })
+        .await;
+        theirs.unlock(4).await.unwrap();
+    }
+    for thread in [3, 4] {
+        theirs.give_up(thread, bound).await.unwrap();
+    }
+    proxy.accept();
+    if let Some(dead) = dead {
+        dead.abort();
+    }
+    // A client of ours finds the queue empty, and deletes the notes.
+    eventually(DEADLINE, async || stage.queue().await.is_empty()).await;
+    lock_and_unlock(&lock).await;
+    stage.assert_clean().await;
+    left
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_waiter_of_ours_behind_java_blocked_java_for_four_minutes() {
+    for bound in [Some(5 * S), None] {
+        let java = dead_behind_java(false, bound).await;
+        let ours = dead_behind_java(true, bound).await;
+        assert!(ours <= java + MORE.as_secs_f64(), "{ours} s, and {java} s");
+    }
+}
+
 type Served = Arc<Mutex<Vec<usize>>>;
 
 /// A task of Java that waits, and reports when it has the lock.
@@ -326,7 +385,8 @@ async fn clients_that_came_and_went_were_noted_for_ever() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beside_java_a_live_waiter_without_a_bound_lost_its_place_after_five_minutes() {
     let stage = Stage::open("fair-unbounded").await;
-    let lock = ours(&stage);
+    let client = stage.client_with(|builder| builder.lease(LEASE).waiter_timeout(NEVER));
+    let lock = client.fair_lock(&stage.name);
     let (_client, theirs) = java(&stage).await;
     let guard = lock.lock().await.unwrap();
     let mut waiting = vec![wait(&lock, &Owner::new(), LockOptions::new())];

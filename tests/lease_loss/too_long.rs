@@ -17,10 +17,11 @@ use tests::{
     unique, within,
 };
 
-use crate::{DEADLINE, LATE, LINGER, NEVER, ask};
+use crate::{DEADLINE, LATE, LINGER, ask};
 
 const LEASE: Duration = Duration::from_secs(6);
 const LONG: Duration = Duration::from_secs(60);
+const HOUR: u64 = 3_600_000;
 /// Renewed often, so that a renewal comes soon.
 const OFTEN: Duration = Duration::from_millis(100);
 /// Each of these makes a TTL longer than it ever was.
@@ -211,31 +212,33 @@ async fn a_late_renewal_does_not_cut_an_extension() {
     guard.unlock().await.unwrap();
 }
 
-/// The locks of a client that died before the clock was set back are not cut: nobody knows their leases.
-#[tokio::test]
-async fn a_clock_that_was_set_back_by_an_hour_made_leases_of_an_hour() {
-    trace_init();
-    const HOUR: u64 = 3_600_000;
+/// An engine, and the clock that it has, in ms.
+fn engine() -> (Engine, Arc<AtomicU64>) {
     let start = Instant::now();
     let base = Arc::new(AtomicU64::new(1_700_000_000_000));
     let clock = Arc::clone(&base);
     let engine = Engine::simulated(3, move || {
         Duration::from_millis(clock.load(Ordering::Relaxed)) + start.elapsed()
     });
+    (engine, base)
+}
+
+/// The locks of a client that died before the clock was set back are not cut: nobody knows their leases.
+#[tokio::test]
+async fn a_clock_that_was_set_back_by_an_hour_made_leases_of_an_hour() {
+    trace_init();
+    let (engine, clock) = engine();
     let redis = connection_over(engine.connect()).await.unwrap();
     let client = Client::builder().embedded(&engine).build().unwrap();
     let held = Held::of(&client, "back").await;
     let semaphore = client.permit_expirable_semaphore("permits").limit(2);
     let of_two = PermitOptions::new().lease(LEASE).renew(OFTEN).permits(2);
     let permits = semaphore.acquire_with(of_two).await.unwrap();
-    base.fetch_sub(HOUR, Ordering::Relaxed);
+    clock.fetch_sub(HOUR, Ordering::Relaxed);
     held.have_their_lease(&redis).await;
     eventually(DEADLINE, async || {
-        let ends: Vec<(Vec<u8>, f64)> = ask(
-            &redis,
-            &["ZRANGE", "{permits}:timeout", "0", "-1", "WITHSCORES"],
-        )
-        .await;
+        let leases = ["ZRANGE", "{permits}:timeout", "0", "-1", "WITHSCORES"];
+        let ends: Vec<(Vec<u8>, f64)> = ask(&redis, &leases).await;
         let (seconds, _): (f64, f64) = ask(&redis, &["TIME"]).await;
         let most = (seconds + 1.0 + LEASE.as_secs_f64()) * 1000.0;
         match ends.len() == 2 && ends.iter().all(|(_, end)| *end <= most) {
@@ -246,5 +249,37 @@ async fn a_clock_that_was_set_back_by_an_hour_made_leases_of_an_hour() {
     .await;
     assert!(permits.is_valid());
     drop((held, permits));
-    let _ = NEVER;
+}
+
+/// Both waited for an hour behind a waiter that was dead.
+#[tokio::test]
+async fn what_dead_waiters_had_noted_before_the_clock_was_set_back_lasted_for_an_hour() {
+    trace_init();
+    let (engine, clock) = engine();
+    let redis = connection_over(engine.connect()).await.unwrap();
+    let client = Client::builder().embedded(&engine).build().unwrap();
+    let (fair, rw) = (client.fair_lock("fair"), client.read_write_lock("rw"));
+    let guard = fair.lock().await.unwrap();
+    let reading = rw.read().await.unwrap();
+    // Each would have been dead a second later.
+    let now = clock.load(Ordering::Relaxed);
+    let dead = "00000000-0000-8fa1-8000-000000000000";
+    let (owner, heard) = (format!("{dead}:1"), format!("{}.1000", now + 1000));
+    let (deadline, wish) = ((now + 300_000).to_string(), format!("{dead}:2/1000"));
+    let until = (now + 1000).to_string();
+    let notes: [&[&str]; 4] = [
+        &["RPUSH", "redisson_lock_queue:{fair}", &owner],
+        &["ZADD", "redisson_lock_timeout:{fair}", &deadline, &owner],
+        &["HSET", "redlock_fair:{fair}", dead, &heard, "since", &until],
+        &["ZADD", "redlock_rw_writers:{rw}", &until, &wish],
+    ];
+    for words in notes {
+        assert_eq!(ask::<i64>(&redis, words).await.min(1), 1, "{words:?}");
+    }
+    clock.fetch_sub(HOUR, Ordering::Relaxed);
+    let waiting = tokio::spawn(async move { fair.lock().await });
+    let second = within(DEADLINE, rw.read()).await.unwrap();
+    guard.unlock().await.unwrap();
+    let guard = within(DEADLINE, waiting).await.unwrap().unwrap();
+    drop((guard, reading, second));
 }

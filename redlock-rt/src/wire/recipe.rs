@@ -182,8 +182,7 @@ pub(crate) struct Ask<'a> {
 pub(crate) struct Wanted {
     /// Zero: it stays as it is.
     pub(crate) lease: Duration,
-    /// The longest that any command for the hold has asked for. If Redis has a longer one, somebody else
-    /// took the TTL away, or set the server's clock back.
+    /// The longest that any command for the hold has asked for; a longer one is cut.
     pub(crate) most: Duration,
 }
 

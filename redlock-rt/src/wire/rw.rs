@@ -162,6 +162,11 @@ impl WriteWire {
             preference,
         }
     }
+
+    /// A preferred writer in the set of those that wait, with the time for which it keeps readers out.
+    fn wish(&self, owner: &str) -> String {
+        format!("{owner}/{}", millis(self.preference))
+    }
 }
 
 impl Recipe for WriteWire {
@@ -190,7 +195,7 @@ impl Recipe for WriteWire {
             .key(self.shared.name.as_str())
             .key(&self.shared.waiting_writers)
             .number(millis(ask.lease))
-            .arg(ask.owner)
+            .arg(&self.wish(ask.owner))
             .arg(&write_field(ask.owner))
             .arg(ask.under.unwrap_or_default())
             .arg(&self.shared.leases)
@@ -213,7 +218,7 @@ impl Recipe for WriteWire {
             .reading_more()
             .key(self.shared.name.as_str())
             .key(&self.shared.waiting_writers)
-            .arg(owner)
+            .arg(&self.wish(owner))
             .arg(&write_field(owner))
             .arg(&self.shared.leases)
             .channel_arg(self.shared.channel())

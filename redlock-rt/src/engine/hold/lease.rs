@@ -355,10 +355,6 @@ impl Lease {
         self.longest.into()
     }
 
-    pub(crate) fn longest(&self) -> Duration {
-        self.longest.into()
-    }
-
     fn admit(&mut self, terms: Terms, now: Instant) -> GuardId {
         let id = GuardId(self.next_id);
         self.next_id += 1;
@@ -554,7 +550,7 @@ impl Lease {
     /// its `max_hold` has left. Upholds invariant 6.
     fn wanted(&self, now: Moment) -> Option<Duration> {
         let left = self.horizon().map(|end| end.since(now));
-        let lease = self.renewed_lease(now)?.min(self.longest());
+        let lease = self.renewed_lease(now)?.min(self.longest.into());
         Some(left.map_or(lease, |left| left.min(lease)))
     }
 

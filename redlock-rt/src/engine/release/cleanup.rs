@@ -136,7 +136,7 @@ impl Cleanup {
         let lapses = clock::after(deadline, MARGIN);
         Self {
             subject: Subject::Hold(Arc::clone(hold)),
-            lease: hold.lease().longest(),
+            lease: hold.lease().asks(Duration::ZERO),
             goal,
             pass: None,
             grant: None,

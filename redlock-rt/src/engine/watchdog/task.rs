@@ -505,7 +505,7 @@ fn dispatch(
 }
 
 fn renewal(hold: &Hold, lease: Duration) -> Renewal<'_> {
-    let most = hold.lease().longest();
+    let most = hold.lease().asks(Duration::ZERO);
     Renewal {
         recipe: &*hold.recipe,
         owner: hold.id(),

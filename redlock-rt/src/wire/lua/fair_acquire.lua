@@ -12,23 +12,20 @@
 -- Invariants:
 -- * An owner number is used for one hold only. So if the owner is here, this same call ran before
 --   and its reply was lost.
--- * The deadline of a waiter of ours contains its own time and the waits of other clients' waiters
---   before it, but not of our waiters. So nothing adds up over hand-overs, and taking the lock need
---   not shift the deadlines of all others.
+-- * The deadline of a waiter of ours contains the waits of other clients' waiters before it, but not
+--   of our waiters. So nothing adds up over hand-overs, and taking the lock need not shift the
+--   deadlines of all others.
 -- * A hash that is not a lock is refused (WRONGTYPE), without queueing.
 -- * If an ACL forbids PEXPIRE, nothing is left.
 -- Redisson: RedissonFairLock.tryLockInner.
 
 -- Puts the owner behind the waiters, of whom some are other clients'.
 local function queue_up()
-    local room, last = 0, nil
-    for _, waiter in ipairs(waiters or {}) do
-        room, last = room + (waiter.ours and 0 or waiter.counts), waiter
-    end
-    local deadline, counts, gone = enter(room)
+    local last = waiters and waiters[#waiters]
+    local deadline, counts, gone = enter()
     if last and deadline then
         waiters[#waiters + 1] = {
-            owner = owner, ours = true, score = deadline, was = deadline,
+            owner = owner, ours = true, score = 0, was = deadline,
             counts = counts, gone = gone, nominal = last.nominal + counts,
         }
         settle()

@@ -44,17 +44,16 @@ local function is_mixed(noted)
     return (noted or not is_free and not (fields and is_ours(fields[1]))) and 1 or 0
 end
 
--- Puts the owner at the end of the queue, with `room` ms for the waiters of other clients. Returns its
--- deadline, the time that it adds to the deadlines behind it, and when its wait has ended; nil if it is
+-- Puts the owner at the end of the queue. Returns its deadline in a queue of ours, the time that it adds to the deadlines behind it, and when its wait has ended; nil if it is
 -- queued.
-local function enter(room)
+local function enter()
     local from = now + math.max(0, ttl)
     local counts, gone = MOST, math.huge
     if wait > 0 then
         -- By then its client has ended the wait, even if a call takes long.
         counts, gone = math.min(wait, MOST), now + wait + 2000
     end
-    local deadline = math.ceil(math.min(gone, from + MOST) + room)
+    local deadline = math.ceil(math.min(gone, from + MOST))
     if redis.call('ZADD', DEADLINES, 'NX', ms(deadline), owner) == 0 then
         return nil
     end
@@ -74,7 +73,7 @@ if not is_free and alive > 0 then
     local noted = last and is_ours(last)
         and redis.call('HMGET', NOTES, 'mixed', client_of(owner))
     local heard = noted and not noted[1] and tonumber(noted[2]) or 0
-    if heard - now >= 0.6 * alive and enter(0) then
+    if heard - now >= 0.6 * alive and enter() then
         return {ttl, 1, is_mixed(), time}
     end
 end

@@ -15,8 +15,9 @@
 --   wait. If that waiter is ours, the next script of ours that looks at the whole queue (a heartbeat
 --   does) corrects the deadline, which ends in .5 from then on. Deadlines that Redisson derives from
 --   it also end in .5, and need no correction.
--- * The deadline of a live waiter of ours has room for the waits of all other clients' waiters
---   before it, since Redisson reduces all deadlines by the wait of the waiter that takes the lock.
+-- * The deadline of a waiter of ours is that of Redisson as well, without the waits of ours before it. While
+--   its client counts as alive, it is also later than that, by the waits of all other clients' waiters
+--   before it: Redisson reduces all deadlines by the wait of the waiter that takes the lock.
 -- * The whole queue is read only if waiters of other clients are queued beside ours. Another
 --   client's waiter enters at the end, so the next script that looks there, or changes the deadline of
 --   a waiter, finds it.
@@ -33,11 +34,6 @@ local function pairs_of(list)
         map[list[i]] = list[i + 1]
     end
     return map
-end
-
--- Whether a client of ours is known to be alive, by the notes that were read with the queue.
-local function is_heard(owner)
-    return (tonumber(notes[client_of(owner)]) or 0) > now
 end
 
 -- Computes `counts`, the time that a waiter adds to the deadlines behind it, and `nominal`, the
@@ -61,7 +57,9 @@ local function count(waiter, before, began)
     elseif not score then
         waiter.counts, waiter.nominal = 0, before and before.nominal or now
     elseif not before then
-        waiter.counts = began and math.max(0, score - began) or math.max(MOST, 2 * (score - now))
+        -- Of a queue that began before ours came, only the latest moment is known: the end of the lease.
+        began = began or now + math.max(0, redis.call('PTTL', LOCK))
+        waiter.counts = math.max(0, score - began)
         waiter.nominal = score
     elseif score % 1 == 0.5 then
         waiter.counts, waiter.nominal = math.max(0, score - before.nominal), score
@@ -169,17 +167,22 @@ local function settle(most)
     if not waiters then
         return keep_first(most)
     end
+    local began = waiters[1] and waiters[1].nominal - waiters[1].counts
     local room, mixed, anchor = 0, false, nil
     for _, waiter in ipairs(waiters) do
         if not waiter.ours then
             room, mixed = room + waiter.counts, true
         else
             anchor = anchor or waiter
-            local near = math.min(waiter.gone, now + NEAR) + room
-            local far = math.min(waiter.gone, now + MOST) + room
-            local score = waiter.score or near
-            if is_heard(waiter.owner) and (score < near or score > far + NEAR) then
-                waiter.score = math.ceil(far)
+            local client = client_of(waiter.owner)
+            local alive = math.min(now + NEAR, alive_until(client, notes[client]))
+            local far = math.max(began + waiter.counts, alive)
+            if room == 0 then
+                far = math.min(far, waiter.gone)
+            end
+            local near, score = room + math.min(far, alive), waiter.score
+            if score and (score < near or score > room + far + 1000) then
+                waiter.score = math.ceil(room + far)
             end
         end
         if waiter.score ~= waiter.was then
@@ -190,8 +193,7 @@ local function settle(most)
         redis.call('DEL', NOTES)
         return
     end
-    local began = string.format('%.1f', waiters[1].nominal - waiters[1].counts)
-    redis.call('HSET', NOTES, 'began', began)
+    redis.call('HSET', NOTES, 'began', string.format('%.1f', began))
     if mixed and anchor.score then
         local surplus = string.format('%.1f', anchor.score - anchor.nominal)
         redis.call('HSET', NOTES, 'mixed', 1, 'anchor', anchor.owner, 'surplus', surplus)
@@ -204,10 +206,16 @@ local function is_alive(owner, deadline)
     if not is_ours(owner) then
         return not deadline or deadline > now
     end
-    local noted = redis.call('HMGET', NOTES, client_of(owner), 'since')
-    local heard, since = tonumber(noted[1]), tonumber(noted[2])
-    if not deadline or heard then
-        return deadline and heard > now
+    local client = client_of(owner)
+    local noted = redis.call('HMGET', NOTES, client, 'since')
+    local since = tonumber(noted[2])
+    if not deadline or noted[1] then
+        return deadline and alive_until(client, noted[1]) > now
+    end
+    if since and since > now then
+        -- The clock was set back.
+        since = now
+        redis.call('HSET', NOTES, 'since', ms(now))
     end
     -- There is no note of its client: the client is long dead, or the notes are gone.
     return deadline > now and not (since and since + UNHEARD <= now)
@@ -275,7 +283,7 @@ end
 
 -- Notes that this client's waiters are alive for `alive` ms from now on.
 local function hear(client, alive)
-    local until_then = ms(now + alive)
+    local until_then = ms(now + alive) .. '.' .. ms(alive)
     local new = redis.call('HSET', NOTES, client, until_then) == 1
     notes[client] = until_then
     redis.call('PEXPIRE', NOTES, 600000)

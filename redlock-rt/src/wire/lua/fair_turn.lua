@@ -10,7 +10,7 @@
 -- * Each run of a script makes all functions that its text has up to the place where it returns. So the
 --   usual case stands before the functions that only the other cases need (`fair_queue`).
 -- * A number in a command is written by Redis as a float. So constants are texts.
--- The least distance of a live waiter of ours to its deadline.
+-- The least distance of a live waiter of ours to its deadline, if its client counts as alive for so long.
 local NEAR = 60000
 -- The longest time between two heartbeats of a client.
 local LONGEST_BEAT = 30000
@@ -48,13 +48,25 @@ local function bounds_of(note)
     return tonumber(counts) or MOST, gone > 0 and gone or math.huge
 end
 
--- The deadline of a waiter of ours, and a new one if Redisson may soon drop it. `note`, `heard`: the notes
--- of the waiter and of its client.
+-- Until when the waiters of a client of ours count as alive, by its note `UNTIL.MS`. It never noted more than
+-- MS: if it is more now, the clock was set back, and the note is cut.
+local function alive_until(client, note)
+    local heard, most = string.match(note or '', '^(%d+)%.?(%d*)$')
+    heard, most = tonumber(heard) or 0, tonumber(most) or math.huge
+    if heard > now + most then
+        heard = now + most
+        redis.call('HSET', NOTES, client, ms(heard) .. '.' .. ms(most))
+    end
+    return heard
+end
+
+-- The deadline of a waiter of ours, and a new one if Redisson would drop it while it counts as alive. `note`,
+-- `heard`: the notes of the waiter and of its client.
 local function kept(owner, note, heard)
     local _, gone = bounds_of(note)
     local deadline = deadline_of(owner) or 0
-    local is_near = (tonumber(heard) or 0) > now and deadline < math.min(gone, now + NEAR)
-    return deadline, is_near and math.min(gone, now + MOST)
+    local least = math.min(gone, now + NEAR, alive_until(client_of(owner), heard))
+    return deadline, deadline < least and least
 end
 
 -- Takes the free lock for an owner. Returns the error if an ACL forbids that.

@@ -13,10 +13,9 @@
 -- * Never re-creates a lost hold and never shortens a lease: it may come late, behind a call that asked
 --   for more. A read hold whose leases are all over is lost, although other readers may keep the lock,
 --   and its field in it.
--- * A lease that is too long (another program took the TTL away or set it, or the server's clock was set
---   back) is reported, and the client cuts it by the script for re-entry and extension. The TTL of a read
---   lock is too long if it is longer than the lease of each reader. Of more than 64 readers, about 64 look
---   at the others.
+-- * A lease that is too long (another program changed the TTL, or the server's clock was set back) is
+--   reported, and the client cuts it by the script for re-entry and extension. The TTL of a read lock is
+--   too long if it is longer than the lease of each reader.
 -- * The lock outlives every read hold of the call, also one that is only verified: another client's
 --   renewal may have shortened the TTL (Redisson's sets it to its own lease).
 -- * A hold with a count of 0 has ended (lock_min_hold).
@@ -59,15 +58,6 @@ local function renew_permits(key, set, digits, lease, most)
     return alive == 1 and long and 3 or alive
 end
 
--- Whether no reader explains this TTL of a read lock; of many readers, some look.
-local function is_excess(key, ttl, prefix, field)
-    local size = redis.call('HLEN', key)
-    if size > 64 and redis.call('TIME')[2] % size >= 64 then
-        return false
-    end
-    return excess(key, ttl, string.sub(prefix, 1, -#field - 17)) ~= nil
-end
-
 for i, key in ipairs(KEYS) do
     local lease, field, prefix = tonumber(ARGV[5 * i - 4]), ARGV[5 * i - 3], ARGV[5 * i - 2]
     local ids, most = ARGV[5 * i - 1], tonumber(ARGV[5 * i])
@@ -95,7 +85,7 @@ for i, key in ipairs(KEYS) do
         if alive and ttl >= 0 and ttl < wanted then
             redis.call('PEXPIRE', key, string.format('%.0f', wanted))
         elseif ttl == -1 or ttl > most then
-            long = long or prefix == '' or is_excess(key, ttl, prefix, field)
+            long = long or prefix == '' or excess(key, ttl, string.sub(prefix, 1, -#field - 17)) ~= nil
         end
         replies[i] = alive and (long and 3 or 1) or 0
     else

@@ -2,7 +2,7 @@
 --
 -- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
---   owner -> until when in epoch ms)
+--   OWNER/MS -> until when in epoch ms)
 -- ARGV: 1 lease in ms, 2 owner, 3 start of the names of the keys that carry its leases, 4 field of
 --   the write hold under which it is taken (empty: none)
 -- Returns: nil = taken; else the milliseconds after which to ask again at the latest (-1: no TTL;
@@ -10,7 +10,8 @@
 --
 -- Invariants:
 -- * Refused while another owner writes, or while a preferred writer waits whose time is not over.
---   The wish may come from any client, and does not apply to a caller under its own write hold.
+--   The wish may come from any client, and does not apply to a caller under its own write hold. It
+--   lasts for MS: if it is more now, the clock was set back, and it is cut.
 -- * A hash that is not a lock is refused (WRONGTYPE).
 -- * If the write hold of the caller is gone, nothing is taken.
 -- * An owner number is used for one read hold only. So if it is here, this same call ran before and
@@ -33,12 +34,18 @@ if not repeated then
         return not_a_lock(lock) or ttl
     else
         local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
-        if last[2] then
-            local time = redis.call('TIME')
-            local rest = tonumber(last[2]) - time[1] * 1000 - math.floor(time[2] / 1000)
-            if rest > 0 then
-                return rest
+        local time = last[2] and redis.call('TIME')
+        while last[2] do
+            local now = time[1] * 1000 + math.floor(time[2] / 1000)
+            local rest, most = last[2] - now, tonumber(string.match(last[1], '/(%d+)$'))
+            if not most or rest <= most then
+                if rest > 0 then
+                    return rest
+                end
+                break
             end
+            redis.call('ZADD', KEYS[2], 'XX', string.format('%.0f', now + most), last[1])
+            last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')
         end
     end
 end

@@ -2,8 +2,8 @@
 --
 -- Prelude: lock_hash, rw_leases
 -- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
---   owner -> until when in epoch ms)
--- ARGV: 1 lease in ms, 2 owner, 3 its field, 4 field of the read hold under which it is taken
+--   OWNER/MS -> until when in epoch ms)
+-- ARGV: 1 lease in ms, 2 its wish, 3 field of the hold, 4 field of the read hold under which it is taken
 --   (empty: none), 5 start of the names of all keys that carry leases, 6 for how many ms to keep
 --   new readers out if it is refused (0: not at all)
 -- Returns: nil = taken; else the milliseconds for which the present holders have it (-1: no TTL;
@@ -19,7 +19,7 @@
 --   writer gets the lock.
 -- * If an ACL forbids PEXPIRE, nothing is left: without a lease the lock would stay for ever.
 -- Redisson: WriteLock.tryLockInner, where re-entry adds the leases up.
-local lock, owner, field, under = KEYS[1], ARGV[2], ARGV[3], ARGV[4]
+local lock, wish, field, under = KEYS[1], ARGV[2], ARGV[3], ARGV[4]
 local ttl = redis.call('PTTL', lock)
 local mode = ttl ~= -2 and redis.call('HGET', lock, 'mode')
 local function is_only_reader()
@@ -66,13 +66,13 @@ elseif ARGV[6] ~= '0' then
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now))
-    redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[6]), owner)
+    redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[6]), wish)
     if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[6]) then
         redis.call('PEXPIRE', KEYS[2], ARGV[6])
     end
 end
 if taken then
-    redis.call('ZREM', KEYS[2], owner)
+    redis.call('ZREM', KEYS[2], wish)
     return nil
 end
 return ttl

@@ -2,8 +2,8 @@
 --
 -- Prelude: rw_leases
 -- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
---   owner -> until when in epoch ms)
--- ARGV: 1 owner, 2 its field, 3 start of the names of all keys that carry leases, 4 channel,
+--   OWNER/MS -> until when in epoch ms)
+-- ARGV: 1 its wish, 2 field of the hold, 3 start of the names of all keys that carry leases, 4 channel,
 --   5 publish command
 -- Returns: 1 = ended, 0 = the lock does not exist, -1 = another owner has it; if waiters were to be
 --   woken, {that, 1 + how many received the message or 0 = Redis refused to publish it}
