@@ -7,7 +7,7 @@ use std::{
 };
 
 use redis::AsyncCommands;
-use tests::{Driver, LeakCheck, shared_server, unique};
+use tests::{Driver, LeakCheck, RedisServer, shared_server, unique};
 
 use crate::{PROGRAM, connected, waits_for};
 
@@ -29,6 +29,9 @@ async fn errors_have_their_kind() {
     let twice = "connect red:redis://127.0.0.1:1,redis://127.0.0.1:1";
     assert_eq!(kind(twice).await, "bad_input");
     assert_eq!(kind("connect http://127.0.0.1").await, "bad_input");
+    let closed = RedisServer::options().password("right").start();
+    let wrong = closed.url().replace("right", "wrong");
+    assert_eq!(kind(&format!("connect {wrong}")).await, "bad_input");
     assert_eq!(
         kind(&format!("connect {} 300 linger=x", server.url())).await,
         "usage"

@@ -7,7 +7,7 @@ use tests::{
     RedissonClient, RedissonFairLock, RedissonUnlock, eventually, lock_and_unlock, within,
 };
 
-use crate::stage::{DEADLINE, Stage, pass, wait};
+use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
 
 /// How soon a waiter gets a lock of the other side; its lease would end after 30 s.
 const WAKES: Duration = Duration::from_secs(5);
@@ -104,6 +104,36 @@ async fn a_java_head_that_acquires_does_not_drop_our_live_waiters() {
     for task in waiting {
         pass(task).await;
     }
+    stage.assert_clean().await;
+}
+
+/// Nothing of Java's was queued, so nothing of ours listened to the channel of the waiter that is next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forced_release_of_java_woke_ours_only_by_the_next_beat() {
+    let stage = Stage::open("fair-java-force").await;
+    let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
+    let ours = client.fair_lock(&stage.name);
+    let (_client, theirs) = java(&stage).await;
+    let guard = ours.lock().await.unwrap();
+    let waiting = stage.queue_up(&ours, 2).await;
+    let channel = theirs.channel_of(&stage.queue().await[0]);
+    eventually(DEADLINE, async || {
+        let (_, listeners): (String, usize) = stage.redis(&["PUBSUB", "NUMSUB", &channel]).await;
+        listeners == 1
+    })
+    .await;
+    // As Redisson's `forceUnlock` does.
+    let force = "redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', ARGV[1], '0')";
+    let forced = Instant::now();
+    let heard: usize = stage
+        .redis(&["EVAL", force, "1", &stage.name, &channel])
+        .await;
+    assert_eq!(heard, 1);
+    for task in waiting {
+        pass(task).await;
+    }
+    assert!(forced.elapsed() < WAKES, "{:?}", forced.elapsed());
+    drop(guard);
     stage.assert_clean().await;
 }
 

@@ -14,8 +14,8 @@
 //! one call, as renewals do.
 //!
 //! Clients of this crate announce all turns of a client on one channel of that client. Redisson
-//! announces turns on a channel of the waiter: if a Redisson client holds the lock or is queued,
-//! the client subscribes to the channels of its oldest waiters.
+//! announces turns on a channel of the waiter: the client subscribes to the channel of its waiter that is
+//! the head, and if a Redisson client holds the lock or is queued, to those of its oldest waiters.
 //!
 //! # Lock order
 //!

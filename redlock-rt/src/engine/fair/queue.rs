@@ -274,10 +274,13 @@ impl<S: Clone> FairWaitQueue<S> {
         oldest.filter_map(|number| self.seat_of(number)).collect()
     }
 
-    /// The waiters whose turns clients that are not ours may announce next.
+    /// The waiters whose turns clients that are not ours may announce next: the oldest where there are such
+    /// clients; else the head, if Redisson frees the lock by force.
     pub(super) fn with_channels(&self) -> Vec<u64> {
-        let most = if self.mixed { WITH_CHANNELS } else { 0 };
-        self.queued.values().copied().take(most).collect()
+        match self.mixed {
+            true => self.queued.values().copied().take(WITH_CHANNELS).collect(),
+            false => self.head.into_iter().collect(),
+        }
     }
 
     /// The waiters that a beat asks about; the first call of the others is in progress.

@@ -27,8 +27,8 @@ pub(crate) struct FairWaiters {
     /// Whether a beat of several names was refused because of this one.
     apart: AtomicBool,
     queue: Mutex<FairWaitQueue<Arc<Seat>>>,
-    /// The subscriptions to the channels of the oldest waiters, on which other clients announce
-    /// turns. By owner number.
+    /// The subscriptions to the channels of the first waiters, on which other clients announce turns. By
+    /// owner number.
     channels: Mutex<BTreeMap<u64, Subscription>>,
 }
 
@@ -111,8 +111,8 @@ impl FairWaiters {
         lock(&self.queue).seats()
     }
 
-    /// Subscribes to the channels of the oldest waiters if others may publish there, and leaves those
-    /// of waiters that have left.
+    /// Subscribes to the channels of the waiters for which others may publish there, and leaves those of
+    /// waiters that have left.
     fn subscribe_oldest(self: &Arc<Self>) {
         let mut channels = lock(&self.channels);
         let oldest = lock(&self.queue).with_channels();
@@ -216,6 +216,9 @@ impl FairWaiters {
             queue.beat_answered(now, clock::after(now, pause));
             woken
         });
+        if let Some(waiters) = self.weak.upgrade() {
+            waiters.subscribe_oldest();
+        }
         if !dropped.is_empty() {
             tracing::debug!(
                 lock = self.name().as_str(),

@@ -243,6 +243,10 @@ fn in_a_mixed_queue_the_oldest_that_are_queued_have_channels() {
         [],
         "the waiter that queued beside others has left"
     );
+    queue.is_queued(10, ALONE, Some(now));
+    assert_eq!(queue.with_channels(), [10], "it is the head");
+    queue.leave(10);
+    assert_eq!(queue.with_channels(), []);
 }
 
 /// A second beat would take tickets that were dropped during the first for left-overs.
