@@ -26,6 +26,7 @@ const AT_LAST: &str = "connected to redis at last";
 const LOCK_LOST: &str = "lock lost";
 const MORE: &str = "more locks lost";
 const RIGHT: &str = "redis refuses a right";
+const MISSING: &str = "a connection is missing";
 const WAITS: &str = "releases wait until redis lets this client in";
 
 /// The log lines of this thread.
@@ -124,6 +125,44 @@ async fn an_outage_is_one_warning_and_its_end_one_line() {
     }
     waiter.abort();
     drop(guard);
+}
+
+/// It was an outage in the log, though every call was answered.
+#[tokio::test]
+async fn a_connection_that_cannot_be_made_beside_others_is_one_warning() {
+    let (log, _guard) = Log::start();
+    let server = RedisServer::start();
+    let mut redis = server.connect().await.unwrap();
+    let builder = Client::builder().url(&server.url());
+    let builder = builder.poll_interval(Duration::from_millis(100));
+    let client = builder.connect().await.unwrap();
+    let name = unique("missing");
+    let guard = client.rlock(&name).lock().await.unwrap();
+    let mut full = redis::cmd("CONFIG");
+    full.arg(&["SET", "maxclients", "1"]);
+    full.exec_async(&mut redis).await.unwrap();
+    let other = client.rlock(&name);
+    let waiter = tokio::spawn(async move { other.lock().await.map(drop) });
+    eventually(DEADLINE, async || !log.lines(MISSING).is_empty()).await;
+    // Dials go on.
+    eventually(DEADLINE, async || {
+        let told: String = redis::cmd("INFO")
+            .query_async(&mut redis.clone())
+            .await
+            .unwrap();
+        let times = told.split_once("rejected_connections:");
+        let times = times.and_then(|(_, rest)| rest.lines().next()?.parse().ok());
+        times.is_some_and(|times: u32| times > 5)
+    })
+    .await;
+    let line = one(log.lines(MISSING));
+    let place = format!("server=\"127.0.0.1:{}\"", server.port());
+    let effect = "effect=\"those who wait find out by polling\"";
+    assert_says(&line, &["WARN redlock_rt::connection:", &place, effect]);
+    assert_says_why(&line);
+    assert_eq!(log.lines(LOST), [""; 0]);
+    guard.unlock().await.unwrap();
+    within(DEADLINE, waiter).await.unwrap().unwrap();
 }
 
 /// An unused client makes no attempt to connect.
@@ -476,6 +515,7 @@ fn the_page_has_every_line() {
         "lock lost before its body completed",
         "the release goes on in the background",
         "late release",
+        MISSING,
     ] {
         assert!(PAGE.contains(&format!("`{message}`")), "{message}");
     }

@@ -162,8 +162,8 @@ assert_eq!(place_order(7).await?, "paid");
 //!
 //! * target `redlock_rt::connection`: WARN `connection to redis lost`, once per outage, and INFO
 //!   `connection to redis is back`, with the server and the duration of the outage; `cannot connect to
-//!   redis` and `connected to redis at last` before there was a connection; WARN `releases wait until
-//!   redis lets this client in`, for example because of a wrong password, and `redis refuses a release`;
+//!   redis` and `connected to redis at last` before there was a connection; WARN `a connection is
+//!   missing` if not all can be made; WARN `releases wait until redis lets this client in`, for example because of a wrong password, and `redis refuses a release`;
 //! * target `redlock_rt::lock`: WARN `lock lost`, with the name and the reason, and `more locks
 //!   lost` for locks that are lost in the second after it;
 //! * target `redlock_rt::rights`: WARN `redis refuses a right`, once for each right that an ACL

@@ -56,11 +56,16 @@ async fn comes_back(cluster: &Cluster, name: &str, home: usize, away: usize) {
     let wait = LockOptions::new().wait(RESPONSE / 4);
     let caller = tokio::spawn(async move { lock.lock_with(wait).await });
     gate.reached().await;
-    // The client cannot connect there again, so it cannot end that connection.
-    proxy.refuse();
     let frames = proxy.frames();
     let held = frames.iter().rfind(|frame| frame.mentions(&late)).unwrap();
     let held = held.connection;
+    // The client cannot connect there again, and has no other connection, so it cannot end that one.
+    proxy.refuse();
+    for other in proxy.connections(Which::All) {
+        if other != held {
+            proxy.cut(Which::Connection(other));
+        }
+    }
     let error = caller.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 

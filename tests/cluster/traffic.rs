@@ -45,7 +45,7 @@ async fn a_master_has_a_connection_for_each_purpose_that_it_is_used_for() {
         let before = 3 * at;
         let lock = client.rlock(cluster.name_at(at, "counted").await);
         assert!(!lock.is_locked().await.unwrap());
-        has_connections(&cluster, [before.max(1), at]).await;
+        has_connections(&cluster, [before.max(2), 2 * at]).await;
         let options = LockOptions::new().renew(RENEW);
         let guard = lock.lock_with(options).await.unwrap();
         eventually(DEADLINE, async || {

@@ -184,7 +184,7 @@ async fn a_script_is_loaded_once() {
     counted.end().await;
 }
 
-/// The first commands of a connection; the first lock makes only one connection.
+/// The first commands of the connections for commands and for renewals; the first lock makes no other.
 #[tokio::test]
 async fn a_connection_is_set_up_with_few_commands() {
     let server = RedisServer::start();
@@ -192,9 +192,9 @@ async fn a_connection_is_set_up_with_few_commands() {
     let client = Client::connect(&proxy.url()).await.unwrap();
     let lock = client.rlock(unique("connect"));
     lock_and_unlock(&lock).await;
-    assert_eq!(proxy.connections(tests::Which::All).len(), 1);
-    // Two names of the library, the client id, the server and its role; then the lock.
-    let setup = counts([("CLIENT", 3), ("INFO", 2)]);
+    assert_eq!(proxy.connections(tests::Which::All).len(), 2);
+    // Two names of the library, the client id, the server and its role, for each; then the lock.
+    let setup = counts([("CLIENT", 6), ("INFO", 4)]);
     let lock = counts([("RESTORE", 1), ("HDEL", 1), ("PUBLISH", 1)]);
     assert_eq!(proxy.counts(), setup.into_iter().chain(lock).collect());
 }

@@ -58,10 +58,14 @@ pub(crate) struct Sentinel {
     scripts: Scripts,
     /// The number of checked frames.
     seen: usize,
-    opened: u64,
+    /// The number of connections so far, and of those that are open.
+    connections: (u64, usize),
+    /// Whether nothing had anything to do since that changed. Renewals use the connection for commands
+    /// where there is no other, so what was handed over before may be on its way to another driver.
+    settled: bool,
     /// The number of checks since a connection was last read or written.
     quiet: usize,
-    /// The connection of renewals, while no other was opened since its last one.
+    /// The connection of renewals, while no other was opened or has ended since its last one.
     renewals: Option<u64>,
     /// Nothing is on its way to the driver.
     clean: bool,
@@ -105,7 +109,8 @@ impl Sentinel {
             wires: wires.clone(),
             scripts,
             seen: 0,
-            opened: 0,
+            connections: (0, 0),
+            settled: false,
             quiet: 0,
             renewals: None,
             clean: false,
@@ -162,9 +167,11 @@ impl Sentinel {
     pub(crate) fn look(&mut self, idle: bool) {
         let polled = self.wires.take_polled();
         self.quiet = if polled.is_empty() { self.quiet + 1 } else { 0 };
-        if self.opened != self.wires.opened() {
-            self.opened = self.wires.opened();
+        let connections = (self.wires.opened(), self.wires.open());
+        if self.connections != connections {
+            self.connections = connections;
             self.renewals = None;
+            self.settled = false;
         }
         let sent = self.tally.renewals;
         if self.wires.count() > self.seen {
@@ -174,6 +181,7 @@ impl Sentinel {
             }
         }
         let driver = self.renewals.is_some_and(|number| polled.contains(&number));
+        self.settled |= idle;
         if idle || driver {
             self.clean = true;
             self.under_way.clear();
@@ -221,7 +229,7 @@ impl Sentinel {
     }
 
     fn judge_renewal(&mut self, frame: &Frame) {
-        self.renewals = Some(frame.connection);
+        self.renewals = self.settled.then_some(frame.connection);
         self.unanswered = Script::owners(frame);
         for owner in &self.unanswered {
             self.tally.renewals += 1;

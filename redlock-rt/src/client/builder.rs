@@ -397,7 +397,8 @@ impl ClientBuilder {
     /// # Round trips
     ///
     /// One more, on a connection of its own: a call that writes, with WAIT behind it. Locks that are
-    /// acquired together share it. Other calls keep their latency while replicas hang.
+    /// acquired together share it. Other calls keep their latency while replicas hang. If that connection
+    /// cannot be made (a full server, for example), the lock is not given.
     pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
         self.replica_ack = ack;
         self

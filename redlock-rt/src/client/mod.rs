@@ -27,7 +27,9 @@ use crate::sync::{
 /// renewals, subscriptions), and one more for each way in which it has waited for replicas
 /// ([`replica_ack`](ClientBuilder::replica_ack)). In a cluster it has as many to each master, made when
 /// that master is first used for the purpose, and now and then a short one to ask for the layout. One
-/// more leads to a sentinel if sentinels name the master. It has three tasks, or four after its first
+/// more leads to a sentinel if sentinels name the master. Where one cannot be made (a full server, a
+/// changed password, no file descriptor left), locks stay held: the others do its work, waiters poll,
+/// and only the fourth is not replaced. It has three tasks, or four after its first
 /// wait for a fair lock, in a cluster too. All end with the last clone and the last guard. A client in a
 /// `static` works from one runtime after another.
 #[derive(Clone)]

@@ -113,6 +113,16 @@ impl Right {
     }
 }
 
+/// A connection beside that for commands, with the effect where only that one can be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Beside(&'static str);
+
+impl Beside {
+    pub(crate) const RENEWALS: Self = Self("locks are renewed over the connection for commands");
+    pub(crate) const REPLICAS: Self = Self("locks that wait for replicas are not given");
+    pub(crate) const ANNOUNCEMENTS: Self = Self("those who wait find out by polling");
+}
+
 /// The lines of one client.
 pub(super) struct Journal {
     server: Arc<str>,
@@ -137,6 +147,9 @@ struct State {
     moves: Limit,
     /// By [`Right`].
     missing: [bool; Right::ALL],
+    /// The connections whose lack was logged, until they are made, and the limit of these lines.
+    without: Vec<Beside>,
+    lacks: Limit,
 }
 
 impl Journal {
@@ -164,10 +177,13 @@ impl Journal {
         }
     }
 
-    /// A connection could not be made.
-    pub(super) fn failed(&self, fault: &Fault) {
+    /// A connection could not be made; `beside`: while that for commands works.
+    pub(super) fn failed(&self, beside: Option<Beside>, fault: &Fault) {
         if fault.cause() == Cause::Closed {
             return;
+        }
+        if let Some(lane) = beside {
+            return self.is_without(lane, fault);
         }
         let now = clock::now_in_drop();
         let mut state = self.state();
@@ -183,6 +199,21 @@ impl Journal {
                 "could not connect"
             );
         }
+    }
+
+    fn is_without(&self, lane: Beside, fault: &Fault) {
+        let mut state = self.state();
+        let is_new = !state.without.contains(&lane);
+        let Some(left_out) = is_new.then(|| state.lacks.pass(clock::now())).flatten() else {
+            return;
+        };
+        state.without.push(lane);
+        drop(state);
+        tracing::warn!(
+            target: TARGET,
+            server = &*self.server, reason = fault.reason(), effect = lane.0, left_out,
+            "a connection is missing"
+        );
     }
 
     /// A sentinel could not be listened to; another one is tried.
@@ -264,10 +295,11 @@ impl Journal {
         }
     }
 
-    /// A connection was made.
-    pub(super) fn back(&self) {
+    /// A connection was made; `None`: that for commands.
+    pub(super) fn back(&self, lane: Option<Beside>) {
         let mut state = self.state();
         state.held_up = false;
+        state.without.retain(|without| Some(*without) != lane);
         let told = state.presence.back(clock::now());
         drop(state);
         if let Some(told) = told {

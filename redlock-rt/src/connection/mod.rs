@@ -62,7 +62,7 @@ pub(crate) use self::dialer::{Connector, Dialer, ServerId};
 pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::exchange::Exchange;
 pub(crate) use self::fault::{Caller, Cause, Fault, Verdict};
-pub(crate) use self::journal::Right;
+pub(crate) use self::journal::{Beside, Right};
 pub(crate) use self::multiplexer::Came;
 pub(crate) use self::nodes::{AckLane, Hint, Lane, Node, Nodes, To};
 pub(crate) use self::reconnect::Timeouts;

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::cluster::{Cluster, SlotNews};
 use super::dialer::Dialer;
 use super::fault::Fault;
+use super::journal::Beside;
 use super::reconnect::{Connection, Timeouts};
 use super::server::CurrentServer;
 use super::spawner::Spawner;
@@ -18,7 +19,7 @@ use crate::wire::Slot;
 pub(super) type OnDoubt = Arc<dyn Fn() + Send + Sync>;
 
 /// One server, and the connections to it that are not for listening. Each is made when it is first
-/// used.
+/// used, those for commands and renewals together: if only one of these can be had, it serves both.
 pub(crate) struct Node {
     /// No other one has it.
     number: u64,
@@ -29,7 +30,7 @@ pub(crate) struct Node {
     renewals: Arc<Connection>,
     /// For each way to wait for replicas, once it is used.
     acks: [OnceLock<AckLane>; LANES],
-    connect: Box<dyn Fn() -> Arc<Connection> + Send + Sync>,
+    connect: Box<dyn Fn(Option<Beside>) -> Arc<Connection> + Send + Sync>,
 }
 
 /// Where replicas are waited for in one way. The server reads nothing behind a WAIT, so callers that
@@ -75,13 +76,14 @@ impl Node {
         });
         let (to, spawner, server) = (dialer.clone(), spawner.clone(), Arc::clone(&current));
         let on_doubt = Arc::clone(on_doubt);
-        let connect = move || {
+        let connect = move |lane| {
             let (down, up) = (Arc::clone(&on_doubt), Arc::clone(&on_doubt));
             Arc::new(Connection::new(
                 to.clone(),
                 spawner.clone(),
                 timeouts,
                 Arc::clone(&server),
+                lane,
                 move || down(),
                 move |again| {
                     if again {
@@ -90,10 +92,14 @@ impl Node {
                 },
             ))
         };
+        let main = connect(None);
+        let renewals = connect(Some(Beside::RENEWALS));
+        renewals.is_beside(&main);
+        main.is_beside(&renewals);
         Self {
             number: NUMBERED.fetch_add(1, Ordering::Relaxed),
-            main: connect(),
-            renewals: connect(),
+            main,
+            renewals,
             acks: [const { OnceLock::new() }; LANES],
             connect: Box::new(connect),
             current,
@@ -115,18 +121,25 @@ impl Node {
         &self.current
     }
 
+    /// The connection of a lane. Where renewals have none, that for commands, and their own is dialed.
     pub(crate) fn connection(&self, lane: Lane) -> &Arc<Connection> {
         match lane {
             Lane::Main => &self.main,
+            Lane::Renewals if !self.renewals.is_there() && self.main.is_there() => &self.main,
             Lane::Renewals => &self.renewals,
         }
     }
 
-    /// Connects when replicas are waited for in this way for the first time.
+    /// Connects when replicas are waited for in this way for the first time. No other connection takes its
+    /// place: the server reads nothing behind a WAIT.
     pub(crate) fn acks(&self, lane: usize) -> &AckLane {
-        self.acks[lane].get_or_init(|| AckLane {
-            connection: (self.connect)(),
-            turn: tokio::sync::Mutex::default(),
+        self.acks[lane].get_or_init(|| {
+            let connection = (self.connect)(Some(Beside::REPLICAS));
+            connection.is_beside(&self.main);
+            AckLane {
+                connection,
+                turn: tokio::sync::Mutex::default(),
+            }
         })
     }
 
@@ -252,10 +265,12 @@ impl Nodes {
         fault.while_redirected()
     }
 
-    /// Connects, so that a wrong address or password is known at once.
-    pub(crate) async fn ready(&self) -> Result<(), Fault> {
+    /// Connects, so that a wrong address or password is known at once. The result is the connection for
+    /// renewals, which may be refused.
+    pub(crate) async fn ready(&self) -> Result<Arc<Connection>, Fault> {
         let node = self.any().await?;
-        node.connection(Lane::Main).ready().await
+        node.main.ready().await?;
+        Ok(Arc::clone(&node.renewals))
     }
 
     /// The name of the servers in errors.

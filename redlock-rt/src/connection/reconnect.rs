@@ -1,7 +1,7 @@
 //! A link that is dialed again after a failure.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -10,7 +10,7 @@ use super::delivery::before;
 use super::dialer::Dialer;
 use super::exchange::Exchange;
 use super::fault::Fault;
-use super::journal::Right;
+use super::journal::{Beside, Right};
 use super::link::{Identity, Link, OnDown};
 use super::one_task::{self, OneTask, Tried, Turn};
 use super::retry::{Gate, RetryPolicy};
@@ -59,6 +59,10 @@ struct Shared {
     spawner: Spawner,
     timeouts: Timeouts,
     server: Arc<CurrentServer>,
+    /// `None`: the commands of callers, and releases.
+    lane: Option<Beside>,
+    /// For commands, the connection for renewals; for the others, that for commands.
+    other: OnceLock<Weak<Connection>>,
     on_down: OnDown,
     on_up: OnUp,
     /// Never held across an await.
@@ -90,6 +94,7 @@ impl Connection {
         spawner: Spawner,
         timeouts: Timeouts,
         server: Arc<CurrentServer>,
+        lane: Option<Beside>,
         on_down: impl Fn() + Send + Sync + 'static,
         on_up: impl Fn(bool) + Send + Sync + 'static,
     ) -> Self {
@@ -98,6 +103,8 @@ impl Connection {
             spawner,
             timeouts,
             server,
+            lane,
+            other: OnceLock::new(),
             on_down: Arc::new(on_down),
             on_up: Box::new(on_up),
             slot: Mutex::default(),
@@ -107,6 +114,20 @@ impl Connection {
         Self {
             shared: Arc::new(shared),
         }
+    }
+
+    /// Another connection to the same server, which works in its place or whose place it takes.
+    pub(super) fn is_beside(&self, other: &Arc<Self>) {
+        let _ = self.shared.other.set(Arc::downgrade(other));
+    }
+
+    /// Whether there is a connection; if not, connects in the background.
+    pub(crate) fn is_there(&self) -> bool {
+        let live = self.shared.live().is_some();
+        if !live {
+            one_task::start(&self.shared);
+        }
+        live
     }
 
     /// The server's name in errors.
@@ -124,21 +145,12 @@ impl Connection {
     ///
     /// Nothing is sent before the returned exchange is polled.
     pub(crate) async fn call(&self, call: Call) -> Result<Exchange, Fault> {
-        let link = match self.shared.live() {
-            Some(link) => link,
-            // Boxed: it is rare, and would be most of the size of every waiting future.
-            None => Box::pin(self.shared.link()).await?,
-        };
-        Ok(link.call(call))
+        Ok(self.link().await?.call(call))
     }
 
     /// As [`call`](Self::call), for keys of a slot on its way to this node.
     pub(super) async fn call_asking(&self, call: Call) -> Result<Exchange, Fault> {
-        let link = match self.shared.live() {
-            Some(link) => link,
-            None => self.shared.link().await?,
-        };
-        Ok(link.call_asking(call))
+        Ok(self.link().await?.call_asking(call))
     }
 
     /// As [`try_call`](Self::try_call), for a caller that may not read the reply.
@@ -177,10 +189,7 @@ impl Connection {
     ) -> Result<(Vec<Result<Reply, Fault>>, Had), Fault> {
         self.pass(Some(clock::after(clock::now(), until.patience)))
             .await?;
-        let link = match self.shared.live() {
-            Some(link) => link,
-            None => Box::pin(self.shared.link()).await?,
-        };
+        let link = self.link().await?;
         let limit = until.patience + self.shared.timeouts.reply();
         // Also if this future is dropped: the server reads nothing behind a WAIT, so the calls of
         // later callers would pile up.
@@ -226,10 +235,17 @@ impl Connection {
 
     /// Ensures that there is a connection.
     pub(crate) async fn ready(&self) -> Result<(), Fault> {
-        if self.shared.live().is_none() {
-            Box::pin(self.shared.link()).await?;
+        self.link().await.map(drop)
+    }
+
+    /// Waits for the task that dials, and starts one if there is none.
+    async fn link(&self) -> Result<Arc<Link>, Fault> {
+        let live = |slot: &mut Slot| slot.live(&self.shared.timeouts.retry);
+        match self.shared.live() {
+            Some(link) => Ok(link),
+            // Boxed: it is rare, and would be most of the size of every waiting future.
+            None => Box::pin(one_task::wait(&self.shared, live, || None)).await,
         }
-        Ok(())
     }
 
     /// Closes the connection for good: no other is made.
@@ -303,20 +319,19 @@ impl Shared {
         self.slot().live(&self.timeouts.retry)
     }
 
-    /// Waits for the task that dials, and starts one if there is none.
-    async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Fault> {
-        let live = |slot: &mut Slot| slot.live(&self.timeouts.retry);
-        one_task::wait(self, live, || None).await
-    }
-
     async fn dial(&self) -> Result<Link, Fault> {
         let on_down = Arc::clone(&self.on_down);
         let within = self.timeouts.connect;
         let (dialer, patience) = (&self.dialer, self.timeouts.reply());
         let server = &self.server;
         let link = Link::open(dialer, &self.spawner, server, within, patience, on_down).await?;
-        // Before anything is repeated or compensated here, commands in broken connections must not
-        // be able to run any more.
+        self.end_stale(&link).await?;
+        Ok(link)
+    }
+
+    /// Before anything is repeated or compensated on a link, commands in broken connections must not be
+    /// able to run any more.
+    async fn end_stale(&self, link: &Link) -> Result<(), Fault> {
         let spared = mutant::on("a_dead_connection_is_not_killed");
         let here = link.identity().map(|here| here.run_id.clone());
         let is_here = |stale: &Identity| here.as_ref() == Some(&stale.run_id);
@@ -327,7 +342,26 @@ impl Shared {
             self.server.is_missing(Right::ClientKill);
         }
         self.slot().stale.retain(|stale| !is_here(stale));
-        Ok(link)
+        Ok(())
+    }
+
+    fn other(&self) -> Option<Arc<Connection>> {
+        self.other.get()?.upgrade()
+    }
+
+    /// For commands: the live connection for renewals.
+    fn spare(&self) -> Option<Arc<Link>> {
+        let other = self.other().filter(|_| self.lane.is_none())?;
+        other.shared.live()
+    }
+
+    /// No connection for commands can be made: that for renewals takes its place. So commands change
+    /// connection only when theirs has ended.
+    async fn take_over(&self) -> Option<Arc<Link>> {
+        let link = self.spare()?;
+        let ended = clock::timeout(self.timeouts.reply(), self.end_stale(&link));
+        ended.await.ok()?.ok()?;
+        Some(link)
     }
 }
 
@@ -356,7 +390,8 @@ impl Tried for Shared {
 
     fn longest(&self) -> Duration {
         let pauses = self.timeouts.retry.longest().saturating_mul(2);
-        self.timeouts.connect.saturating_add(pauses)
+        let dialing = self.timeouts.connect.saturating_add(pauses);
+        dialing.saturating_add(self.timeouts.reply())
     }
 
     async fn run(turn: Turn<Self>) {
@@ -370,8 +405,14 @@ impl Tried for Shared {
                 () = clock::sleep_until(moment) => {}
             }
         }
-        let dialed = clock::timeout(shared.timeouts.connect, shared.dial()).await;
+        // One that is there can be taken over while the callers have time.
+        let patience = shared.timeouts.connect / (1 + u32::from(shared.spare().is_some()));
+        let dialed = clock::timeout(patience, shared.dial()).await;
         let dialed = dialed.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()));
+        let dialed = match dialed {
+            Ok(link) => Ok(Arc::new(link)),
+            Err(fault) => shared.take_over().await.ok_or(fault),
+        };
         let mut slot = shared.slot();
         if !turn.counts(&mut slot) {
             // Otherwise this link would never be closed.
@@ -379,7 +420,7 @@ impl Tried for Shared {
         }
         match dialed {
             Ok(link) => {
-                slot.link = Some(Arc::new(link));
+                slot.link = Some(Arc::clone(&link));
                 shared.gate.open();
                 slot.quiet = Some(clock::now());
                 slot.not_before = None;
@@ -387,8 +428,15 @@ impl Tried for Shared {
                 slot.connections += 1;
                 let again = slot.connections > 1;
                 drop(slot);
+                if let Some(renewals) = shared.other().filter(|_| shared.lane.is_none()) {
+                    // There is one while it is not urgent.
+                    let mut taken = renewals.shared.slot();
+                    taken.link.take_if(|there| Arc::ptr_eq(there, &link));
+                    drop(taken);
+                    renewals.is_there();
+                }
                 tracing::debug!(dialer = ?shared.dialer, again, "connected");
-                shared.server.back();
+                shared.server.back(shared.lane);
                 (shared.on_up)(again);
             }
             Err(fault) => {
@@ -396,7 +444,8 @@ impl Tried for Shared {
                 slot.back_off(&shared.timeouts.retry);
                 slot.dialing.tried(Some(fault.clone()));
                 drop(slot);
-                shared.server.failed(&fault);
+                let works = |_: &Beside| shared.other().is_some_and(|other| other.is_there());
+                shared.server.failed(shared.lane.filter(works), &fault);
             }
         }
     }

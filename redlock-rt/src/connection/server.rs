@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use super::endpoint::Address;
 use super::fault::Fault;
 use super::info::{Info, Unfit};
-use super::journal::{Journal, Right};
+use super::journal::{Beside, Journal, Right};
 use crate::clock;
 use crate::mutant;
 
@@ -309,14 +309,14 @@ impl CurrentServer {
         self.journal.failed_to_listen(fault);
     }
 
-    /// A connection could not be made.
-    pub(crate) fn failed(&self, fault: &Fault) {
-        self.journal.failed(fault);
+    /// A connection could not be made; `beside`: while that for commands works.
+    pub(crate) fn failed(&self, beside: Option<Beside>, fault: &Fault) {
+        self.journal.failed(beside, fault);
     }
 
-    /// A connection was made.
-    pub(crate) fn back(&self) {
-        self.journal.back();
+    /// A connection was made; `None`: that for commands.
+    pub(crate) fn back(&self, lane: Option<Beside>) {
+        self.journal.back(lane);
     }
 
     /// An ACL forbids a command.

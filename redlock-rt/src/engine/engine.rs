@@ -16,7 +16,9 @@ use super::watchdog::Watchdog;
 use crate::clock;
 #[cfg(test)]
 use crate::connection::{Connector, RetryPolicy};
-use crate::connection::{Dialer, Fault, Home, Lane, Nodes, ServerId, Spawner, Timeouts, To};
+use crate::connection::{
+    Dialer, Fault, Home, Lane, Nodes, ServerId, Spawner, Timeouts, To, before,
+};
 use crate::error::{Error, ErrorKind};
 use crate::mutant;
 use crate::name::{ClientId, LockName};
@@ -138,11 +140,14 @@ impl Engine {
     pub(crate) async fn connect(self: &Arc<Self>) -> Result<(), Error> {
         self.ensure_tasks();
         // The task that dials may be stuck with its runtime.
-        let ready = clock::timeout(self.config.timeouts.connect, self.nodes.ready());
-        let ready = ready.await;
-        ready
-            .unwrap_or_else(|_| Err(Fault::connecting_took_too_long().at(self.nodes.place())))
-            .map_err(|fault| fault.into_error("connect to redis"))
+        let until = clock::after(clock::now(), self.config.timeouts.connect);
+        let ready = before(Some(until), self.nodes.ready()).await;
+        let renewals = ready
+            .unwrap_or_else(|| Err(Fault::connecting_took_too_long().at(self.nodes.place())))
+            .map_err(|fault| fault.into_error("connect to redis"))?;
+        // Where it is refused, the first connection serves renewals too.
+        let _ = before(Some(until), renewals.ready()).await;
+        Ok(())
     }
 
     /// Hands a cleanup to the release queue. What can be sent without waiting is sent before this

@@ -71,12 +71,12 @@ impl Cluster {
             Ok(layout) => {
                 self.current.is_reached();
                 self.apply(layout);
-                self.current.back();
+                self.current.back(None);
                 None
             }
             Err(fault) => {
                 let fault = fault.at(self.current.place());
-                self.current.failed(&fault);
+                self.current.failed(None, &fault);
                 Some(fault)
             }
         };

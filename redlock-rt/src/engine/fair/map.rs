@@ -21,7 +21,7 @@ pub(in crate::engine) struct FairMap {
     pub(super) client: ClientId,
     pub(super) hub: Arc<Hub>,
     /// The channel on which our clients announce the turns of this client's waiters.
-    channel: String,
+    pub(super) channel: String,
     /// The subscription to that channel, while there are waiters for any name.
     wake: Subscription,
     /// Whether the channel is confirmed, or Redis does not allow it: a beat is not too early then.

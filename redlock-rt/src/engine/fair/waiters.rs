@@ -57,7 +57,7 @@ impl FairWaiters {
         self.keys().map_or(SOON, FairQueue::beat_every)
     }
 
-    /// The polling fallback: the interval after which the head looks without an announcement.
+    /// The polling fallback: the interval after which the head looks, or all where no turns are heard.
     fn poll_within(&self, spread: f64) -> Duration {
         self.map.poll_interval.mul_f64(1.0 + spread)
     }
@@ -97,7 +97,9 @@ impl FairWaiters {
 
     /// Adds the waiter of this owner number.
     pub(super) fn enter(self: &Arc<Self>, number: u64, lease: Duration) -> FairTicket {
-        let due = clock::after(clock::now(), self.beat_every());
+        // Whether turns will be heard is not known yet.
+        let poll = self.poll_within(fastrand::f64());
+        let due = clock::after(clock::now(), self.beat_every().min(poll));
         let seat = Arc::new(Seat::new(number));
         self.update(|queue| queue.enter(number, Arc::clone(&seat), lease, due));
         FairTicket {
@@ -209,9 +211,11 @@ impl FairWaiters {
         let every = self.beat_every().mul_f64(0.9 + 0.1 * spread);
         let soon = (!dropped.is_empty()).then_some(SOON);
         let looks = [Some(self.poll_within(spread)), beat.lease.map(after_expiry)];
+        let looks = looks.into_iter().flatten();
+        let deaf = !self.map.hub.hears(&self.map.channel);
         let woken = self.update(|queue| {
             let woken = queue.reported(head, beat.is_free, dropped, now);
-            let looks = looks.into_iter().flatten().filter(|_| queue.has_head());
+            let looks = looks.filter(|_| deaf || queue.has_head());
             let pause = looks.chain(soon).fold(every, Duration::min);
             queue.beat_answered(now, clock::after(now, pause));
             woken
@@ -241,7 +245,7 @@ impl FairWaiters {
     }
 
     /// A beat did not reach Redis. While beats fail, the head tries by itself every poll interval:
-    /// its calls use another connection.
+    /// its calls may use another connection.
     pub(super) fn beat_failed(&self, now: Instant) {
         let again = clock::after(now, self.beat_every().min(SOON));
         let fallback = clock::after(now, self.poll_within(fastrand::f64()));

@@ -50,7 +50,7 @@ pub(crate) trait Listener: Send + Sync {
         self.confirmed();
     }
 
-    /// Redis refuses the SUBSCRIBE (an ACL): the listener receives nothing.
+    /// Redis refuses the SUBSCRIBE (an ACL), or a connection for it: the listener receives nothing.
     fn refused(&self) {}
 
     /// Something was published. `pause`: for how long other clients are to try first.
@@ -174,6 +174,11 @@ impl Hub {
         if registry.released(&text, || self.place_of(&text), receivers, clock::now()) {
             self.changed(registry);
         }
+    }
+
+    /// Whether this client receives the messages of a channel.
+    pub(super) fn hears(&self, channel: &str) -> bool {
+        lock(&self.registry).is_confirmed(channel)
     }
 
     /// The number of subscribed channels, including lingering ones.

@@ -71,7 +71,7 @@ impl Links {
                     place,
                     signal: &signal,
                 };
-                serve(site, node.dialer(), timeouts, node.current()).await;
+                serve(site, &node, timeouts).await;
             }));
         }
     }

@@ -398,6 +398,11 @@ impl<L: Clone> Registry<L> {
         told
     }
 
+    /// The listeners of all channels.
+    pub(super) fn all(&self) -> Vec<L> {
+        self.channels.values().flat_map(Channel::told).collect()
+    }
+
     /// The connection is gone, and with it every subscription.
     pub(super) fn disconnected(&mut self) {
         self.connected = false;

@@ -15,8 +15,8 @@ use super::shards::Shards;
 use super::{Hub, Listener, Place, Signal};
 use crate::clock;
 use crate::connection::{
-    Announcements, Caller, Cause, CurrentServer, Dialer, Fault, Heard, Message, Nodes, Right,
-    Subscriber, Timeouts,
+    Announcements, Beside, Caller, Cause, CurrentServer, Fault, Heard, Lane, Message, Node, Nodes,
+    Right, Subscriber, Timeouts,
 };
 use crate::pause::Pause;
 use crate::shim::lock;
@@ -42,7 +42,7 @@ pub(crate) async fn run(hub: Arc<Hub>, nodes: Arc<Nodes>, timeouts: Timeouts) {
                 place: Place::ONLY,
                 signal: &hub.signal,
             };
-            serve(site, node.dialer(), timeouts, node.current()).await;
+            serve(site, node, timeouts).await;
         }
         Nodes::Cluster(cluster) => run_in_cluster(&hub, cluster, timeouts).await,
     }
@@ -57,13 +57,11 @@ pub(super) struct Site<'a> {
 }
 
 /// Keeps the connection for the channels at one server, until the signal is closed.
-pub(super) async fn serve(
-    site: Site<'_>,
-    dialer: &Dialer,
-    timeouts: Timeouts,
-    server: &CurrentServer,
-) {
+pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
     let Site { hub, place, signal } = site;
+    let (dialer, server) = (node.dialer(), node.current());
+    // Whether listeners know that they hear nothing.
+    let mut told = false;
     let mut pause = Pause::SUBSCRIBING;
     while !signal.is_closed() {
         if lock(&hub.registry).at(place).is_empty() {
@@ -72,7 +70,8 @@ pub(super) async fn serve(
         }
         match Subscriber::open(dialer, timeouts.connect, server).await {
             Ok((subscriber, announcements)) => {
-                server.back();
+                server.back(Some(Beside::ANNOUNCEMENTS));
+                told = false;
                 let since = clock::now();
                 let why = listen(site, server, subscriber, announcements, timeouts.response);
                 let why = why.await;
@@ -90,7 +89,12 @@ pub(super) async fn serve(
                 }
             }
             Err(fault) => {
-                server.failed(&fault);
+                let works = node.connection(Lane::Main).is_there();
+                server.failed(works.then_some(Beside::ANNOUNCEMENTS), &fault);
+                if !std::mem::replace(&mut told, true) {
+                    let deaf = lock(&hub.registry).at(place).all();
+                    deaf.iter().for_each(|listener| listener.refused());
+                }
             }
         }
         if !signal.is_closed() {

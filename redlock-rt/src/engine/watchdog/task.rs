@@ -38,6 +38,8 @@ struct Batch {
     exchange: Exchange,
     /// The longest time for the reply.
     response: Duration,
+    /// A connection that is silent for this long is closed.
+    silence: Duration,
     /// The first reply, if it came at once.
     ready: Option<Result<Reply, Fault>>,
 }
@@ -495,11 +497,17 @@ fn dispatch(
         Poll::Ready(outcome) => Some(outcome),
         Poll::Pending => None,
     };
+    // Commands of callers have more time.
+    let silence = match Arc::ptr_eq(connection, node.connection(Lane::Main)) {
+        true => connection.timeouts().reply(),
+        false => SILENCE.min(response),
+    };
     Ok(Batch {
         at: at.clone(),
         due,
         exchange,
         response,
+        silence,
         ready,
     })
 }
@@ -526,6 +534,7 @@ async fn answer(batch: Batch) -> Answered {
         due,
         mut exchange,
         response,
+        silence,
         ready,
     } = batch;
     let sent = exchange.made();
@@ -542,7 +551,7 @@ async fn answer(batch: Batch) -> Answered {
                 Err(_) => {
                     // A lease that is too short for a round trip says nothing about the connection,
                     // which all holds share, and neither does a server that is slow.
-                    let gives_up_at = exchange.gives_up_at(SILENCE.min(response));
+                    let gives_up_at = exchange.gives_up_at(silence);
                     if gives_up_at.is_some_and(|at| at <= clock::now()) {
                         exchange.abandon();
                     }
