@@ -126,6 +126,15 @@ assert_eq!(place_order(7).await?, "paid");
 //!
 //! A program that may leave `main` at any place can use [`ClientBuilder::flush_on_drop`].
 //!
+//! # Processes that fork
+//!
+//! A client is of the process that made it. In a child that is forked after
+//! [`build`](ClientBuilder::build) its calls fail at once with [`ShutDown`](ErrorKind::ShutDown), since a
+//! lock of the child would be one of the parent too; a guard that the child drops sends nothing, and the
+//! parent keeps the lock. So a server that forks workers makes a client in each worker, and a program that
+//! becomes a daemon makes its client after that; a default client too. A Tokio runtime cannot be used in a
+//! child at all: make it after the fork as well.
+//!
 //! # Permissions
 //!
 //! An ACL user needs at least: `+evalsha +script|load +client|id +client|kill +info +ping +select

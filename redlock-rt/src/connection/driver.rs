@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::task::coop::unconstrained;
 
 use super::multiplexer::{Ended, Multiplexer, Pending, WakeUp};
-use super::spawner::Home;
+use super::spawner::{Home, Process};
 
 /// With this many commands in progress, the task lets other tasks run before it writes or reads.
 const MANY: usize = 4;
@@ -25,6 +25,8 @@ const MANY: usize = 4;
 pub(super) struct Driver {
     /// The runtime of its task. A connector's stream may need this runtime.
     home: Home,
+    /// Whose connection it is.
+    process: Process,
     /// Its commands.
     multiplexer: Arc<Multiplexer>,
     /// Held while the future is polled, which never blocks.
@@ -68,6 +70,7 @@ impl Driver {
     ) -> (Arc<Self>, Task) {
         let driver = Arc::new(Self {
             home,
+            process: Process::default(),
             multiplexer: Arc::clone(multiplexer),
             state: Mutex::new(State {
                 future: Some(Box::pin(future)),
@@ -102,6 +105,9 @@ impl Driver {
         if self.multiplexer.in_progress() >= MANY || self.home.is_here() || POLLING.get() {
             return false;
         }
+        if self.is_inherited() {
+            return true;
+        }
         // Being polled, the task may be past its look at the commands.
         let state = match self.state.try_lock() {
             Ok(state) => state,
@@ -116,10 +122,20 @@ impl Driver {
     pub(super) fn push(&self) {
         // A connector's stream dropped a guard while it was polled. The task of that connection,
         // which is being polled or has been woken, writes the call in a moment.
-        if POLLING.get() {
+        if POLLING.get() || self.is_inherited() {
             return;
         }
         self.poll_outside(self.lock());
+    }
+
+    /// Whether the connection is that of the process that forked this one: nothing is written or read
+    /// here, and its mutex is not taken, which a thread may hold that is not here.
+    pub(super) fn is_inherited(&self) -> bool {
+        let inherited = self.process.is_another();
+        if inherited {
+            self.multiplexer.end(Ended::Closed);
+        }
+        inherited
     }
 
     /// Whether the task is polled as surely as a timer of this thread's runtime goes off. With several
@@ -217,6 +233,11 @@ impl Future for Task {
 impl Drop for Task {
     fn drop(&mut self) {
         let future = self.driver.lock().future.take();
+        if self.driver.process.is_another() {
+            // To close the socket would take it from the other process too, which has the same epoll.
+            std::mem::forget(future);
+            return;
+        }
         // The socket is closed with no mutex held.
         drop(future);
     }

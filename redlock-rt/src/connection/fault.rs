@@ -100,7 +100,7 @@ pub(crate) enum Cause {
     Misconfigured,
     /// Any other reply, after which a repeat does not help.
     Failed,
-    /// The client was shut down: there will be no connection any more.
+    /// The client was shut down, or is that of another process: there will be no connection any more.
     Closed,
 }
 
@@ -387,6 +387,16 @@ impl Fault {
             of_all_calls: false,
             told: None,
         }
+    }
+
+    /// The client is of the process that forked this one.
+    pub(super) fn forked() -> Self {
+        let why = "the client was made before this process was forked; make one in each process";
+        Self::new(
+            Stage::Dialing,
+            Cause::Closed,
+            Arc::new(std::io::Error::other(why)),
+        )
     }
 
     /// What came while the connection was set up, when no call of ours was in progress.

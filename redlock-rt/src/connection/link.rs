@@ -525,6 +525,10 @@ impl Link {
                     value => Ok(Ok(read(value)?)),
                 }
             }
+            Err(Unanswered::Ended(_)) if self.driver.is_inherited() => {
+                self.break_off();
+                Err(Fault::forked())
+            }
             Err(Unanswered::Ended(ended)) => Err(Fault::unanswered(self.ended(&ended))),
             Err(nonsense) => {
                 self.give_up(NONSENSE);

@@ -116,6 +116,9 @@ pub(super) async fn wait<T: Tried, F>(
     mut look: impl FnMut(&mut T::State) -> Option<F>,
     none: impl Fn() -> Option<Fault>,
 ) -> Result<F, Fault> {
+    if of.spawner().process.is_another() {
+        return Err(Fault::forked());
+    }
     let before = T::task(&mut of.state()).tries;
     let (mut tasks, mut number, mut limit) = (0, 0, clock::now());
     loop {

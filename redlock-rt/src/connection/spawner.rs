@@ -1,4 +1,5 @@
-//! Where tasks run: on the caller's runtime, or on a thread of the client's own.
+//! Where tasks run: on the caller's runtime, or on a thread of the client's own, in the process that made
+//! the client.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,9 +11,28 @@ use tokio::task::{AbortHandle, JoinHandle};
 use crate::clock;
 use crate::error::Error;
 
+/// A process. A child that it forks has a copy of all that it has, and may not use it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Process(u32);
+
+impl Process {
+    pub(super) fn is_another(self) -> bool {
+        self.0 != std::process::id()
+    }
+}
+
+impl Default for Process {
+    fn default() -> Self {
+        Self(std::process::id())
+    }
+}
+
 /// Spawns the client's tasks.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Spawner {
+    /// In another one no task is started, and no connection made: the identity of a client is of one
+    /// process.
+    pub(super) process: Process,
     /// `None`: the runtime that the caller is in at that moment.
     thread: Option<Arc<Thread>>,
 }
@@ -50,6 +70,7 @@ impl Spawner {
             .map_err(failed)?;
         clock::need_no_runtime();
         Ok(Self {
+            process: Process::default(),
             thread: Some(Arc::new(Thread {
                 handle,
                 _stop: stop,
@@ -86,6 +107,9 @@ impl Spawner {
 
     /// The runtime on which tasks are spawned, if there is one.
     pub(crate) fn site(&self) -> Option<Home> {
+        if self.process.is_another() {
+            return None;
+        }
         match &self.thread {
             Some(thread) => Some(Home(thread.handle.clone())),
             None => Handle::try_current().ok().map(Home),
@@ -93,14 +117,14 @@ impl Spawner {
     }
 
     /// Runs `future` on the client's thread, and blocks this thread until its end, at most for
-    /// `limit`. Does nothing if there is no such thread, or if this is that thread.
+    /// `limit`. Does nothing if there is no such thread here, or if this is that thread.
     pub(crate) fn wait_for(
         &self,
         limit: Duration,
         future: impl Future<Output = ()> + Send + 'static,
     ) {
         let Some(thread) = &self.thread else { return };
-        if Home(thread.handle.clone()).is_here() {
+        if Home(thread.handle.clone()).is_here() || self.process.is_another() {
             return;
         }
         let (done, end) = std::sync::mpsc::channel::<()>();
