@@ -335,3 +335,36 @@ async fn a_full_server_may_reset_the_connection_before_or_after_its_answer_is_re
     }
     server.abort();
 }
+
+/// Name resolution waited for the threads that waited for it: for ever, without a limit on the wait.
+#[test]
+fn waiters_on_all_threads_for_blocking_work_kept_a_host_name_from_being_resolved() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let server = RedisServer::start();
+    let url = server.url().replace("127.0.0.1", "localhost");
+    let client = Client::builder().url(&url).build().unwrap();
+    let handle = runtime.handle().clone();
+    let job = runtime.spawn_blocking(move || {
+        handle.block_on(async {
+            let lock = client.rlock(unique("resolved"));
+            for _ in 0..2 {
+                let options = LockOptions::new().wait(DEADLINE / 4);
+                let guard = lock.lock_with(options).await?;
+                // The next one connects again.
+                let mut redis = server.connect().await.unwrap();
+                let mut kill = redis::cmd("CLIENT");
+                kill.arg("KILL").arg("SKIPME").arg("yes");
+                let _: i64 = kill.query_async(&mut redis).await.unwrap();
+                guard.unlock().await?;
+            }
+            Ok::<_, redlock_rt::Error>(())
+        })
+    });
+    let locked = runtime.block_on(within(DEADLINE, job)).unwrap();
+    assert!(locked.is_ok(), "{locked:?}");
+}

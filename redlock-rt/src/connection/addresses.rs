@@ -6,18 +6,56 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
+use crate::clock;
+
 /// The longest delay before the next address is tried, as RFC 8305 recommends.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
+/// The addresses of a host, in the order in which to try them. A name is looked up on a thread of its own:
+/// all threads of the runtime for blocking work may be waiting for locks. `within`: how long connecting may
+/// take.
+pub(super) async fn of_host(
+    host: &str,
+    port: u16,
+    within: Duration,
+) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let host = host.to_owned();
+    let found = look_up(within, move || {
+        (&*host, port).to_socket_addrs().map(Vec::from_iter)
+    });
+    found.await.map(in_turn)
+}
+
+async fn look_up<T: Send + 'static>(
+    within: Duration,
+    look: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let thread = std::thread::Builder::new().name("redlock-rt-names".into());
+    // The thread ends with its look-up. A caller that has gone hears nothing.
+    thread.spawn(move || drop(tell.send(look())))?;
+    // Before connecting has taken too long, which says less.
+    match clock::timeout(within / 8 * 7, told).await {
+        Ok(Ok(found)) => found,
+        _ => {
+            let why = "the resolver of host names did not answer";
+            Err(io::Error::new(io::ErrorKind::TimedOut, why))
+        }
+    }
+}
+
 /// The order in which to try: that of the resolver, with the two families in turn. A host often
 /// cannot be reached by one of them at all.
-pub(super) fn in_turn(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+fn in_turn(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let mut addresses = addresses.into_iter().peekable();
     let v6_first = addresses.peek().is_some_and(SocketAddr::is_ipv6);
     let (mut first, mut second): (Vec<_>, Vec<_>) =
@@ -98,6 +136,22 @@ mod tests {
         let turns = addresses(&["1.1.1.1:1", "[::1]:1", "2.2.2.2:1"]);
         assert_eq!(in_turn(found), turns);
         assert_eq!(in_turn([]), []);
+    }
+
+    #[tokio::test]
+    async fn a_resolver_that_does_not_answer_is_called_by_name() {
+        let (answer, answered) = std::sync::mpsc::channel::<()>();
+        let hangs = move || Ok(answered.recv().is_ok());
+        let error = look_up(S / 10, hangs).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("resolver"), "{error}");
+        drop(answer);
+        let found = of_host("localhost", 1, S).await.unwrap();
+        assert!(
+            found.iter().all(|found| found.ip().is_loopback()),
+            "{found:?}"
+        );
+        assert_eq!(of_host("::1", 1, S).await.unwrap(), addresses(&["[::1]:1"]));
     }
 
     /// It was tried until connecting had taken too long.

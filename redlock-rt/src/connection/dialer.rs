@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
-use super::addresses::{connect_to_any, in_turn};
+use super::addresses::{connect_to_any, of_host};
 use super::credentials::{CredentialSource, Credentials, Expiry};
 use super::endpoint::{Address, Endpoint, Login, Servers, Service};
 use super::fault::Fault;
@@ -388,7 +388,7 @@ impl Login {
 }
 
 async fn tcp(host: &str, port: u16, within: Duration) -> io::Result<TcpStream> {
-    let addresses = in_turn(tokio::net::lookup_host((host, port)).await?);
+    let addresses = of_host(host, port, within).await?;
     let stream = connect_to_any(addresses, within, TcpStream::connect).await?;
     // Otherwise every small command waits for Nagle's algorithm.
     stream.set_nodelay(true)?;
