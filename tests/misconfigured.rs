@@ -75,6 +75,32 @@ async fn a_lock_of_a_cluster_waited_for_ever() {
     assert_misconfigured(at(&url), &place, &says).await;
 }
 
+/// A free lock was given out, and lost when its lease was over. A proxy may know as little.
+#[tokio::test]
+async fn a_lock_was_given_out_where_no_script_can_renew_it() {
+    for (missing, says) in [
+        ("SCRIPT", "SCRIPT LOAD"),
+        ("EVALSHA", "EVALSHA"),
+        ("PEXPIRE", "PEXPIRE"),
+    ] {
+        let server = RedisServer::options()
+            .args(["--rename-command", missing, ""])
+            .start();
+        let says = format!("without {says} no lock can be renewed");
+        let says = [says.as_str(), "unknown command"];
+        let begun = std::time::Instant::now();
+        assert_misconfigured(at(&server.url()), &server.address().to_string(), &says).await;
+        assert!(
+            begun.elapsed() < DEADLINE / 5,
+            "at once: {:?}",
+            begun.elapsed()
+        );
+        let mut redis = server.connect().await.unwrap();
+        let keys: usize = redis::cmd("DBSIZE").query_async(&mut redis).await.unwrap();
+        assert_eq!(keys, 0);
+    }
+}
+
 /// With INFO forbidden.
 #[tokio::test]
 async fn a_lock_in_the_slot_of_another_node_waited_for_ever() {

@@ -160,9 +160,13 @@ assert_eq!(place_order(7).await?, "paid");
 //! writes any value into the keys that it may write. Whoever has the same rights as a holder can release
 //! its lock, or forge an owner: the protocol knows owners by what they say.
 //!
-//! Two rights are missed late. RESTORE sets the lease without `+pexpire`, so a user with `+restore`
-//! alone gets such a lock, and loses it when the lease is over, since it cannot be renewed. Without
-//! `+incr` a [`FencedLock`] is refused only if its last token is ahead of the server's clock.
+//! The first connection to a server asks for what each renewal needs (`SCRIPT LOAD`, `EVALSHA`, and HGET, PTTL
+//! and PEXPIRE of the key `redlock_probe`, to which no right is needed), and changes nothing. Without one of
+//! them, [`Client::connect`] and each call fail at once with [`Misconfigured`](ErrorKind::Misconfigured)
+//! or [`Denied`](ErrorKind::Denied), and the error names the command.
+//!
+//! One right is missed late. Without `+incr` a [`FencedLock`] is refused only if its last token is ahead of
+//! the server's clock.
 //!
 //! # Logs
 //!

@@ -396,7 +396,7 @@ async fn a_command_denied_inside_a_script_was_called_an_unexpected_reply() {
 #[tokio::test]
 async fn without_the_right_to_expire_a_lock_stayed_for_ever() {
     let (server, url) = limited_user(&["allchannels", "-restore", "-pexpire"]).await;
-    let client = Client::connect(&url).await.unwrap();
+    let client = Client::builder().url(&url).build().unwrap();
     let name = unique("for-ever");
     let error = client.rlock(&name).lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");

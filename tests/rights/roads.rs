@@ -1,15 +1,11 @@
 //! Rights that decide how a lock is taken and released, and rights that are missed late, as the front
 //! page says.
 
-use std::time::Duration;
-
-use redlock_rt::{Client, LockOptions, LostReason, Unlocked};
+use redlock_rt::{Client, Unlocked};
 use tests::{eventually, within};
 
 use crate::{DEADLINE, EVERYBODY, SCRIPTS, Stage, TOKENS, assert_denied, assert_said, rights};
 
-/// Of a lock that nobody renews in time.
-const LEASE: Duration = Duration::from_secs(2);
 const PAIRS: usize = 3;
 
 /// The rights that a lock needs, with those of plain commands; `but`: changes to them.
@@ -47,6 +43,7 @@ async fn plain_commands_need_the_rights_to_restore_and_to_delete_a_field() {
         (&["-publish"], [PAIRS, PAIRS, PAIRS, 0]),
     ] {
         let client = stage.client(&rights_of_locks(but)).await;
+        assert!(!client.rlock(&stage.world.name).is_locked().await.unwrap());
         let _: () = stage.world.redis(&["SCRIPT", "FLUSH"]).await;
         stage.proxy.mark();
         assert_eq!(sent(&stage, &client).await, expected, "{but:?}");
@@ -74,23 +71,41 @@ async fn what_is_released_without_the_right_to_publish_is_found_by_polling() {
     stage.end().await;
 }
 
+/// It was given out by RESTORE, and lost when its lease was over.
 #[tokio::test]
-async fn without_the_right_to_renew_a_lock_that_was_restored_is_had_for_its_lease() {
+async fn a_lock_was_given_out_that_the_user_may_not_renew() {
     assert_said(
-        "a user with `+restore` alone gets such a lock, and loses it when the lease is over, since it \
-         cannot be renewed",
+        "[`Client::connect`] and each call fail at once with [`Misconfigured`](ErrorKind::Misconfigured) \
+         or [`Denied`](ErrorKind::Denied), and the error names the command.",
     );
-    let mut stage = Stage::open("no-pexpire").await;
+    let mut stage = Stage::open("no-renewal").await;
     let name = stage.world.name.clone();
-    let options = || LockOptions::new().lease(LEASE).renew(true);
-    let client = stage.client(&rights_of_locks(&["-pexpire"])).await;
-    let guard = client.rlock(&name).lock_with(options()).await.unwrap();
-    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Expired);
-    drop(guard);
-    let client = stage
-        .client(&rights_of_locks(&["-pexpire", "-restore"]))
-        .await;
-    assert_denied(client.rlock(&name).lock_with(options()).await, &name);
+    for (right, command) in [
+        ("-script", "SCRIPT LOAD"),
+        ("-evalsha", "EVALSHA"),
+        ("-hget", "HGET"),
+        ("-pttl", "PTTL"),
+        ("-pexpire", "PEXPIRE"),
+    ] {
+        let client = stage.client(&rights_of_locks(&[right])).await;
+        let denied = within(DEADLINE, client.rlock(&name).lock()).await;
+        let told = tests::told(denied.as_ref().unwrap_err());
+        assert!(
+            told.contains(&format!("without {command} no lock")),
+            "{told}"
+        );
+        assert_denied(denied, &name);
+    }
+    stage.end().await;
+}
+
+/// What is asked for at the first connection need not be among the keys of the user.
+#[tokio::test]
+async fn a_user_of_few_keys_may_not_ask_for_the_key_that_is_not_there() {
+    let mut stage = Stage::open("few-keys").await;
+    let keys = format!("~{}", stage.world.name);
+    let client = stage.client(&rights_of_locks(&[&keys])).await;
+    sent(&stage, &client).await;
     stage.end().await;
 }
 

@@ -17,9 +17,7 @@ use crate::clock;
 /// The longest delay before the next address is tried, as RFC 8305 recommends.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// The addresses of a host, in the order in which to try them. A name is looked up on a thread of its own:
-/// all threads of the runtime for blocking work may be waiting for locks. `within`: how long connecting may
-/// take.
+/// The addresses of a host, in the order in which to try them. `within`: how long connecting may take.
 pub(super) async fn of_host(
     host: &str,
     port: u16,
@@ -29,28 +27,24 @@ pub(super) async fn of_host(
         return Ok(vec![SocketAddr::new(address, port)]);
     }
     let host = host.to_owned();
-    let found = look_up(within, move || {
-        (&*host, port).to_socket_addrs().map(Vec::from_iter)
-    });
-    found.await.map(in_turn)
+    let look = move || (&*host, port).to_socket_addrs().map(Vec::from_iter);
+    look_up(within, look).await.map(in_turn)
 }
 
+/// Looks on a thread of its own: all threads of the runtime for blocking work may be waiting for locks.
 async fn look_up<T: Send + 'static>(
     within: Duration,
     look: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let (tell, told) = tokio::sync::oneshot::channel();
     let thread = std::thread::Builder::new().name("redlock-rt-names".into());
-    // The thread ends with its look-up. A caller that has gone hears nothing.
     thread.spawn(move || drop(tell.send(look())))?;
     // Before connecting has taken too long, which says less.
-    match clock::timeout(within / 8 * 7, told).await {
-        Ok(Ok(found)) => found,
-        _ => {
-            let why = "the resolver of host names did not answer";
-            Err(io::Error::new(io::ErrorKind::TimedOut, why))
-        }
-    }
+    let found = clock::timeout(within / 8 * 7, told).await;
+    found.ok().and_then(Result::ok).unwrap_or_else(|| {
+        let why = "the resolver of host names did not answer";
+        Err(io::Error::new(io::ErrorKind::TimedOut, why))
+    })
 }
 
 /// The order in which to try: that of the resolver, with the two families in turn. A host often

@@ -286,6 +286,24 @@ impl Fault {
         Self { cause, ..fault }.hinting(hint)
     }
 
+    /// The server, or a proxy before it, does not know a command, or an ACL forbids it; `None`: the error
+    /// has another reason.
+    pub(super) fn lacking(error: ServerError, hint: &'static str) -> Option<Self> {
+        let detail = error.details().unwrap_or_default().to_ascii_lowercase();
+        let mut fault = Self::from_server(error);
+        let is_missing = match fault.cause {
+            // And not of the key.
+            Cause::Denied => detail.contains("permissions to run"),
+            Cause::Failed => {
+                fault.cause = Cause::Misconfigured;
+                detail.contains("unknown command") || detail.contains("unsupported command")
+            }
+            _ => false,
+        };
+        fault.stage = Stage::Dialing;
+        is_missing.then(|| fault.hinting(hint))
+    }
+
     /// The server has no append-only file.
     pub(super) fn without_aof(error: ServerError) -> Self {
         let fault = Self::from_server(error);
@@ -392,11 +410,11 @@ impl Fault {
     /// The client is of the process that forked this one.
     pub(super) fn forked() -> Self {
         let why = "the client was made before this process was forked; make one in each process";
-        Self::new(
-            Stage::Dialing,
-            Cause::Closed,
-            Arc::new(std::io::Error::other(why)),
-        )
+        let Self { told, .. } = Self::not_connected(std::io::ErrorKind::Other, why);
+        Self {
+            told,
+            ..Self::closed()
+        }
     }
 
     /// What came while the connection was set up, when no call of ours was in progress.

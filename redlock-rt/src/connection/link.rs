@@ -54,7 +54,7 @@ pub(super) struct Link {
     known: [AtomicU64; 2],
     fast_paths: FastPaths,
     tie: Arc<Tie>,
-    server: Arc<CurrentServer>,
+    pub(super) server: Arc<CurrentServer>,
     /// The server's name in errors.
     place: Arc<str>,
     /// `None` where an ACL forbids to ask.
@@ -607,7 +607,7 @@ fn place(script: &Script) -> (usize, u64) {
     (script.number() / BITS, 1 << (script.number() % BITS))
 }
 
-fn load_command(script: &Script) -> [&[u8]; 3] {
+pub(super) fn load_command(script: &Script) -> [&[u8]; 3] {
     [b"SCRIPT", b"LOAD", script.text().as_bytes()]
 }
 

@@ -35,6 +35,7 @@ mod link;
 mod listening;
 mod misfit;
 mod multiplexer;
+mod needs;
 mod nodes;
 mod one_task;
 mod panics;

@@ -326,6 +326,7 @@ impl Shared {
         let server = &self.server;
         let link = Link::open(dialer, &self.spawner, server, within, patience, on_down).await?;
         self.end_stale(&link).await?;
+        link.prove().await?;
         Ok(link)
     }
 

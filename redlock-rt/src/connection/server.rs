@@ -134,6 +134,8 @@ pub(crate) struct CurrentServer {
     on_move: Box<dyn Fn() + Send + Sync>,
     /// Whether a connection was ever made: the configuration is, or was, correct.
     reached: AtomicBool,
+    /// Whether it lets this client renew locks; see `needs.rs`.
+    pub(super) proven: AtomicBool,
     /// The master that the sentinels named last.
     named: watch::Sender<Option<Address>>,
     journal: Journal,
@@ -186,6 +188,7 @@ impl CurrentServer {
             clustered: false,
             on_move: Box::new(on_move),
             reached: AtomicBool::new(false),
+            proven: AtomicBool::new(false),
             named: watch::Sender::new(None),
             state: Mutex::default(),
         }

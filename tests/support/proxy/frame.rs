@@ -19,9 +19,14 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The command's name in upper case.
+    /// The command's name in upper case. The EVALSHA without keys, by which a first connection asks whether
+    /// it can renew, has a name of its own: it is no call.
     pub fn command(&self) -> String {
-        self.text(0).to_ascii_uppercase()
+        let name = self.text(0).to_ascii_uppercase();
+        match name == "EVALSHA" && self.text(2) == "0" {
+            true => "EVALSHA 0".into(),
+            false => name,
+        }
     }
 
     /// Argument `index` as text, empty when there is none; 0 is the command.
