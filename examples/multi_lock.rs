@@ -48,7 +48,7 @@ async fn main() -> Result<(), Error> {
     let names = ["example:account:0", "example:account:1"];
     assert!(client.multi_lock(names).try_lock().await?.is_none());
     assert!(!client.rlock(names[0]).is_locked().await?);
-    held.unlock().await?;
+    drop(held);
     // Nothing that was dropped is left behind when the process ends.
     client
         .shutdown(Shutdown::Drain(Duration::from_secs(5)))

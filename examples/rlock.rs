@@ -26,9 +26,7 @@ async fn main() -> Result<(), Error> {
     let count = guard
         .run(async {
             let again = lock.lock().await?;
-            let count = again.hold_count();
-            again.unlock().await?;
-            Ok::<_, Error>(count)
+            Ok::<_, Error>(again.hold_count())
         })
         .await??;
     println!("held {count} times inside");

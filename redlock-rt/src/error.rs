@@ -50,7 +50,7 @@ pub enum ErrorKind {
     Misconfigured,
     /// The client was shut down: no lock is acquired any more, and its locks were released although
     /// guards and bodies still existed. Or it was made before this process was
-    /// [forked](crate#processes-that-fork).
+    /// [forked](crate::recipes#processes-that-fork).
     ShutDown,
     /// The reply makes no sense for the command, or is an error that has no kind of its own. After a
     /// reply without sense it is unknown whether the command took effect: a lock that it may have

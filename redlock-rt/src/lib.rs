@@ -18,7 +18,8 @@
 //! let guard = lock.lock_with(LockOptions::new().wait(Duration::from_secs(1))).await?;
 //! // `run` cancels the body as soon as the lock is lost.
 //! let receipt = guard.run(async { "paid" }).await?;
-//! guard.unlock().await?;
+//! // Paid is paid, whatever becomes of the release, which goes on in the background.
+//! drop(guard);
 //! # assert_eq!(receipt, "paid");
 //!
 //! // Waits until Redis has released the locks of dropped guards.
@@ -126,15 +127,6 @@ assert_eq!(place_order(7).await?, "paid");
 //!
 //! A program that may leave `main` at any place can use [`ClientBuilder::flush_on_drop`].
 //!
-//! # Processes that fork
-//!
-//! A client is of the process that made it. In a child that is forked after
-//! [`build`](ClientBuilder::build) its calls fail at once with [`ShutDown`](ErrorKind::ShutDown), since a
-//! lock of the child would be one of the parent too; a guard that the child drops sends nothing, and the
-//! parent keeps the lock. So a server that forks workers makes a client in each worker, and a program that
-//! becomes a daemon makes its client after that; a default client too. A Tokio runtime cannot be used in a
-//! child at all: make it after the fork as well.
-//!
 //! # Permissions
 //!
 //! An ACL user needs at least: `+evalsha +script|load +client|id +client|kill +info +ping +select
@@ -182,6 +174,11 @@ assert_eq!(place_order(7).await?, "paid");
 //! * target `redlock_rt::rights`: WARN `redis refuses a right`, once for each right that an ACL
 //!   forbids (`PUBLISH`, `SUBSCRIBE`, `CLIENT ID`, `CLIENT KILL`, `INFO`), with the effect.
 //!
+//! # Recipes
+//!
+//! [After the work](crate::recipes#after-the-work) (why not `unlock().await?`), N a second, names from what
+//! users write, processes that fork: see [recipes].
+//!
 //! # Tests of your service
 //!
 //! Tests can run without a Redis server, in parallel, and without waiting for real time: see
@@ -211,6 +208,10 @@ mod shim;
 mod sync;
 mod text;
 mod wire;
+
+#[cfg(any(doc, doctest))]
+#[doc = include_str!("../docs/recipes.md")]
+pub mod recipes {}
 
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("../docs/testing.md")]

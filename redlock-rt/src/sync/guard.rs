@@ -20,7 +20,8 @@ const REENTER: &str = "re-enter lock";
 /// different speeds (1 % and 2 ms). This is true whether or not Redis can be reached. While the
 /// guard exists, the watchdog renews the lease, unless the options say otherwise.
 ///
-/// [`unlock`](Self::unlock) is the normal way to end the guard. Dropping the guard never blocks and
+/// Behind work that is done, drop the guard: with `unlock().await?` an outage makes an error of the work
+/// ([more](crate::recipes#after-the-work)). [`unlock`](Self::unlock) says what became of it. Dropping the guard never blocks and
 /// never panics, inside or outside of a runtime:
 ///
 /// * If there is a connection, the drop writes the release to it at once. The background waits for

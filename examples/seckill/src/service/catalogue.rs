@@ -151,7 +151,8 @@ impl Shop {
         let guard = self.catalogue.lock.write_with(options).await?;
         // Cancelled where the lock is lost: copies may be made from then on.
         let changed = guard.run(change()).await;
-        guard.unlock().await?;
+        // What is changed stays changed, whatever becomes of the release.
+        drop(guard);
         Ok(changed??)
     }
 
