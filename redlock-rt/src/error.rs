@@ -11,7 +11,8 @@ use std::sync::Arc;
 pub enum ErrorKind {
     /// Another owner holds the lock, and the call was not to wait.
     Contended,
-    /// The wait ran out while another owner held the lock, or before the latch opened.
+    /// The wait ran out while another owner held the lock, or before the latch opened; or behind a caller of
+    /// the same client whose future [is not polled](crate::Lock#futures-that-are-not-polled).
     TimedOut,
     /// Redis could not be reached, or did not answer, within the given time.
     Unavailable,

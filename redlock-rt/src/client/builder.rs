@@ -381,8 +381,9 @@ impl ClientBuilder {
     }
 
     /// Sets how long this client's waiters in fair queues count as alive after the client's last
-    /// heartbeat. A killed process may delay other waiters for this time. Heartbeats are three
-    /// times as frequent, and at least every 30 s. Defaults to 5 s.
+    /// heartbeat. A killed process may delay other waiters for this time, and so may a waiter whose
+    /// future is not polled. Heartbeats are three times as frequent, and at least every 30 s. Defaults to
+    /// 5 s.
     pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
         self.waiter_timeout = timeout;
         self

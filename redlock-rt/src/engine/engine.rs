@@ -11,7 +11,8 @@ use super::fair::FairMap;
 use super::hold::{LockWaiters, LostReason};
 use super::hub::Hub;
 use super::release::{Cleanup, Releases};
-use super::wait::{Health, LatchWaiters};
+use super::timers::Timers;
+use super::wait::{Health, LatchWaiters, WaiterMap};
 use super::watchdog::Watchdog;
 use crate::clock;
 #[cfg(test)]
@@ -116,19 +117,20 @@ impl Engine {
                 watchdog.doubt();
             }
         });
+        let releases = Arc::new(Releases::new());
         let id = config.id.map_or_else(ClientId::random, ClientId::fixed);
         let hub = Arc::new(Hub::new(config.linger, nodes.cluster().cloned()));
-        Arc::new(Self {
-            fair: Arc::new(FairMap::new(id.clone(), &hub, config.poll_interval)),
+        Arc::new_cyclic(|engine| Self {
+            fair: Arc::new(FairMap::new(engine, id.clone(), &hub, config.poll_interval)),
             id,
             numbers: AtomicU64::new(1),
             nodes: Arc::new(nodes),
             acks: Acks::default(),
             hub,
             watchdog,
-            releases: Arc::new(Releases::new()),
-            locks: Arc::default(),
-            latches: Arc::default(),
+            locks: WaiterMap::new(&releases.timers),
+            latches: WaiterMap::new(&releases.timers),
+            releases,
             failovers: Arc::default(),
             closing: AtomicBool::new(false),
             handles: AtomicUsize::new(0),
@@ -271,6 +273,10 @@ impl Engine {
             slot: self.nodes.slot_of(name),
             lane: Lane::Main,
         }
+    }
+
+    pub(crate) fn timers(&self) -> &Arc<Timers> {
+        &self.releases.timers
     }
 
     pub(super) fn next_number(&self) -> u64 {

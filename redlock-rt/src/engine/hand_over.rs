@@ -90,11 +90,6 @@ impl Offer {
         }
     }
 
-    /// When it ends.
-    pub(super) fn until(&self) -> Instant {
-        self.until
-    }
-
     /// Goes on with the hold for this request.
     pub(super) fn take(mut self: Box<Self>, request: &Request, now: Instant) -> Taken {
         let engine = Arc::clone(&self.hold.engine);
@@ -168,7 +163,9 @@ impl Engine {
     /// An offer was made that is over then. `unwatched`: its timer is still to be set.
     fn offered(&self, waiters: &Arc<Waiting>, unwatched: bool, until: Instant) {
         if unwatched {
-            self.releases.look_at(waiters, until);
+            let waiters = Arc::downgrade(waiters);
+            let look = move |now| waiters.upgrade()?.look_at_offer(now, |offer| offer.until);
+            self.releases.timers.set(until, Box::new(look));
         }
         // Either this finds that the task has ended, or the end of the task finds the offer and
         // withdraws it. After a panic of the task its next start finds the timer.

@@ -57,6 +57,7 @@ mod news;
 mod release;
 mod signal;
 mod tasks;
+mod timers;
 mod wait;
 mod watchdog;
 
@@ -74,6 +75,6 @@ pub(crate) use self::hold::{Hold, Terms};
 pub(crate) use self::release::OnceCall;
 pub(crate) use self::signal::Signal;
 pub(crate) use self::wait::{
-    Called, Health, Key, Subject, WAIT_LATCH, WaiterGuard, WaiterMap, Waiters, Waits, Wake,
-    wait_latch,
+    Called, Health, Key, NOT_POLLED, Subject, WAIT_LATCH, WaiterGuard, WaiterMap, Waiters, Waits,
+    Wake, wait_latch,
 };

@@ -42,6 +42,9 @@ pub struct Fair;
 ///   this crate came, Redis does not store how long that thread waits. If it waits for more than
 ///   five minutes, and has used more than half of that by then, a live waiter behind it can lose
 ///   its place and queues again, at the end.
+/// * **A waiter that is not polled** for the waiter time-out when it is next leaves the queue, and gives
+///   back the lock that a release gave to it, while its process goes on. It queues again, at the end,
+///   when it is polled. Until then its process delays all others.
 /// * **A paused process**: after a pause longer than the waiter time-out it loses its places, and
 ///   its waiters queue again. The same happens to a waiter that a release of its process gave the lock
 ///   to, after a pause longer than its lease.

@@ -38,7 +38,7 @@ const DELETE: &str = "delete latch";
 /// subscription and a second look, then one look after each announcement, and one every one to two
 /// seconds (the poll interval). All tasks of one client that wait for one name share these: ten
 /// thousand tasks need one subscription and one look. Poll every waiting task, since the first one
-/// looks for the others.
+/// looks for the others; see [futures that are not polled](crate::Lock#futures-that-are-not-polled).
 ///
 /// # Cancel safety
 ///

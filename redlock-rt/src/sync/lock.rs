@@ -47,6 +47,16 @@ use crate::wire::{Call, Holder, LockRecipe, Malformed, Named, Recipe, Reply};
 ///
 /// Do not use both. With a namespace (`svc:a`, `svc:{a}`) no two names share a key. Keys that only
 /// this crate knows are never shared.
+///
+/// # Futures that are not polled
+///
+/// Poll each future that waits for a primitive, or drop it; keep none while other work goes on. When it is
+/// its turn and it is not polled for half a second, other callers of its client pass it over, until it is
+/// polled and has its place again. A [`FairLock`](crate::FairLock) takes it out of the queue.
+///
+/// What such a future was given by an answer that it does not read stays taken: a lock for its lease, a
+/// permit without a lease until the future is polled or dropped. So do the parts of a
+/// [`MultiLock`](crate::MultiLock) that it has, and the next call of its [`Owner`](crate::Owner) waits.
 pub struct Lock<K: Kind> {
     pub(super) engine: Handle,
     pub(super) wire: Result<Arc<dyn LockRecipe>, BadName>,

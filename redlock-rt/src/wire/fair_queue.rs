@@ -67,7 +67,7 @@ impl FairQueue {
         Self { name, alive }
     }
 
-    pub(super) fn alive(&self) -> Duration {
+    pub(crate) fn alive(&self) -> Duration {
         self.alive.into()
     }
 

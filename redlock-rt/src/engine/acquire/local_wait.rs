@@ -106,6 +106,19 @@ impl LocalWait {
         }
     }
 
+    /// Whether the waiter did not run when it was its turn, and has no place in Redis any more.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        matches!(self, Self::Seat(ticket) if ticket.is_withdrawn())
+    }
+
+    /// Redis has given the lock to the waiter. Returns whether it is the waiter's; else it was withdrawn.
+    pub(super) fn takes(&self) -> bool {
+        match self {
+            Self::Queue(_) => true,
+            Self::Seat(ticket) => ticket.leave(),
+        }
+    }
+
     /// The waiter did not take what was offered: it waits for the announcement of the release.
     pub(super) fn declined(&self, retry_at: Instant) {
         self.tried(Some(retry_at), Health::Answering);
@@ -165,6 +178,13 @@ impl Waits for LocalWait {
         match self {
             Self::Queue(guard) => guard.poll(waker),
             Self::Seat(ticket) => ticket.seat().poll(waker),
+        }
+    }
+
+    fn runs(&self, waker: &Waker) {
+        match self {
+            Self::Queue(guard) => guard.runs(waker),
+            Self::Seat(ticket) => ticket.seat().runs(waker),
         }
     }
 

@@ -10,6 +10,7 @@
 //! The wait limits all of this: queueing, connecting, subscribing, trying.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ use crate::engine::guard::HoldGuard;
 use crate::engine::hand_over::{Offer, Taken};
 use crate::engine::hold::{Hold, LostReason, Request, Terms, key_of};
 use crate::engine::hub::Rivals;
-use crate::engine::wait::{Called, Health, Refusal, Waits, Wake};
+use crate::engine::wait::{Called, Health, NOT_POLLED, Refusal, Waits, Wake};
 use crate::error::{Error, ErrorKind};
 use crate::mutant;
 use crate::wire::{AcquireReply, Acquired, FairPlace, Recipe};
@@ -114,6 +115,10 @@ impl Acquisition<'_> {
                     },
                 }
             }
+            if self.place.is_withdrawn() {
+                self.enter_again();
+                continue;
+            }
             if let Some(sent) = self.place.take_grant(self.attempt.asked()) {
                 self.attempt.granted(sent);
                 match self.acquired(Acquired::default())? {
@@ -122,7 +127,10 @@ impl Acquisition<'_> {
                 }
             }
             let asked = self.tries();
-            let answer = self.attempt.ask(true, self.deadline, asked).await;
+            let answer = {
+                let asks = pin!(self.attempt.ask(true, self.deadline, asked));
+                self.place.running(asks).await
+            };
             let outcome = self.attempt.heard(true, answer);
             if let Some(guard) = self.tried(outcome)? {
                 return Ok(guard);
@@ -261,6 +269,10 @@ impl Acquisition<'_> {
 
     fn acquired(&mut self, acquired: Acquired) -> Result<Option<HoldGuard>, Error> {
         let now = clock::now();
+        if !self.place.takes() {
+            self.enter_again();
+            return Ok(None);
+        }
         let token = mutant::earlier("a_token_is_that_of_an_earlier_reply", acquired.token);
         if let Some(guard) = self.attempt.succeed(token, now)? {
             let shared = !self.recipe().profile().exclusive;
@@ -273,6 +285,12 @@ impl Acquisition<'_> {
         if self.expired_on_arrival == MOST_EXPIRED_ON_ARRIVAL {
             return Err(expired_on_arrival(self.recipe()));
         }
+        self.enter_again();
+        Ok(None)
+    }
+
+    /// Waits on as another owner.
+    fn enter_again(&mut self) {
         let Request {
             engine,
             recipe,
@@ -284,7 +302,6 @@ impl Acquisition<'_> {
         self.attempt = Attempt::new(engine, recipe, waiters, *terms);
         self._asking = asking(self.owner, &self.attempt);
         self.place.enter_again(&self.attempt, self.owner.is_none());
-        Ok(None)
     }
 
     /// Another holder has the lock, at most for this long.
@@ -432,6 +449,7 @@ pub(super) fn out_of_time(
             let wait = wait.unwrap_or_default();
             let error = Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}"));
             match refusal {
+                _ if health == Health::Unpolled => error.saying(NOT_POLLED),
                 Refusal::Held => error,
                 Refusal::Unset => error.saying(TIMED_OUT_UNSET),
             }

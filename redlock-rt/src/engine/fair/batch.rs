@@ -38,6 +38,7 @@ impl FairMap {
             let Some(waiters) = weak.upgrade() else {
                 continue;
             };
+            waiters.withdraw(now);
             let slot = |waiters: &FairWaiters| slot_of(waiters.name());
             if is_full(slot(&waiters)) {
                 held_up.push((id, weak));

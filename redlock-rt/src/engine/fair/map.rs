@@ -6,8 +6,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::waiters::{FairTicket, FairWaiters};
-use crate::connection::Message;
+use crate::clock;
+use crate::connection::{Delivery, Message};
+use crate::engine::Engine;
+use crate::engine::hold::{Request, Terms, key_of};
 use crate::engine::hub::{Hub, Listener, Subscription};
+use crate::engine::release::{OrphanedAttempt, abandon};
 use crate::engine::signal::Signal;
 use crate::engine::wait::{Seat, WeakMap};
 use crate::engine::watchdog::Schedule;
@@ -18,6 +22,7 @@ use crate::wire::{Recipe, Turn};
 
 /// The waiters by name, and the signal of the task that sends their beats.
 pub(in crate::engine) struct FairMap {
+    engine: Weak<Engine>,
     pub(super) client: ClientId,
     pub(super) hub: Arc<Hub>,
     /// The channel on which our clients announce the turns of this client's waiters.
@@ -44,11 +49,13 @@ pub(in crate::engine) struct FairMap {
 
 impl FairMap {
     pub(in crate::engine) fn new(
+        engine: &Weak<Engine>,
         client: ClientId,
         hub: &Arc<Hub>,
         poll_interval: Duration,
     ) -> Self {
         Self {
+            engine: Weak::clone(engine),
             hub: Arc::clone(hub),
             channel: wake_channel(&client),
             wake: Subscription::default(),
@@ -102,7 +109,8 @@ impl FairMap {
 
     /// Makes every waiter try again.
     pub(in crate::engine) fn notify_all(&self) {
-        self.for_each_seat(Seat::notify);
+        let now = clock::now();
+        self.for_each_seat(|seat| seat.notify(now));
     }
 
     fn for_each_seat(&self, tell: impl Fn(&Seat)) {
@@ -138,6 +146,21 @@ impl FairMap {
         if let Some(waiters) = self.get(name.as_str()) {
             waiters.revoke();
         }
+    }
+
+    /// Whatever Redis has of this number, its place or the lock, is given back.
+    pub(super) fn withdraw(&self, recipe: &Arc<dyn Recipe>, number: u64) {
+        let Some(engine) = self.engine.upgrade() else {
+            return;
+        };
+        let waiters = engine.locks.waiters(key_of(&**recipe));
+        let mut request = Request::new(&engine, Arc::clone(recipe), waiters, Terms::WITHOUT_LEASE);
+        request.owner = number;
+        abandon(OrphanedAttempt {
+            request,
+            traces: true,
+            delivery: Delivery::default(),
+        });
     }
 
     pub(super) fn forget(&self, waiters: &FairWaiters) {

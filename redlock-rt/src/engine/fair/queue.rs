@@ -136,8 +136,10 @@ impl<S: Clone> FairWaitQueue<S> {
         self.waiters.insert(number, waiter);
     }
 
-    pub(super) fn leave(&mut self, number: u64) {
+    /// Returns whether it was here.
+    pub(super) fn leave(&mut self, number: u64) -> bool {
         let waiter = self.waiters.remove(&number);
+        let was_here = waiter.is_some();
         self.granted.remove(&number);
         if let Some(position) = waiter.and_then(|waiter| waiter.position) {
             self.queued.remove(&position);
@@ -152,6 +154,17 @@ impl<S: Clone> FairWaitQueue<S> {
                 ..Self::default()
             };
         }
+        was_here
+    }
+
+    /// Takes out those that all others wait for, the head and who was given the lock, if they hang. Returns
+    /// their numbers.
+    pub(super) fn withdraw(&mut self, hangs: impl Fn(&S) -> bool) -> Vec<u64> {
+        let awaited = self.head.into_iter().chain(self.granted.keys().copied());
+        let mut hung: Vec<_> = awaited.collect();
+        hung.retain(|number| self.seat_of(*number).is_some_and(|seat| hangs(&seat)));
+        hung.retain(|number| self.leave(*number));
+        hung
     }
 
     #[cfg(test)]

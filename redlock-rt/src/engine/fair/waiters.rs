@@ -53,6 +53,20 @@ impl FairWaiters {
         self.recipe.queue()
     }
 
+    /// Takes out who was told that it is next, or that it has the lock, and was not polled for the waiter
+    /// time-out. It enters again when it is polled.
+    pub(super) fn withdraw(&self, now: Instant) {
+        let patience = self.keys().map(FairQueue::alive);
+        let Some(before) = patience.and_then(|patience| now.checked_sub(patience)) else {
+            return;
+        };
+        for number in self.update(|queue| queue.withdraw(|seat| seat.hangs(before))) {
+            let lock = self.name().as_str();
+            tracing::debug!(lock, number, "withdrawn, since its future is not polled");
+            self.map.withdraw(&self.recipe, number);
+        }
+    }
+
     fn beat_every(&self) -> Duration {
         self.keys().map_or(SOON, FairQueue::beat_every)
     }
@@ -154,11 +168,12 @@ impl FairWaiters {
     /// The waiter of this number is next. It tries now, or a beat looks when the lease of the holder has
     /// ended, in `left`. Returns whether the number is one of these waiters.
     pub(super) fn is_next(&self, number: u64, left: Option<Duration>) -> bool {
+        let now = clock::now();
         let Some(left) = left else {
             let seat = lock(&self.queue).seat_of(number);
-            return seat.inspect(|seat| seat.notify()).is_some();
+            return seat.inspect(|seat| seat.notify(now)).is_some();
         };
-        let over = clock::after(clock::now(), after_expiry(left));
+        let over = clock::after(now, after_expiry(left));
         self.update(|queue| queue.is_next(number, over))
     }
 
@@ -171,7 +186,7 @@ impl FairWaiters {
     pub(super) fn grant(&self, number: u64, sent: Instant) {
         let seat = lock(&self.queue).grant(number, sent);
         if let Some(seat) = seat {
-            seat.notify();
+            seat.notify(clock::now());
         }
     }
 
@@ -230,7 +245,7 @@ impl FairWaiters {
                 "not queued any more; they queue again"
             );
         }
-        woken.iter().for_each(|seat| seat.notify());
+        woken.iter().for_each(|seat| seat.notify(now));
     }
 
     /// Redis refused a beat for good: the oldest waiters get the reason from their own tries.
@@ -241,7 +256,7 @@ impl FairWaiters {
             queue.beat_answered(now, clock::after(now, pause));
             queue.oldest_seats()
         });
-        woken.iter().for_each(|seat| seat.notify());
+        woken.iter().for_each(|seat| seat.notify(now));
     }
 
     /// A beat did not reach Redis. While beats fail, the head tries by itself every poll interval:
@@ -251,7 +266,7 @@ impl FairWaiters {
         let fallback = clock::after(now, self.poll_within(fastrand::f64()));
         let woken = self.update(|queue| queue.beat_failed(now, again, fallback));
         if let Some(seat) = woken {
-            seat.notify();
+            seat.notify(now);
         }
     }
 }
@@ -314,6 +329,15 @@ impl FairTicket {
         lock(&self.waiters.queue).take_grant(self.seat.number, asked)
     }
 
+    /// Leaves. Returns whether it was not [withdrawn](FairWaiters::withdraw) before.
+    pub(crate) fn leave(&self) -> bool {
+        self.waiters.update(|queue| queue.leave(self.seat.number))
+    }
+
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        !self.waiters.has(self.seat.number)
+    }
+
     /// Where the waiter waits.
     pub(crate) fn seat(&self) -> &Seat {
         &self.seat
@@ -330,7 +354,7 @@ impl FairTicket {
 
 impl Drop for FairTicket {
     fn drop(&mut self) {
-        self.waiters.update(|queue| queue.leave(self.seat.number));
+        self.leave();
         self.waiters.subscribe_oldest();
         self.waiters.map.left();
     }

@@ -321,12 +321,12 @@ fn an_offer_beside_the_end_of_its_chain_is_taken_or_released() {
         let guard = world.look(first).unwrap();
         let ends = world.spawn(move |world| world.end(guard));
         let timer = world.spawn(|world| {
-            let _ = world.engine.releases.look_at_offers(world.later());
+            let _ = world.engine.releases.timers.look(world.later());
         });
         ends.join().unwrap();
         timer.join().unwrap();
         // The timer of this offer, if that one was gone.
-        let _ = world.engine.releases.look_at_offers(world.later());
+        let _ = world.engine.releases.timers.look(world.later());
         assert!(world.look(second).is_none());
         world.is_released(1);
     });
@@ -535,7 +535,7 @@ fn who_is_next_beside_the_end_of_a_chain_learns_it() {
             thread::spawn(move || world.look(first))
         };
         let timer = world.spawn(|world| {
-            let _ = world.engine.releases.look_at_offers(world.later());
+            let _ = world.engine.releases.timers.look(world.later());
         });
         // Nobody ends the hold before: there is nothing else to be woken by.
         let wake = block_on(poll_fn(|cx| second.poll(cx.waker())));

@@ -2,8 +2,8 @@
 //! gone.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::task::Wake;
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,8 @@ use super::queue::{Oldest, Queue};
 use super::tally::{Open, Tally, Undelivered};
 use crate::clock;
 use crate::connection::Came;
-use crate::engine::hold::Waiting;
 use crate::engine::signal::Signal;
-use crate::engine::watchdog::Schedule;
+use crate::engine::timers::Timers;
 use crate::shim::{Mutex, lock};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -44,29 +43,23 @@ pub(crate) struct Releases {
     abandoned: Tally,
     /// Releases that a waiter of this client may spare; see `hand_over`.
     offered: AtomicUsize,
-    /// When to look at the offers of these names.
-    offers: Mutex<Timers>,
-    pub(in crate::engine) signal: Signal,
-}
-
-/// Names by the moment to look at their offers.
-#[derive(Default)]
-struct Timers {
-    schedule: Schedule<Weak<Waiting>>,
-    next: u64,
+    /// Which the task looks at as well.
+    pub(in crate::engine) timers: Arc<Timers>,
+    pub(in crate::engine) signal: Arc<Signal>,
 }
 
 impl Releases {
     pub(in crate::engine) fn new() -> Self {
+        let timers = Arc::<Timers>::default();
         Self {
+            signal: Arc::clone(&timers.signal),
             queue: Mutex::new(Queue::default()),
             under_way: AtomicUsize::new(0),
             denied: AtomicUsize::new(0),
             open: Arc::default(),
             abandoned: Tally::default(),
             offered: AtomicUsize::new(0),
-            offers: Mutex::default(),
-            signal: Signal::default(),
+            timers,
         }
     }
 
@@ -182,32 +175,6 @@ impl Releases {
     /// marked, while who offers looks whether the task runs after the offer was counted.
     pub(in crate::engine) fn has_offers(&self) -> bool {
         self.offered.load(Ordering::SeqCst) > 0
-    }
-
-    /// Makes the task look at the offer of this name then.
-    pub(in crate::engine) fn look_at(&self, waiters: &Arc<Waiting>, at: Instant) {
-        let mut timers = lock(&self.offers);
-        timers.next += 1;
-        let id = timers.next;
-        let wake = timers.schedule.set(id, at, Arc::downgrade(waiters));
-        drop(timers);
-        if wake {
-            self.signal.notify();
-        }
-    }
-
-    /// Ends the offers that nobody took in time, which begins their releases. Returns when to look
-    /// again.
-    pub(in crate::engine) fn look_at_offers(&self, now: Instant) -> Option<Instant> {
-        while let Some((_, waiters)) = { lock(&self.offers).schedule.pop_due(now) } {
-            let Some(waiters) = waiters.upgrade() else {
-                continue;
-            };
-            if let Some(at) = waiters.look_at_offer(now, |offer| offer.until()) {
-                self.look_at(&waiters, at);
-            }
-        }
-        lock(&self.offers).schedule.arm(now)
     }
 
     /// The number of acquisitions and cleanups that may still have to be sent, by any caller.
@@ -349,11 +316,9 @@ pub(in crate::engine) async fn run(releases: Arc<Releases>, clustered: bool, pat
     let mut under_way = FuturesUnordered::new();
     while !releases.signal.is_closed() {
         let now = clock::now();
-        let offers = releases.look_at_offers(now);
-        let look_at = offers
-            .into_iter()
-            .chain(releases.watch(now, patience))
-            .min();
+        let timers = releases.timers.look(now);
+        let watch = releases.watch(now, patience);
+        let look_at = timers.into_iter().chain(watch).min();
         while let Some(next) = releases.next(releases.places(under_way.len()) >= most) {
             under_way.push(next.run());
         }

@@ -1,6 +1,7 @@
 //! The wait of a task for its turn.
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
@@ -26,6 +27,9 @@ pub(crate) trait Waits: Sync {
     /// Asks for news; the waker is woken when there are some.
     fn poll(&self, waker: &Waker) -> Poll<Wake<Self::Outcome, Self::Offer>>;
 
+    /// The waiter is polled for what it does as the head.
+    fn runs(&self, waker: &Waker);
+
     /// When the waiter is to look again by itself.
     fn retry_at(&self) -> Option<Instant>;
 
@@ -34,6 +38,17 @@ pub(crate) trait Waits: Sync {
 
     /// The waiter took a permit, and has no time left for a try.
     fn put_back(&self);
+
+    /// Does what the waiter does as the head, which runs as long as this is polled.
+    fn running<F: Future + Send>(
+        &self,
+        mut work: Pin<&mut F>,
+    ) -> impl Future<Output = F::Output> + Send {
+        poll_fn(move |cx| {
+            self.runs(cx.waker());
+            work.as_mut().poll(cx)
+        })
+    }
 
     /// Waits until the waiter is woken. No `async fn`, whose future would have room for its arguments
     /// twice.

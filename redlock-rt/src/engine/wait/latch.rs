@@ -9,10 +9,11 @@
 //!
 //! The wait limits all of this: connecting, subscribing, looking.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Called, Health, Key, Subject, WaiterGuard, WaiterMap, Waits, Wake};
+use super::{Called, Health, Key, NOT_POLLED, Subject, WaiterGuard, WaiterMap, Waits, Wake};
 use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
 use crate::engine::Engine;
@@ -117,7 +118,8 @@ impl LatchWait<'_> {
     async fn look(&mut self) -> Result<(), Error> {
         let waiters = self.place.waiters();
         waiters.set_health(Health::Asking(clock::stamp()));
-        let Some(looked) = look(self.engine, self.latch, self.deadline).await else {
+        let looks = pin!(look(self.engine, self.latch, self.deadline));
+        let Some(looked) = self.place.running(looks).await else {
             let error = self.out_of_time();
             if error.is_unavailable() {
                 // For the other waiters, whose waits may end with this one.
@@ -163,7 +165,11 @@ impl LatchWait<'_> {
                 self.engine.no_answer_within_the_wait(self.latch.name()),
             );
         }
-        timed_out(self.latch, self.wait.unwrap_or_default())
+        let error = timed_out(self.latch, self.wait.unwrap_or_default());
+        match health {
+            Health::Unpolled => error.saying(NOT_POLLED),
+            _ => error,
+        }
     }
 }
 

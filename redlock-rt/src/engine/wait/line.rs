@@ -28,11 +28,15 @@ impl<W> Line<W> {
         self.first.is_none()
     }
 
-    /// Adds one at the end: no ticket here is greater.
+    /// Whether there are others behind the first.
+    pub(super) fn has_more(&self) -> bool {
+        !self.behind.is_empty()
+    }
+
     pub(super) fn push(&mut self, ticket: Ticket, value: W) {
-        match &self.first {
-            None => self.first = Some((ticket, value)),
-            Some(_) => drop(self.behind.insert(ticket, value)),
+        match self.first() {
+            Some(first) if first < ticket => drop(self.behind.insert(ticket, value)),
+            _ => self.behind.extend(self.first.replace((ticket, value))),
         }
     }
 
@@ -51,11 +55,13 @@ impl<W> Line<W> {
         }
     }
 
-    pub(super) fn remove(&mut self, ticket: Ticket) {
-        match self.first() == Some(ticket) {
-            true => self.first = self.behind.pop_first(),
-            false => drop(self.behind.remove(&ticket)),
+    /// Returns whether it was here.
+    pub(super) fn remove(&mut self, ticket: Ticket) -> bool {
+        let is_first = self.first() == Some(ticket);
+        if is_first {
+            self.first = self.behind.pop_first();
         }
+        is_first || self.behind.remove(&ticket).is_some()
     }
 
     /// Takes all that are before `ticket`.

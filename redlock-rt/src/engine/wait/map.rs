@@ -18,9 +18,13 @@ use super::weak_map::{Keyed, WeakMap};
 use crate::clock;
 use crate::connection::Message;
 use crate::engine::hub::{Hub, Listener, Subscription};
+use crate::engine::timers::Timers;
 use crate::mutant;
 use crate::name::LockName;
 use crate::wire::keys::Channel;
+
+/// How often a timer looks whether the head of a queue runs.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// What the waiters of one map wait for. One value stands beside each queue.
 pub(crate) trait Subject: Default + Send + Sync + 'static {
@@ -52,11 +56,11 @@ pub(crate) struct Key {
 }
 
 /// The queues by name. A queue exists while a waiter, a hold or a cleanup has a reference to it.
-#[derive(Debug)]
 pub(crate) struct WaiterMap<S: Subject> {
     names: WeakMap<Key, Waiters<S>>,
     closed: AtomicBool,
     waiting: AtomicUsize,
+    timers: Arc<Timers>,
 }
 
 /// The waiters of one name; see [`WaitQueue`]. Removed from the map with the last reference.
@@ -69,17 +73,16 @@ pub(crate) struct Waiters<S: Subject> {
     subscription: Subscription,
 }
 
-impl<S: Subject> Default for WaiterMap<S> {
-    fn default() -> Self {
-        Self {
+impl<S: Subject> WaiterMap<S> {
+    pub(crate) fn new(timers: &Arc<Timers>) -> Arc<Self> {
+        Arc::new(Self {
             names: WeakMap::default(),
             closed: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
-        }
+            timers: Arc::clone(timers),
+        })
     }
-}
 
-impl<S: Subject> WaiterMap<S> {
     /// The waiters of a name; created if there are none.
     pub(crate) fn waiters(self: &Arc<Self>, key: Key) -> Arc<Waiters<S>> {
         let waiters = self.names.get_or_make(key, |key| {
@@ -183,7 +186,15 @@ impl<S: Subject> Waiters<S> {
 
     /// Joins the queue. Returns also whether the queue was empty.
     fn join(self: &Arc<Self>, wish: S::Wish) -> (WaiterGuard<S>, bool) {
-        let (ticket, first) = self.queue.with(|queue| queue.enter_for(wish));
+        let (ticket, first, unminded) = self.queue.with(|queue| {
+            let (ticket, first) = queue.enter_for(wish);
+            (ticket, first, queue.mind())
+        });
+        if unminded {
+            let (at, waiters) = (clock::after(clock::now(), LOOK), Arc::downgrade(self));
+            let look = move |now| waiters.upgrade()?.look_at_head(now);
+            self.map.timers.set(at, Box::new(look));
+        }
         self.map.waiting.fetch_add(1, Ordering::SeqCst);
         let guard = WaiterGuard {
             waiters: Arc::clone(self),
@@ -331,6 +342,13 @@ impl<S: Subject> Waiters<S> {
         None
     }
 
+    /// The timer looks whether the head runs. Returns when to look again.
+    fn look_at_head(&self, now: Instant) -> Option<Instant> {
+        let (waker, again) = self.queue.if_any(|queue| queue.look_at_head(now))?;
+        waker.into_iter().for_each(Waker::wake);
+        again.then(|| clock::after(now, LOOK))
+    }
+
     pub(crate) fn subject(&self) -> &S {
         &self.subject
     }
@@ -349,7 +367,10 @@ impl<S: Subject> Waiters<S> {
 
     /// The state of the head, for a waiter whose time runs out.
     pub(crate) fn fares(&self) -> (Health, Refusal) {
-        let fares = self.queue.if_any(|queue| (queue.health(), queue.refusal()));
+        let now = clock::now();
+        let fares = self
+            .queue
+            .if_any(|queue| (queue.health(now), queue.refusal()));
         fares.unwrap_or_default()
     }
 
@@ -432,12 +453,12 @@ impl<S: Subject> WaiterGuard<S> {
     /// The try is over without success; the head tries again at `retry_at` if nothing is announced
     /// before (`None`: only then).
     pub(crate) fn tried(&self, retry_at: Option<Instant>, health: Health) {
-        self.with_queue(|queue| queue.tried(retry_at, health));
+        self.with_queue(|queue| queue.tried(self.ticket, retry_at, health));
     }
 
     /// The try found what ends the wait of all that waited when it began.
     pub(crate) fn finish(&self, outcome: &S::Outcome) {
-        let wakers = self.with_queue(|queue| queue.finish(outcome));
+        let wakers = self.with_queue(|queue| queue.finish(self.ticket, outcome));
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -500,6 +521,10 @@ impl<S: Subject> Waits for WaiterGuard<S> {
         self.with_queue(|queue| queue.poll(self.ticket, waker))
     }
 
+    fn runs(&self, waker: &Waker) {
+        self.with_queue(|queue| queue.runs(self.ticket, waker));
+    }
+
     /// Only the head has such a moment.
     fn retry_at(&self) -> Option<Instant> {
         self.with_queue(|queue| queue.retry_at(self.ticket))
@@ -551,7 +576,7 @@ mod tests {
 
     #[test]
     fn the_waiters_of_a_name_are_one_while_they_are_used_and_forgotten_after() {
-        let map = Arc::new(WaiterMap::<Nothing>::default());
+        let map = WaiterMap::<Nothing>::new(&Arc::default());
         let waiters = map.waiters(key());
         assert!(Arc::ptr_eq(&waiters, &map.waiters(key())));
         assert_eq!(map.len(), 1);
@@ -561,7 +586,7 @@ mod tests {
 
     #[test]
     fn a_queue_whose_last_reference_goes_while_another_comes_leaves_no_trace() {
-        let map = Arc::new(WaiterMap::<Nothing>::default());
+        let map = WaiterMap::<Nothing>::new(&Arc::default());
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 let map = Arc::clone(&map);

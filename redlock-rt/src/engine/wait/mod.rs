@@ -20,6 +20,10 @@ mod queue;
 mod seat;
 mod weak_map;
 
+/// Why a wait had no success that was behind a future that is not polled.
+pub(crate) const NOT_POLLED: &str =
+    "timed out behind another caller of this client, whose future is not polled";
+
 pub(crate) use self::called::{Called, Waits};
 pub(crate) use self::latch::{ACTION as WAIT_LATCH, LatchWaiters, wait_latch};
 pub(crate) use self::map::{Key, Subject, WaiterGuard, WaiterMap, Waiters};

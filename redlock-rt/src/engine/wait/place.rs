@@ -17,7 +17,7 @@ impl<T, O, W> Default for Place<T, O, W> {
     }
 }
 
-impl<T: Clone, O, W> Place<T, O, W> {
+impl<T: Clone, O, W: Default> Place<T, O, W> {
     /// Acts on the queue; a new one, if there is none.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut WaitQueue<T, O, W>) -> R) -> R {
         let mut place = lock(&self.0);

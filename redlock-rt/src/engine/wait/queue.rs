@@ -9,7 +9,7 @@
 //!
 //! # Invariants
 //!
-//! 1. Only the head takes a permit, and one try is under way at a time.
+//! 1. Only the head takes a permit, and one try is under way at a time (but see 8).
 //! 2. A head that leaves without having taken its permit, or in the middle of a try, leaves the
 //!    permit to the next head. A waiter that asked for several permits of a semaphore and gives up
 //!    does so as well, since fewer may be free. Where many may hold a lock at a time, a head that
@@ -36,6 +36,9 @@
 //!    meanwhile is the head's: the call may take long.
 //! 7. While an offer is here, a timer will look at it ([`WaitQueue::look_at_offer`]), also if the head
 //!    is never polled.
+//! 8. While somebody is behind the head, a timer looks whether the head runs
+//!    ([`WaitQueue::look_at_head`]). A future that is kept and not polled is passed over: it is *away* until
+//!    it is polled, and then it has its place again. A try that it has begun is its own matter.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
@@ -52,7 +55,11 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::line::Line;
+use crate::clock::Moment;
 use crate::mutant;
+
+/// A head that was woken, and that others wait behind, is passed over after this time.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A place in the queue. The later it was given, the greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,6 +105,8 @@ pub(crate) enum Health {
     Asking(Instant),
     /// The last call did not reach Redis.
     Failing,
+    /// The head has something to do, was woken, and is not polled.
+    Unpolled,
 }
 
 impl Health {
@@ -112,7 +121,7 @@ impl Health {
     /// `started`; an answer takes `longest` at most.
     pub(crate) fn is_silent(self, started: Instant, longest: Duration, now: Instant) -> bool {
         match self {
-            Self::Answering => false,
+            Self::Answering | Self::Unpolled => false,
             Self::Failing => true,
             // The head, or the waiter itself, has asked, and for half of the time that either of
             // them had there is no answer. A try that the end of the wait cut short says nothing.
@@ -202,6 +211,12 @@ pub(crate) struct WaitQueue<T, O = Infallible, W = ()> {
     /// A timer will look at the offer.
     watched: bool,
     pass: Option<Pass>,
+    /// A timer will look at the head.
+    minded: bool,
+    /// The head was woken then, and was not polled since.
+    probed: Option<Moment>,
+    /// The number of waiters that were passed over, and not polled since.
+    away: usize,
 }
 
 impl<T, O, W> Default for WaitQueue<T, O, W> {
@@ -221,17 +236,17 @@ impl<T, O, W> Default for WaitQueue<T, O, W> {
             offer: None,
             watched: false,
             pass: None,
+            minded: false,
+            probed: None,
+            away: 0,
         }
     }
 }
 
-impl<T: Clone, O, W> WaitQueue<T, O, W> {
+impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
     /// Joins the queue; returns whether nobody waited. An empty queue begins anew, without a permit.
     #[cfg(test)]
-    pub(crate) fn enter(&mut self) -> (Ticket, bool)
-    where
-        W: Default,
-    {
+    pub(crate) fn enter(&mut self) -> (Ticket, bool) {
         self.enter_for(W::default())
     }
 
@@ -259,6 +274,7 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
         if self.closed {
             return Poll::Ready(Wake::Closed);
         }
+        self.comes(ticket);
         let head = self.is_head(ticket);
         if head && self.trying.is_none() && (self.permit || self.offer.is_some()) {
             return Poll::Ready(match self.offer.take() {
@@ -273,17 +289,46 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
                 }
             });
         }
+        if head && self.told != Some(ticket) {
+            self.told = Some(ticket);
+            return Poll::Ready(Wake::Head);
+        }
+        self.wakes(ticket, waker);
+        Poll::Pending
+    }
+
+    /// The waiter is polled while it tries.
+    pub(crate) fn runs(&mut self, ticket: Ticket, waker: &Waker) {
+        if !self.closed && !self.done.contains_key(&ticket) {
+            self.comes(ticket);
+            self.wakes(ticket, waker);
+        }
+    }
+
+    /// The waiter is polled. If it was away it is back; a head that tries, and is not the head any more, goes
+    /// on, and the head tries beside it.
+    fn comes(&mut self, ticket: Ticket) {
+        if self.waiting.get_mut(ticket).is_none() {
+            self.away -= 1;
+            let (waker, wish) = (None, W::default());
+            self.permit |= self.waiting.is_empty();
+            self.waiting.push(ticket, Waiter { waker, wish });
+            let first = self.waiting.first();
+            let overtaken = self.trying.take_if(|trying| Some(trying.by) != first);
+            self.permit |= overtaken.is_some();
+        }
+        if self.is_head(ticket) {
+            self.probed = None;
+        }
+    }
+
+    fn wakes(&mut self, ticket: Ticket, waker: &Waker) {
         if let Some(waiter) = self.waiting.get_mut(ticket) {
-            if head && self.told != Some(ticket) {
-                self.told = Some(ticket);
-                return Poll::Ready(Wake::Head);
-            }
             let known = waiter.waker.as_ref();
             if !known.is_some_and(|known| known.will_wake(waker)) {
                 waiter.waker = Some(waker.clone());
             }
         }
-        Poll::Pending
     }
 
     /// Returns whether [`poll`](Self::poll) would return [`Wake::Try`], and then does what it does. Needs no
@@ -333,10 +378,12 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
 
     /// The try is over without success; the head tries again at `retry_at` if nothing is announced
     /// before (`None`: only then).
-    pub(crate) fn tried(&mut self, retry_at: Option<Instant>, health: Health) {
-        self.trying = None;
-        self.retry_at = retry_at;
-        self.set_health(health);
+    pub(crate) fn tried(&mut self, by: Ticket, retry_at: Option<Instant>, health: Health) {
+        // Else it was passed over meanwhile.
+        if self.trying.take_if(|trying| trying.by == by).is_some() {
+            self.retry_at = retry_at;
+            self.set_health(health);
+        }
     }
 
     /// The head took a permit, and has no time left for a try.
@@ -348,10 +395,10 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
 
     /// The try found what ends the wait of all that waited when it began. Upholds invariant 4.
     #[must_use]
-    pub(crate) fn finish(&mut self, outcome: &T) -> Vec<Waker> {
-        let Some(Try { first_later, .. }) = self.trying.take() else {
-            return Vec::new();
-        };
+    pub(crate) fn finish(&mut self, by: Ticket, outcome: &T) -> Vec<Waker> {
+        let began = self.trying.take_if(|trying| trying.by == by);
+        // If it was passed over meanwhile, it is not known who else had come.
+        let first_later = began.map_or(Ticket(by.0 + 1), |trying| trying.first_later);
         let mut wakers = Vec::new();
         for (ticket, waiter) in self.waiting.take_before(first_later) {
             self.done.insert(ticket, outcome.clone());
@@ -368,13 +415,15 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
     /// Leaves the queue. Upholds invariants 2 and 3.
     #[must_use]
     pub(crate) fn leave(&mut self, ticket: Ticket, departure: Departure) -> Option<Waker> {
-        self.done.remove(&ticket);
+        let was_done = self.done.remove(&ticket).is_some();
         let tried = self.trying.take_if(|trying| trying.by == ticket).is_some();
         let head = self.is_head(ticket);
-        self.waiting.remove(ticket);
+        let waited = self.waiting.remove(ticket);
+        self.away -= usize::from(!waited && !was_done);
         if !head {
             return None;
         }
+        self.probed = None;
         match departure {
             Departure::Served { .. } if mutant::on("readers_do_not_follow_each_other") => {}
             // Of a lock with one holder at a time, whatever was announced is over now.
@@ -385,10 +434,7 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
             Departure::GaveUp { .. } if mutant::on("a_permit_is_not_passed_on") => {}
             Departure::GaveUp { passes_on } => self.permit |= tried || passes_on,
         }
-        // The outcome of a call of the head will not be told here.
-        if matches!(self.health, Health::Asking(_)) {
-            self.health = Health::Answering;
-        }
+        self.forget_call();
         let idle = self.watched && !self.permit && self.paused_until.is_none();
         match departure {
             Departure::Served { listens: true, .. } if idle => None,
@@ -498,6 +544,47 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
         unaware.then(|| self.head_waker()).flatten()
     }
 
+    /// Whether a timer must be set that calls [`look_at_head`](Self::look_at_head).
+    pub(crate) fn mind(&mut self) -> bool {
+        self.waiting.has_more() && !std::mem::replace(&mut self.minded, true)
+    }
+
+    /// The timer looks whether the head runs, if it has something to do: the head is woken, and passed over
+    /// if it was not polled until [`PATIENCE`] later. Upholds invariant 8. Returns whether the timer is to
+    /// look again.
+    pub(crate) fn look_at_head(&mut self, now: Instant) -> (Option<Waker>, bool) {
+        self.minded = self.waiting.has_more();
+        let asked = self.permit || self.trying.is_some() || self.offer.is_some();
+        if !self.minded || !asked && self.moment().is_none_or(|at| at > now) {
+            return (None, self.minded);
+        }
+        if self.is_unpolled(now, PATIENCE)
+            && let Some(head) = self.waiting.first()
+        {
+            self.waiting.remove(head);
+            self.away += 1;
+            self.probed = None;
+            self.trying = None;
+            self.permit = true;
+            self.forget_call();
+        }
+        self.probed.get_or_insert_with(|| now.into());
+        (self.head_waker(), true)
+    }
+
+    /// Whether the head was woken so long ago, and was not polled since.
+    fn is_unpolled(&self, now: Instant, span: Duration) -> bool {
+        let since = |at: Moment| now.saturating_duration_since(at.into());
+        self.probed.is_some_and(|at| since(at) >= span)
+    }
+
+    /// The outcome of a call of the head will not be told here.
+    fn forget_call(&mut self) {
+        if matches!(self.health, Health::Asking(_)) {
+            self.health = Health::Answering;
+        }
+    }
+
     /// Nobody is to wait here any more.
     #[must_use]
     pub(crate) fn close(&mut self) -> Vec<Waker> {
@@ -519,16 +606,22 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
 
     /// When `ticket` is to look again by itself; only the head does.
     pub(crate) fn retry_at(&self, ticket: Ticket) -> Option<Instant> {
-        let moments = self.retry_at.into_iter().chain(self.paused_until);
-        moments.min().filter(|_| self.is_head(ticket))
+        self.moment().filter(|_| self.is_head(ticket))
+    }
+
+    fn moment(&self) -> Option<Instant> {
+        self.retry_at.into_iter().chain(self.paused_until).min()
     }
 
     pub(crate) fn set_health(&mut self, health: Health) {
         self.health.follow(health);
     }
 
-    pub(crate) fn health(&self) -> Health {
-        self.health
+    pub(crate) fn health(&self, now: Instant) -> Health {
+        match self.is_unpolled(now, PATIENCE / 10) {
+            true => Health::Unpolled,
+            false => self.health,
+        }
     }
 
     pub(crate) fn set_refusal(&mut self, refusal: Refusal) {
@@ -549,7 +642,8 @@ impl<T: Clone, O, W> WaitQueue<T, O, W> {
     pub(crate) fn is_idle(&self) -> bool {
         let free = self.offer.is_none() && self.pass.is_none();
         let fared = self.health != Health::Answering || self.refusal != Refusal::Held;
-        self.is_empty() && free && !self.watched && !self.closed && !fared
+        let used = self.watched || self.minded || self.away > 0;
+        self.is_empty() && free && !used && !self.closed && !fared
     }
 
     fn is_head(&self, ticket: Ticket) -> bool {

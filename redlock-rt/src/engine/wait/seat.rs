@@ -22,6 +22,8 @@ pub(crate) struct Seat {
 struct State {
     waker: Option<Waker>,
     permit: bool,
+    /// The waiter was told then, and was not polled since.
+    told: Option<Moment>,
     closed: bool,
     /// When the waiter tries although nobody told it to.
     retry_at: Option<Moment>,
@@ -35,6 +37,7 @@ impl Seat {
         let state = State {
             waker: None,
             permit: true,
+            told: None,
             closed: false,
             retry_at: None,
             health: Health::Answering,
@@ -52,13 +55,22 @@ impl Seat {
             return Poll::Ready(Wake::Closed);
         }
         if std::mem::take(&mut state.permit) {
+            state.told = None;
             return Poll::Ready(Wake::Try);
         }
-        let known = state.waker.as_ref();
-        if !known.is_some_and(|known| known.will_wake(waker)) {
-            state.waker = Some(waker.clone());
-        }
+        state.runs(waker);
         Poll::Pending
+    }
+
+    /// The waiter is polled while it tries.
+    pub(crate) fn runs(&self, waker: &Waker) {
+        lock(&self.state).runs(waker);
+    }
+
+    /// Whether the waiter was told before that moment, and was not polled since.
+    pub(crate) fn hangs(&self, before: Instant) -> bool {
+        let told = lock(&self.state).told.map(Instant::from);
+        told.is_some_and(|told| told <= before)
     }
 
     /// Whether the waiter has a permit, which it takes to ask Redis at this moment.
@@ -73,8 +85,11 @@ impl Seat {
     }
 
     /// Makes the waiter try.
-    pub(crate) fn notify(&self) {
-        self.wake(|state| state.permit = true);
+    pub(crate) fn notify(&self, now: Instant) {
+        self.wake(|state| {
+            state.permit = true;
+            state.told.get_or_insert_with(|| now.into());
+        });
     }
 
     /// The client shuts down.
@@ -130,6 +145,16 @@ impl Seat {
     }
 }
 
+impl State {
+    fn runs(&mut self, waker: &Waker) {
+        self.told = None;
+        let known = self.waker.as_ref();
+        if !known.is_some_and(|known| known.will_wake(waker)) {
+            self.waker = Some(waker.clone());
+        }
+    }
+}
+
 #[cfg(all(test, not(redlock_loom)))]
 mod tests {
     use super::super::count_waker::waker;
@@ -144,12 +169,12 @@ mod tests {
         assert_eq!(seat.poll(&waker), TRY);
         assert_eq!(seat.poll(&waker), PENDING);
         // Told twice before it looks.
-        seat.notify();
-        seat.notify();
+        seat.notify(Instant::now());
+        seat.notify(Instant::now());
         assert_eq!(count.get(), 1);
         assert_eq!(seat.poll(&waker), TRY);
         // Redis may have answered the try before.
-        seat.notify();
+        seat.notify(Instant::now());
         seat.tried(None, Health::Answering);
         assert_eq!(seat.poll(&waker), TRY);
         assert_eq!(seat.poll(&waker), PENDING);
@@ -164,7 +189,7 @@ mod tests {
         assert_eq!(seat.fares().0, Health::Asking(now));
         assert!(!seat.tries_at_once(now));
         assert_eq!(seat.poll(&waker), PENDING);
-        seat.notify();
+        seat.notify(Instant::now());
         seat.close();
         assert!(!seat.tries_at_once(now));
     }
@@ -183,12 +208,29 @@ mod tests {
     }
 
     #[test]
+    fn a_waiter_hangs_that_was_told_and_is_not_polled() {
+        let ((_, waker), seat, now) = (waker(), Seat::new(1), Instant::now());
+        let later = now + std::time::Duration::from_secs(1);
+        assert!(!seat.hangs(later), "nobody has told it anything");
+        for polled in [false, true] {
+            seat.notify(now);
+            seat.notify(later);
+            assert!(seat.hangs(now));
+            match polled {
+                true => assert_eq!(seat.poll(&waker), TRY),
+                false => seat.runs(&waker),
+            }
+            assert!(!seat.hangs(later));
+        }
+    }
+
+    #[test]
     fn a_waiter_of_a_client_that_shuts_down_is_woken_and_has_nothing_to_try() {
         let ((count, waker), seat) = (waker(), Seat::new(1));
         assert_eq!(seat.poll(&waker), TRY);
         assert_eq!(seat.poll(&waker), PENDING);
         seat.close();
-        seat.notify();
+        seat.notify(Instant::now());
         assert_eq!(count.get(), 1);
         let closed: Poll<Wake<()>> = Poll::Ready(Wake::Closed);
         assert_eq!(seat.poll(&waker), closed);

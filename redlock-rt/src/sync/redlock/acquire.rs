@@ -1,6 +1,7 @@
 //! Acquiring: the caller queues, then asks the servers in rounds until a majority agrees.
 
 use std::ops::ControlFlow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use super::repairer::RepairJob;
 use super::round::{Asking, Round, Verdict};
 use super::{ACTION, RedLock, RedLockGuard};
 use crate::clock;
-use crate::engine::Health;
+use crate::engine::{Health, NOT_POLLED, Waits};
 use crate::error::{Error, ErrorKind};
 use crate::pause::{Growth, Pause};
 
@@ -57,7 +58,15 @@ impl<'a> Acquisition<'a> {
     ///
     /// Nothing is left on any server.
     pub(super) async fn run(mut self) -> Result<RedLockGuard, Error> {
-        let _turn = self.turn().await?;
+        let turn = self.turn().await?;
+        let rounds = pin!(self.rounds());
+        match &turn {
+            Some(turn) => turn.running(rounds).await,
+            None => rounds.await,
+        }
+    }
+
+    async fn rounds(&mut self) -> Result<RedLockGuard, Error> {
         loop {
             let verdict = match self.round().await? {
                 ControlFlow::Break(guard) => return Ok(guard),
@@ -83,7 +92,11 @@ impl<'a> Acquisition<'a> {
         let Some(turn) = turn.await else {
             let (health, timeout) = (self.contenders.health(), self.asking.server_timeout);
             let silent = health.is_silent(self.started, timeout, clock::now());
-            return Err(self.out_of_time(silent));
+            let error = self.out_of_time(silent);
+            return Err(match health {
+                Health::Unpolled => error.saying(NOT_POLLED),
+                _ => error,
+            });
         };
         self.contenders.begin();
         Ok(Some(turn))

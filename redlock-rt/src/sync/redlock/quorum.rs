@@ -118,11 +118,12 @@ impl Quorum {
         if let Some(pair) = places.windows(2).find(|pair| pair[0] == pair[1]) {
             return refuse(format!("{} is there twice", pair[0]));
         }
+        let queues = WaiterMap::new(engines[0].timers());
         Ok(Self {
             shared: Arc::new(Shared {
                 engines,
                 repairer: Arc::default(),
-                queues: Arc::default(),
+                queues,
             }),
             server_timeout: None,
         })

@@ -235,7 +235,7 @@ fn in_a_mixed_queue_the_oldest_that_are_queued_have_channels() {
     assert_eq!(queue.with_channels(), [2, 3, 4, 5]);
     queue.leave(3);
     assert_eq!(queue.with_channels(), [2, 4, 5, 6]);
-    (1..=9).for_each(|number| queue.leave(number));
+    assert_eq!((1..=9).filter(|number| queue.leave(*number)).count(), 8);
     queue.enter(10, "queue", LEASE, now);
     queue.is_queued(10, ALONE, None);
     assert_eq!(
@@ -312,7 +312,7 @@ proptest! {
                     queue.enter(number, number, LEASE, later);
                 }
                 Step::Enter(_) => {}
-                Step::Leave(number) => queue.leave(number),
+                Step::Leave(number) => drop(queue.leave(number)),
                 Step::Queued(number) => {
                     queue.is_queued(number, ALONE, None);
                 }
@@ -394,4 +394,23 @@ fn who_is_queued_by_a_server_whose_clock_is_behind_comes_after_the_others() {
     }
     let named = queue.next_in_line().into_iter().map(|(number, _)| number);
     assert_eq!(named.collect::<Vec<_>>(), [4, 1, 2, 3]);
+}
+
+#[test]
+fn only_those_whose_turn_it_is_are_withdrawn_and_only_if_they_hang() {
+    let (mut queue, now) = (FairWaitQueue::default(), Instant::now());
+    for number in 1..=4 {
+        queue.enter(number, number, LEASE, now);
+        queue.is_queued(number, ALONE, None);
+    }
+    assert_eq!(queue.withdraw(|_| true), [], "it is nobody's turn");
+    queue.reported(Some(1), true, &[], now);
+    assert_eq!(queue.grant(2, now), Some(2));
+    assert_eq!(queue.withdraw(|_| false), []);
+    assert_eq!(queue.withdraw(|seat| *seat == 2), [2]);
+    assert_eq!(queue.take_grant(2, None), None);
+    assert!(!queue.leave(2), "it is gone");
+    queue.grant(1, now);
+    assert_eq!(queue.withdraw(|_| true), [1], "once");
+    assert!(queue.leave(3), "it may take what it is given");
 }

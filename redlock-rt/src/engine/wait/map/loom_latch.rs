@@ -64,7 +64,7 @@ fn a_waiter_that_looked_before_the_subscription_looks_again() {
     builder.check(|| {
         let hub = Arc::new(Hub::new(Duration::from_secs(600), None));
         hub.up();
-        let latches = Arc::new(WaiterMap::default());
+        let latches = WaiterMap::new(&Arc::default());
         let earlier = enter(&latches, &hub);
         earlier.waiters.listen(&hub, latch_channel(&name()));
         drop(earlier);

@@ -61,9 +61,9 @@ async fn pass(queue: &Queue, ticket: Ticket, latch: &Latch) -> Wake<usize> {
         match called(queue, ticket).await {
             Wake::Head => {}
             Wake::Try => match latch.load(Ordering::Acquire) {
-                0 => lock(queue).tried(Some(Instant::now()), Health::Answering),
+                0 => lock(queue).tried(ticket, Some(Instant::now()), Health::Answering),
                 open => {
-                    let wakers = lock(queue).finish(&open);
+                    let wakers = lock(queue).finish(ticket, &open);
                     wakers.into_iter().for_each(std::task::Waker::wake);
                 }
             },
@@ -148,7 +148,7 @@ fn a_late_waiter_gets_a_look_of_its_own() {
                 match called(queue, ticket).await {
                     Wake::Try => {
                         let found = looks.fetch_add(1, Ordering::AcqRel) + 1;
-                        let wakers = lock(queue).finish(&found);
+                        let wakers = lock(queue).finish(ticket, &found);
                         wakers.into_iter().for_each(std::task::Waker::wake);
                     }
                     Wake::Done(found) => return found,

@@ -71,7 +71,7 @@ fn a_pass_is_begun_for_a_head_that_wants_it_and_is_not_asking() {
         Poll::Ready(Wake::Try),
         "it is back"
     );
-    queue.tried(None, Health::Answering);
+    queue.try_ends(None, Health::Answering);
     assert!(queue.begin_pass(is(1)) && queue.cancel_pass().is_none());
     assert_eq!(queue.poll(first, waker), Poll::Pending, "there was none");
     assert!(queue.begin_pass(is(1)));
@@ -136,7 +136,7 @@ fn who_is_next_behind_a_hold_that_was_passed_on_learns_it_from_the_timer() {
     assert_eq!(queue.poll(second, &waker), Poll::Pending);
     assert!(queue.offer(2).is_ok());
     assert_eq!(queue.poll(second, &waker), Poll::Ready(Wake::Offered(2)));
-    queue.tried(None, Health::Answering);
+    queue.try_ends(None, Health::Answering);
     assert_eq!(queue.poll(second, &waker), Poll::Pending);
     // It knows that it is the head.
     let look = queue.look_at_offer(now, |_| now);
@@ -229,7 +229,7 @@ proptest! {
                     ended += u32::from(queue.take_stranded().is_some());
                 }
                 6 if here.first().is_some_and(|(_, trying)| *trying) => {
-                    queue.tried(None, Health::Answering);
+                    queue.try_ends(None, Health::Answering);
                     here[0].1 = false;
                 }
                 7 => drop(queue.notify()),

@@ -17,6 +17,20 @@ fn served(shared: bool, more: bool) -> Departure {
     }
 }
 
+impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
+    /// The try under way is over without success.
+    pub(super) fn try_ends(&mut self, retry_at: Option<Instant>, health: Health) {
+        let by = self.trying.unwrap().by;
+        self.tried(by, retry_at, health);
+    }
+
+    /// The try under way found what ends the wait of all.
+    fn look_ends(&mut self, outcome: &T) -> Vec<Waker> {
+        let by = self.trying.unwrap().by;
+        self.finish(by, outcome)
+    }
+}
+
 fn done(outcome: u64) -> Poll<Wake<u64>> {
     Poll::Ready(Wake::Done(outcome))
 }
@@ -55,7 +69,7 @@ fn a_try_at_once_is_the_one_that_a_poll_would_begin() {
     assert!(queue.notify().is_none());
     assert!(queue.tries_at_once(second));
     assert!(!queue.tries_at_once(second), "there is no other permit");
-    queue.tried(None, Health::Answering);
+    queue.try_ends(None, Health::Answering);
     assert_eq!(queue.poll(second, &waker), HEAD, "it was not told yet");
 
     let mut offering = WaitQueue::<u64, ()>::default();
@@ -66,7 +80,7 @@ fn a_try_at_once_is_the_one_that_a_poll_would_begin() {
 
     let (mut done, [head, waiting]) = self::queue();
     assert_eq!(done.poll(head, &waker), TRY);
-    let _ = done.finish(&7);
+    let _ = done.look_ends(&7);
     assert!(done.notify().is_none());
     assert!(!done.tries_at_once(waiting), "its wait is over");
 
@@ -106,7 +120,7 @@ fn a_waiter_that_leaves_in_the_middle_of_a_try_passes_it_on() {
         .into_iter()
         .for_each(Waker::wake);
     assert_eq!(count.get(), 1);
-    assert_eq!(queue.health(), Health::Answering);
+    assert_eq!(queue.health(Instant::now()), Health::Answering);
     assert_eq!(queue.poll(second, &waker), TRY);
 }
 
@@ -155,7 +169,7 @@ fn a_pause_that_begins_in_a_try_is_the_next_trys() {
     let (mut queue, [head, second]) = queue();
     assert_eq!(queue.poll(head, Waker::noop()), TRY);
     let _ = queue.notify_at(start + 2 * ms);
-    queue.tried(Some(start + 9 * ms), Health::Answering);
+    queue.try_ends(Some(start + 9 * ms), Health::Answering);
     assert_eq!(queue.poll(head, Waker::noop()), HEAD);
     assert_eq!(queue.poll(head, Waker::noop()), Poll::Pending);
     assert_eq!(queue.retry_at(head), Some(start + 2 * ms));
@@ -224,9 +238,9 @@ fn a_try_after_one_that_failed_is_no_answer() {
     let (mut queue, [_head]) = queue();
     queue.set_health(Health::Failing);
     queue.set_health(Health::Asking(Instant::now()));
-    assert_eq!(queue.health(), Health::Failing);
+    assert_eq!(queue.health(Instant::now()), Health::Failing);
     queue.set_health(Health::Answering);
-    assert_eq!(queue.health(), Health::Answering);
+    assert_eq!(queue.health(Instant::now()), Health::Answering);
 }
 
 #[test]
@@ -248,7 +262,7 @@ fn one_tries_and_all_that_waited_are_told() {
         assert_eq!(queue.poll(*ticket, &waker), Poll::Pending);
     }
     assert_eq!(queue.poll(tickets[0], &waker), TRY);
-    queue.finish(&7).into_iter().for_each(Waker::wake);
+    queue.look_ends(&7).into_iter().for_each(Waker::wake);
     assert_eq!(count.get(), 4);
     for ticket in tickets {
         assert_eq!(queue.poll(ticket, &waker), done(7));
@@ -264,10 +278,10 @@ fn a_waiter_that_came_after_the_try_began_has_one_of_its_own() {
     assert_eq!(queue.poll(first, &waker), TRY);
     let (later, _) = queue.enter();
     assert_eq!(queue.poll(later, &waker), Poll::Pending);
-    queue.finish(&1).into_iter().for_each(Waker::wake);
+    queue.look_ends(&1).into_iter().for_each(Waker::wake);
     assert_eq!(count.get(), 1);
     assert_eq!(queue.poll(later, &waker), TRY);
-    let _ = queue.finish(&2);
+    let _ = queue.look_ends(&2);
     assert_eq!(queue.poll(first, &waker), done(1));
     assert_eq!(queue.poll(later, &waker), done(2));
 }
@@ -279,7 +293,7 @@ fn the_timer_is_the_heads_and_goes_with_it() {
     let (mut queue, [first, second]) = queue();
     assert_eq!(queue.poll(first, &waker), TRY);
     assert_eq!(queue.poll(second, &waker), Poll::Pending);
-    queue.tried(Some(now), Health::Answering);
+    queue.try_ends(Some(now), Health::Answering);
     let timers = [first, second].map(|ticket| queue.retry_at(ticket));
     assert_eq!(timers, [Some(now), None]);
     queue
@@ -302,7 +316,7 @@ fn an_announcement_during_a_try_causes_another_try() {
     let _ = queue.notify();
     assert_eq!(queue.poll(ticket, waker), HEAD);
     assert_eq!(queue.poll(ticket, waker), Poll::Pending);
-    queue.tried(Some(Instant::now()), Health::Answering);
+    queue.try_ends(Some(Instant::now()), Health::Answering);
     assert_eq!(queue.poll(ticket, waker), TRY);
 }
 
@@ -390,7 +404,7 @@ proptest! {
                     owed = shared && (owed || more);
                 }
                 7 if tickets.first().is_some_and(|(_, trying)| *trying) => {
-                    queue.tried(None, Health::Answering);
+                    queue.try_ends(None, Health::Answering);
                     tickets[0].1 = false;
                 }
                 _ => {}
@@ -444,8 +458,8 @@ proptest! {
                     drop(queue.leave(ticket, GAVE_UP));
                 }
                 3 => drop(queue.notify()),
-                4 if queue.trying.is_some() => queue.tried(Some(Instant::now()), Health::Answering),
-                5 if queue.trying.is_some() => drop(queue.finish(&begun)),
+                4 if queue.trying.is_some() => queue.try_ends(Some(Instant::now()), Health::Answering),
+                5 if queue.trying.is_some() => drop(queue.look_ends(&begun)),
                 6 => poll_all(&mut queue, &mut here, &mut begun)?,
                 _ => {}
             }
@@ -458,11 +472,101 @@ proptest! {
         for _ in 0..3 {
             poll_all(&mut queue, &mut here, &mut begun)?;
             match queue.trying.is_some() {
-                true => drop(queue.finish(&begun)),
+                true => drop(queue.look_ends(&begun)),
                 false => drop(queue.notify()),
             }
         }
         poll_all(&mut queue, &mut here, &mut begun)?;
         prop_assert!(here.is_empty() && queue.is_empty());
     }
+}
+
+/// The first, as if it was not polled any more; returns when it was passed over.
+fn passed_over(queue: &mut Queue) -> Instant {
+    let now = Instant::now();
+    assert!(queue.look_at_head(now).1);
+    assert_eq!(
+        queue.health(now),
+        Health::Answering,
+        "it may run at any moment"
+    );
+    assert_eq!(queue.health(now + PATIENCE / 2), Health::Unpolled);
+    assert!(queue.look_at_head(now + PATIENCE / 2).1);
+    assert!(queue.look_at_head(now + PATIENCE).1);
+    now + PATIENCE
+}
+
+#[test]
+fn a_head_that_is_not_polled_is_passed_over_and_has_its_place_when_it_is() {
+    let (_, waker) = waker();
+    for (tries, tried) in [(false, false), (true, false), (true, true)] {
+        let (mut queue, [first, second, third]) = queue();
+        assert!(queue.mind() && !queue.mind(), "one timer");
+        if tries {
+            assert_eq!(queue.poll(first, &waker), TRY);
+        }
+        assert_eq!(queue.poll(second, &waker), Poll::Pending);
+        passed_over(&mut queue);
+        assert_eq!(queue.poll(second, &waker), TRY);
+        assert_eq!(queue.poll(third, &waker), Poll::Pending);
+        if tried {
+            // Its try of before says nothing any more.
+            queue.runs(first, &waker);
+            queue.tried(first, None, Health::Failing);
+            assert_eq!(queue.health(Instant::now()), Health::Answering);
+        }
+        // Both try, and neither is to end the other's.
+        assert_eq!(queue.poll(first, &waker), TRY);
+        queue.tried(second, None, Health::Failing);
+        assert_eq!(queue.health(Instant::now()), Health::Answering);
+        assert_eq!(queue.poll(second, &waker), Poll::Pending);
+        let _ = queue.leave(first, served(false, false));
+        assert_eq!(queue.poll(second, &waker), HEAD);
+    }
+}
+
+#[test]
+fn a_head_that_runs_or_has_nothing_to_do_is_not_passed_over() {
+    let (count, waker) = waker();
+    let (mut queue, [first, second]) = queue();
+    let mut now = Instant::now();
+    assert!(queue.mind());
+    assert_eq!(queue.poll(first, &waker), TRY);
+    assert_eq!(queue.poll(second, &waker), Poll::Pending);
+    for _ in 0..9 {
+        queue.runs(first, &waker);
+        queue.look_at_head(now).0.unwrap().wake();
+        now += PATIENCE;
+    }
+    assert_eq!(count.get(), 9, "to see whether it runs");
+    queue.runs(first, &waker);
+    queue.try_ends(Some(now + 9 * PATIENCE), Health::Answering);
+    for _ in 0..9 {
+        assert!(matches!(queue.look_at_head(now), (None, true)));
+        now += PATIENCE;
+    }
+    // Its moment has come, and it does not see that.
+    assert_eq!(queue.health(now), Health::Answering);
+    assert!(queue.look_at_head(now).0.is_some());
+    assert!(queue.look_at_head(now + PATIENCE).1);
+    assert_eq!(queue.poll(second, &waker), TRY);
+    let _ = queue.leave(first, GAVE_UP);
+    let _ = queue.leave(second, served(false, false));
+    assert!(!queue.is_idle(), "the timer may come");
+    assert!(!queue.look_at_head(now).1 && queue.is_idle());
+}
+
+/// Nobody else is to try for it then.
+#[test]
+fn a_waiter_that_was_passed_over_and_is_alone_tries_when_it_is_polled() {
+    let (_, waker) = waker();
+    let (mut queue, [first, second]) = queue();
+    passed_over(&mut queue);
+    assert_eq!(queue.poll(second, &waker), TRY);
+    let _ = queue.leave(second, served(false, false));
+    assert!(!queue.look_at_head(Instant::now()).1 && !queue.is_idle());
+    assert!(queue.notify().is_none(), "it has been woken");
+    assert_eq!(queue.poll(first, &waker), TRY);
+    let _ = queue.leave(first, GAVE_UP);
+    assert!(queue.is_idle());
 }
