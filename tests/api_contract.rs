@@ -129,9 +129,16 @@ fn sent<F: Future + Send>(future: F) {
     drop(future);
 }
 
+/// A branch of `select!` may make the handle in its place.
+fn owned<F: Future + Send + 'static>(future: F) {
+    sent(future);
+}
+
 #[tokio::test]
 async fn futures_are_send() {
     let client = Client::embedded();
+    owned(client.rlock("a").lock_owned(LockOptions::new()));
+    owned(client.fair_lock("a").lock_owned(LockOptions::new()));
     let latch = client.count_down_latch("a");
     sent(latch.try_set_count(1));
     sent(latch.count_down());

@@ -199,6 +199,31 @@ impl<K: Kind> Lock<K> {
         self.acquire(&options).await
     }
 
+    /// As [`lock_with`](Self::lock_with), by a future that owns all that it needs: for a handle that is
+    /// made in its place. (For other primitives write `async { client.semaphore("s").acquire().await }`.)
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_with`](Self::lock_with).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), redlock_rt::Error> {
+    /// # use redlock_rt::LockOptions;
+    /// # let (client, stop) = (redlock_rt::Client::embedded(), std::future::pending::<()>());
+    /// tokio::select! {
+    ///     guard = client.rlock("order:7").lock_owned(LockOptions::new()) => assert!(guard?.is_valid()),
+    ///     () = stop => {}
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn lock_owned(self, options: LockOptions) -> Result<LockGuard<K>, Error> {
+        self.acquire(&options).await
+    }
+
     /// As [`lock_with`](Self::lock_with), for the guard of one body.
     pub(crate) async fn lock_for_body(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
         let (recipe, terms, params) = self.prepare(&options)?;
