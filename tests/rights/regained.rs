@@ -1,7 +1,10 @@
 //! What is dropped while a right is missing, and the right comes back.
 
-use redlock_rt::ErrorKind;
-use tests::eventually;
+use std::time::Duration;
+
+use redlock_rt::{ErrorKind, LockOptions, PermitOptions};
+use tests::{eventually, within};
+use tokio::time::Instant;
 
 use super::{DEADLINE, EVERYBODY, LATCH, PLAIN, SCRIPTS, Stage, assert_denied, rights};
 
@@ -90,5 +93,46 @@ async fn a_hold_count_stayed_while_many_permits_waited_for_a_right() {
     eventually(DEADLINE, async || client.stats().releases == 0).await;
     assert_eq!(semaphore.available_permits().await.unwrap(), MANY as i64);
     outer.unlock().await.unwrap();
+    stage.end().await;
+}
+
+/// A wait without a limit ended where an operator was about to set the right.
+#[tokio::test]
+async fn a_wait_that_is_to_outlast_a_missing_right_has_what_it_waits_for_when_that_is_back() {
+    let mut stage = Stage::open("outlasts").await;
+    let all = rights(&[EVERYBODY, SCRIPTS, PLAIN].concat());
+    let client = stage.client(&all).await;
+    let name = stage.world.name.clone();
+    let locked = format!("{name}:lock");
+    let (semaphore, lock) = (client.semaphore(&name), client.rlock(&locked));
+    semaphore.try_set_permits(1).await.unwrap();
+    lock.lock().await.unwrap().unlock().await.unwrap();
+
+    stage.set("-evalsha").await;
+    stage.set("-restore").await;
+    stage.proxy.mark();
+    assert_denied(semaphore.acquire().await, &name);
+    assert_denied(lock.lock().await, &locked);
+    let wait = Duration::from_millis(300);
+    let began = Instant::now();
+    let limited = LockOptions::new().outlast_denial(true).wait(wait);
+    assert_denied(lock.lock_with(limited).await, &locked);
+    assert!(began.elapsed() >= wait, "{:?}", began.elapsed());
+    let waiting = tokio::spawn({
+        let (semaphore, lock) = (semaphore.clone(), lock.clone());
+        async move {
+            let options = LockOptions::new().outlast_denial(true);
+            let guard = lock.lock_owned(options).await.unwrap();
+            let options = PermitOptions::new().outlast_denial(true);
+            (semaphore.acquire_with(options).await.unwrap(), guard)
+        }
+    });
+    let before = stage.proxy.counts()["EVALSHA"];
+    stage.proxy.wait_for_count("EVALSHA", before + 3).await;
+    assert!(!waiting.is_finished());
+    stage.set("+evalsha").await;
+    let (permit, guard) = within(DEADLINE, waiting).await.unwrap();
+    permit.release().await.unwrap();
+    guard.unlock().await.unwrap();
     stage.end().await;
 }

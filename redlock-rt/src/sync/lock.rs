@@ -271,6 +271,7 @@ impl<K: Kind> Lock<K> {
             wait: options.waiting(),
             owner: options.acting_as(),
             backoff: self.backoff.as_deref(),
+            outlasts_denial: options.outlasts(),
         };
         Ok((recipe, terms, params))
     }

@@ -71,6 +71,7 @@ struct Rare {
     min_hold: Option<Duration>,
     ack: Option<ReplicaAck>,
     fsync: Option<Fsync>,
+    outlasts_denial: bool,
 }
 
 const CHECK: &str = "check lock options";
@@ -183,6 +184,20 @@ impl LockOptions {
     pub fn fsync(mut self, fsync: Fsync) -> Self {
         self.rare.get_or_insert_default().fsync = Some(fsync);
         self
+    }
+
+    /// Sets whether the wait goes on while a right or the password is missing, as through an outage: where
+    /// these are changed by others who are not always in step. Then [`Denied`](ErrorKind::Denied) comes at
+    /// the end of the wait only. Those who wait behind it in the same client wait as well. Defaults to
+    /// `false`. A [`RedLock`](crate::RedLock) and tries (a wait of zero) do not use it.
+    #[must_use]
+    pub fn outlast_denial(mut self, outlasts: bool) -> Self {
+        self.rare.get_or_insert_default().outlasts_denial = outlasts;
+        self
+    }
+
+    pub(super) fn outlasts(&self) -> bool {
+        self.rare().outlasts_denial
     }
 
     /// Which servers must have the lock, if any must.

@@ -102,6 +102,18 @@ impl PermitOptions {
         self
     }
 
+    /// Sets whether the wait goes on while a right or the password is missing, as
+    /// [`LockOptions::outlast_denial`].
+    #[must_use]
+    pub fn outlast_denial(mut self, outlasts: bool) -> Self {
+        self.shared = self.shared.outlast_denial(outlasts);
+        self
+    }
+
+    pub(super) fn outlasts(&self) -> bool {
+        self.shared.outlasts()
+    }
+
     pub(super) fn ack(&self, engine: &Engine) -> Option<Ack> {
         self.shared.ack(engine)
     }

@@ -227,6 +227,7 @@ impl PermitExpirableSemaphore {
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
         let params = AcquireParams {
             wait: options.waiting(),
+            outlasts_denial: options.outlasts(),
             ..AcquireParams::default()
         };
         let engine = &self.counted.engine;

@@ -178,6 +178,7 @@ impl Semaphore {
         let (recipe, terms) = self.prepare(&options)?;
         let params = AcquireParams {
             wait: options.waiting(),
+            outlasts_denial: options.outlasts(),
             ..AcquireParams::default()
         };
         let engine = &self.counted.engine;

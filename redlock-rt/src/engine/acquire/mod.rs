@@ -44,6 +44,8 @@ pub(crate) struct AcquireParams<'a> {
     pub(crate) owner: Option<&'a Owner>,
     /// Set for a kind whose waiters are not woken.
     pub(crate) backoff: Option<&'a Backoff>,
+    /// A missing right does not end the wait.
+    pub(crate) outlasts_denial: bool,
 }
 
 impl Engine {

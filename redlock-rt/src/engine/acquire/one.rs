@@ -43,6 +43,7 @@ pub(super) struct Acquisition<'a> {
     owner: Option<&'a Owner>,
     started: Instant,
     deadline: Option<Instant>,
+    outlasts_denial: bool,
     pace: RetryPlan,
     /// Why Redis did not answer the last try.
     fault: Option<Fault>,
@@ -75,6 +76,7 @@ impl<'a> Acquisition<'a> {
             owner: params.owner,
             started,
             deadline: wait.map(|wait| clock::after(started, wait)),
+            outlasts_denial: params.outlasts_denial,
             pace: RetryPlan::new(params.backoff.copied(), started),
             fault: None,
             unanswered: 0,
@@ -255,7 +257,8 @@ impl Acquisition<'_> {
                 return Err(self.named(Error::new(ErrorKind::Lost, ACTION)));
             }
             Err(fault) => {
-                let passing = fault.is_passing_for(Caller::Waiter);
+                let outlasts = self.outlasts_denial && fault.is_denied();
+                let passing = outlasts || fault.is_passing_for(Caller::Waiter);
                 let retry = self.engine().config.timeouts.retry;
                 let pause = passing.then(|| retry.next(&mut self.unanswered));
                 match pause.flatten() {

@@ -98,9 +98,9 @@ impl Asking<'_> {
             .map(|part| Arc::clone(&part.recipe) as Arc<dyn Recipe>)
             .collect();
         let engine = &first.engine;
-        // The one call takes them on the master alone.
-        let acknowledged = self.options.ack(engine).is_some();
-        if acknowledged || !engine.may_acquire_together(&recipes) {
+        // The one call takes them on the master alone, and is not repeated.
+        let alone = self.options.ack(engine).is_some() || self.options.outlasts();
+        if alone || !engine.may_acquire_together(&recipes) {
             return Ok(None);
         }
         let until = match self.patience() {
@@ -153,6 +153,7 @@ impl Asking<'_> {
                 wait: rest,
                 owner: self.options.acting_as(),
                 backoff: part.backoff.as_deref(),
+                outlasts_denial: self.options.outlasts(),
             };
             let (engine, recipe) = (&part.engine, Arc::clone(&part.recipe) as Arc<dyn Recipe>);
             let ack = self.options.ack(engine);

@@ -170,7 +170,7 @@ impl RepairJob {
         let params = AcquireParams {
             wait: Some(Duration::ZERO),
             owner: self.owner.as_ref(),
-            backoff: None,
+            ..AcquireParams::default()
         };
         let terms = Terms { max_hold, ..terms };
         let lock = async {

@@ -168,7 +168,7 @@ impl Asking<'_> {
         let params = AcquireParams {
             wait: Some(Duration::ZERO),
             owner: self.owner,
-            backoff: None,
+            ..AcquireParams::default()
         };
         match self.for_body {
             true => {
