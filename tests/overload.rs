@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use redlock_rt::{Client, ErrorKind, LockOptions};
-use tests::SlowServer;
+use tests::{Random, SlowServer};
 use tokio::time::Instant;
 
 const fn ms(millis: u64) -> Duration {
@@ -79,6 +79,63 @@ async fn a_call_whose_time_is_over_fails_alone() {
         tokio::time::sleep(ms(10)).await;
     }
     assert!(!late.is_locked().await.unwrap());
+}
+
+/// How many of the callers of this many tasks were served within their wait, a second. Each task thinks for
+/// a second on average, and then wants a lock of its own.
+async fn served(client: &Client, tasks: usize) -> f64 {
+    const SPAN: Duration = ms(30_000);
+    const WAIT: Duration = ms(1000);
+    // Until the number of those that wait is steady.
+    let from = Instant::now() + SPAN / 3;
+    let until = from + SPAN;
+    let tasks = (0..tasks).map(|at| {
+        let client = client.clone();
+        let mut random = Random::new(at as u64);
+        tokio::spawn(async move {
+            let lock = client.rlock(format!("lock:{at}"));
+            let mut served = 0_u32;
+            while Instant::now() < until {
+                tokio::time::sleep(ms(random.below(2001) as u64)).await;
+                let began = Instant::now();
+                match lock.lock_with(LockOptions::new().wait(WAIT)).await {
+                    Ok(guard) => {
+                        assert!(began.elapsed() <= WAIT + ms(5));
+                        served += u32::from((from..until).contains(&Instant::now()));
+                        guard.unlock().await.unwrap();
+                    }
+                    // What a call that was too late has taken is not released yet.
+                    Err(error) if error.kind() == ErrorKind::TimedOut => {}
+                    Err(error) => assert!(error.is_unavailable(), "{error}"),
+                }
+            }
+            served
+        })
+    });
+    let served = join_all(tasks.collect::<Vec<_>>()).await;
+    let served: u32 = served.into_iter().map(Result::unwrap).sum();
+    f64::from(served) / SPAN.as_secs_f64()
+}
+
+/// The more callers there were, the fewer were served: from twice as many as the server serves none,
+/// since all waited for each other, and the server worked for those that had gone.
+#[tokio::test(start_paused = true)]
+async fn with_more_callers_than_the_server_serves_nobody_was_served() {
+    // A lock and its release are two commands, and a third that announces it: 111 a second.
+    let server = SlowServer::new(ms(3));
+    let client = warm(&server).await;
+    let connections = server.connections();
+    let mut best = 0.0_f64;
+    for load in [1, 2, 10, 100] {
+        let served = served(&client, 100 * load).await;
+        eprintln!("{load} x: {served:.1} served a second");
+        best = best.max(served);
+        assert!(served >= 0.8 * best, "{load} x: {served:.1} of {best:.1}");
+    }
+    assert!(
+        server.connections() <= connections + 1,
+        "one more to subscribe"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 
+use super::admission::Share;
 use super::exchange::Exchange;
 use super::fault::Fault;
 use super::link::Link;
@@ -24,6 +25,8 @@ use crate::wire::{Announcement, Call, Malformed, Reply};
 #[derive(Debug, Default)]
 pub(crate) struct Delivery {
     exchange: Option<Exchange>,
+    /// Of what is in flight on a connection.
+    share: Share,
     /// In a cluster, the node that the call in progress was sent to.
     asked: Option<Arc<Node>>,
     /// The link of the last reply.
@@ -75,7 +78,11 @@ impl Future for Watched<'_> {
         }
         // The clock is not read at the first poll, which has just sent the call.
         let woken = std::mem::replace(&mut self.polled, true);
-        match woken && self.exchange.is_overdue() {
+        match if woken {
+            self.exchange.is_overdue()
+        } else {
+            self.exchange.was_queued()
+        } {
             true => Poll::Ready(None),
             false => Poll::Pending,
         }
@@ -127,6 +134,19 @@ impl<'a> Sent<'a> {
 }
 
 impl Delivery {
+    /// The delivery of a release or a heartbeat, which does not wait behind calls that acquire.
+    pub(crate) fn of_upkeep() -> Self {
+        Self {
+            share: Share::Upkeep,
+            ..Self::default()
+        }
+    }
+
+    /// Takes back a call that waits for room on its connection, so that it is never sent.
+    pub(crate) fn recall(&mut self) {
+        self.exchange.take_if(Exchange::recall);
+    }
+
     /// Sends `call`, or the unsent rest of it, if that needs no waiting. The next
     /// [`attempt`](Self::attempt) reads its reply, of which the waker is told.
     ///
@@ -274,8 +294,11 @@ impl Delivery {
 
     /// `watch`: the connection may wake the caller, if the caller has as much time as the server.
     fn limit(&mut self, reply: Duration, until: Option<Instant>, watch: bool) -> Limit {
-        if let Some(exchange) = &self.exchange {
+        if let Some(exchange) = &mut self.exchange {
             self.sent = Some(exchange.made());
+            if !exchange.is_sent() {
+                exchange.waits_for_room(self.share, until);
+            }
         }
         let sent = self.sent.unwrap_or_else(clock::now);
         // At most one timer for both limits, since a timer is a good part of the cost of a call. A
@@ -362,6 +385,9 @@ impl Delivery {
     /// `answer`: that of the call in progress; `None`: the connection is given up without one.
     fn finished(&mut self, answer: Option<Result<Reply, Fault>>) -> Result<Reply, Fault> {
         let exchange = self.exchange.take();
+        if let Some(exchange) = &exchange {
+            self.sent = Some(exchange.made());
+        }
         let sent = self.sent;
         self.unattended = false;
         match answer {
@@ -408,6 +434,7 @@ impl Delivery {
     pub(crate) fn shadow(&self) -> Self {
         Self {
             exchange: None,
+            share: self.share,
             asked: None,
             answered_on: None,
             open_since: self.open_since.or(self.sent),

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
+use super::admission::Share;
 use super::encode;
 use super::fast::{Begun, Plain, Trial};
 use super::fault::Fault;
 use super::link::{Link, left};
-use super::multiplexer::{Came, Due, Pending, WakeUp};
-use crate::clock;
+use super::multiplexer::{Came, Due, InLine, Pending, WakeUp};
+use crate::clock::{self, Moment};
 use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
 
 /// A call in progress on one link.
@@ -27,6 +28,10 @@ pub(crate) struct Exchange {
     polled: bool,
     /// The connection wakes the caller at the end of its patience.
     watched: bool,
+    /// Of what is in flight on the connection; `None`: the call does not wait for room.
+    share: Option<Share>,
+    /// The end of the caller's time.
+    until: Option<Moment>,
     /// The server has said that somebody has the lock, and the script is asked for how long.
     found_taken: bool,
     /// What became of the announcement, where the reply does not say it; see [`Carried`].
@@ -76,6 +81,8 @@ impl Exchange {
             made,
             polled: false,
             watched: false,
+            share: None,
+            until: None,
             found_taken: false,
             published: None,
             answer: None,
@@ -84,7 +91,35 @@ impl Exchange {
 
     /// A moment before the call was sent. A lease is counted from here.
     pub(crate) fn made(&self) -> Instant {
-        self.made
+        let sent = match &self.step {
+            Step::Plain(plain) => plain.admitted(),
+            Step::Script { sent, .. } => sent.admitted(),
+            _ => None,
+        };
+        sent.map_or(self.made, Instant::from)
+    }
+
+    /// Makes the call wait for its turn, where more are in flight than the connection has room for.
+    pub(super) fn waits_for_room(&mut self, share: Share, until: Option<Instant>) {
+        (self.share, self.until) = (Some(share), until.map(Moment::from));
+    }
+
+    /// Whether the call had to wait for room, so that the connection does not wake the caller.
+    pub(super) fn was_queued(&self) -> bool {
+        match &self.step {
+            Step::Plain(plain) => plain.was_queued(),
+            Step::Script { sent, .. } => sent.was_queued(),
+            _ => false,
+        }
+    }
+
+    /// Takes the call back, if it waits for room. Otherwise it was sent.
+    pub(super) fn recall(&mut self) -> bool {
+        match &mut self.step {
+            Step::Plain(plain) => plain.recall(),
+            Step::Script { sent, .. } => sent.recall(),
+            _ => false,
+        }
     }
 
     /// Makes the connection wake the caller too when there is no reply within its patience. Returns `false`
@@ -107,6 +142,7 @@ impl Exchange {
             waker,
             due: self.due(),
             since: Some(self.made),
+            line: None,
         }
     }
 
@@ -181,7 +217,10 @@ impl Exchange {
             self.step = match &mut self.step {
                 Step::Unsent(road) => {
                     let road = *road;
-                    let caller = self.caller(Some(cx.waker()));
+                    let mut caller = self.caller(Some(cx.waker()));
+                    let until = self.until;
+                    // Not for what follows from the reply.
+                    caller.line = self.share.take().map(|share| InLine { share, until });
                     match Step::send(road, &self.link, &self.call, caller) {
                         Ok(step @ Step::Apart(_)) => step,
                         // The connection has the waker.
@@ -198,6 +237,7 @@ impl Exchange {
                         return Poll::Ready(Ok(reply));
                     }
                     Ok(Begun::Unsettled { is_taken }) => {
+                        self.made = plain.admitted().map_or(self.made, Instant::from);
                         self.found_taken = is_taken;
                         Step::Unsent(Road::Script)
                     }
@@ -205,7 +245,8 @@ impl Exchange {
                 },
                 Step::Script { road, sent } => {
                     let (link, script) = (&self.link, self.call.script());
-                    let [answer] = ready!(Pin::new(sent).poll(cx));
+                    let [answer] = ready!(Pin::new(&mut *sent).poll(cx));
+                    self.made = sent.admitted().map_or(self.made, Instant::from);
                     let answer = match link.heard(answer) {
                         Ok(Err(error)) if error.code() == "NOSCRIPT" => {
                             let (link, call, road) = (Arc::clone(link), self.call.clone(), *road);

@@ -14,6 +14,7 @@ use super::encode;
 use super::fault::{Cause, Fault};
 use super::link::{Link, reply};
 use super::multiplexer::{Came, Pending, Unanswered, WakeUp};
+use crate::clock::Moment;
 use crate::mutant;
 use crate::wire::{Answer, Call, Carried, FastPath, Reply};
 
@@ -216,6 +217,30 @@ impl Plain {
         match &self.sent {
             Sent::One(sent) => sent.came(),
             Sent::Two(sent) => sent.came(),
+        }
+    }
+
+    /// As [`Pending::was_queued`].
+    pub(super) fn was_queued(&self) -> bool {
+        match &self.sent {
+            Sent::One(sent) => sent.was_queued(),
+            Sent::Two(sent) => sent.was_queued(),
+        }
+    }
+
+    /// As [`Pending::admitted`].
+    pub(super) fn admitted(&self) -> Option<Moment> {
+        match &self.sent {
+            Sent::One(sent) => sent.admitted(),
+            Sent::Two(sent) => sent.admitted(),
+        }
+    }
+
+    /// As [`Pending::recall`].
+    pub(super) fn recall(&mut self) -> bool {
+        match &mut self.sent {
+            Sent::One(sent) => sent.recall(),
+            Sent::Two(sent) => sent.recall(),
         }
     }
 

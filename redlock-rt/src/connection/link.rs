@@ -530,6 +530,7 @@ impl Link {
                 Err(Fault::forked())
             }
             Err(Unanswered::Ended(ended)) => Err(Fault::unanswered(self.ended(&ended))),
+            Err(Unanswered::Unsent(ended)) => Err(Fault::unreachable(self.ended(&ended))),
             Err(nonsense) => {
                 self.give_up(NONSENSE);
                 Err(nonsense.fault())

@@ -15,6 +15,7 @@
 //! again after time-outs on a half-open link.
 
 mod addresses;
+mod admission;
 mod alarm;
 mod cluster;
 mod credentials;

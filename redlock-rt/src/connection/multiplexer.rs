@@ -30,15 +30,17 @@ use std::time::Duration;
 
 use redis::Value;
 use slab::Slab;
+use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
+use super::admission::{Admission, Share};
 use super::alarm::Alarm;
 use super::fault::Fault;
 use super::framed::Framed;
 use super::frames::Nonsense;
 use super::values::value;
-use crate::clock;
+use crate::clock::{self, Moment};
 use crate::shim::{Mutex, MutexGuard, lock};
 
 /// Room for so many commands is kept for the next ones.
@@ -64,6 +66,7 @@ struct State {
     out: Vec<u8>,
     /// The number of bytes that were ever appended to it.
     appended: u64,
+    admission: Admission<Queued>,
     /// The commands without a reply.
     open: VecDeque<Open>,
     places: Slab<Place>,
@@ -85,6 +88,25 @@ struct Open {
     until: u64,
     due: Due,
     since: Option<std::time::Instant>,
+    /// The room that it gives back.
+    room: Option<(Share, usize)>,
+}
+
+/// A call that waits for room.
+#[derive(Debug)]
+struct Queued {
+    bytes: Vec<u8>,
+    /// The places of its commands, and the length behind each.
+    commands: SmallVec<[(usize, usize); 2]>,
+    until: Option<std::time::Instant>,
+}
+
+/// How a call waits for room, if there is none.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InLine {
+    pub(super) share: Share,
+    /// It is not sent if the reply would come after this.
+    pub(super) until: Option<Moment>,
 }
 
 /// The moment at which a caller is woken without a reply too, if there is one.
@@ -100,16 +122,25 @@ pub(super) struct WakeUp<'a> {
     /// A moment before the command, on the clock of leases. `None` where the caller bounds the wait
     /// by itself.
     pub(super) since: Option<std::time::Instant>,
+    /// `None`: the command is sent, whatever is in flight.
+    pub(super) line: Option<InLine>,
 }
 
 /// Where the reply to one command is put.
 #[derive(Debug)]
 enum Place {
-    Waiting(Option<Waker>),
+    /// The call waits for room.
+    Queued(Option<Waker>),
+    /// It is not sent: its time is nearly over.
+    PassedOver(Option<Waker>),
+    Waiting(Option<Waker>, Admitted),
     /// The caller has gone.
     Left,
-    Answered(Result<Value, Unanswered>),
+    Answered(Result<Value, Unanswered>, Admitted),
 }
+
+/// When a call was sent, if it had to wait for room.
+type Admitted = Option<Moment>;
 
 /// What is wrong with a reply.
 pub(super) type Reason = Arc<dyn std::error::Error + Send + Sync>;
@@ -121,6 +152,8 @@ pub(super) enum Unanswered {
     Nonsense(Reason),
     /// The connection ended.
     Ended(Ended),
+    /// The connection ended before the call was sent.
+    Unsent(Ended),
 }
 
 /// Why a connection ended.
@@ -137,8 +170,12 @@ pub(super) enum Ended {
 #[derive(Debug)]
 pub(super) struct Pending<const N: usize = 1> {
     multiplexer: Arc<Multiplexer>,
-    /// In the order of the commands. `None` once the replies were returned.
-    places: Option<[usize; N]>,
+    /// In the order of the commands. `None` once the replies were returned. Small, as all that a waiting
+    /// caller keeps.
+    places: Option<[u32; N]>,
+    /// The call had to wait for room.
+    queued: bool,
+    admitted: Admitted,
 }
 
 /// What came for a call that was sent.
@@ -170,6 +207,7 @@ impl Unanswered {
         match self {
             Self::Nonsense(reason) => Fault::nonsense(reason),
             Self::Ended(ended) => Fault::unanswered(ended.error()),
+            Self::Unsent(ended) => Fault::unreachable(ended.error()),
         }
     }
 }
@@ -236,6 +274,15 @@ impl Multiplexer {
         if let Some(ended) = &state.ended {
             return Err(ended.clone());
         }
+        if let Some(line) = caller
+            .line
+            .filter(|line| !state.admission.admits(line.share))
+        {
+            let places = state.queue(line, caller.waker, encode);
+            self.count(&state);
+            drop(state);
+            return Ok((Pending::new(self, places, true), None));
+        }
         let before = state.out.len();
         let ends = encode(&mut state.out);
         let WakeUp { due, since, .. } = caller;
@@ -244,28 +291,31 @@ impl Multiplexer {
             let until = state.appended + (end - before) as u64;
             // The last reply wakes the caller, who waits for all of them.
             let waker = caller.waker.filter(|_| at + 1 == N).cloned();
-            let place = state.places.insert(Place::Waiting(waker));
+            let place = state.places.insert(Place::Waiting(waker, None));
+            let room = None;
             let open = Open {
                 place,
                 until,
                 due,
                 since,
+                room,
             };
             state.open.push_back(open);
             places[at] = place;
         }
-        state.appended += (state.out.len() - before) as u64;
+        let bytes = state.out.len() - before;
+        state.appended += bytes as u64;
+        state.admission.sent(N, since);
+        if let Some(line) = caller.line {
+            state.takes_room(line.share, bytes);
+        }
         if let Some(due) = caller.due {
             state.next_due = Some(state.next_due.map_or(due, |known| known.min(due)));
         }
         self.count(&state);
         let idle = state.idle.take();
         drop(state);
-        let sent = Pending {
-            multiplexer: Arc::clone(self),
-            places: Some(places),
-        };
-        Ok((sent, idle))
+        Ok((Pending::new(self, places, false), idle))
     }
 
     /// The moment until which the future may sleep. Commands that come later wake it.
@@ -290,7 +340,7 @@ impl Multiplexer {
             .partition(|(due, _)| *due <= now);
         state.next_due = later.into_iter().map(|(due, _)| due).min();
         let waker = |(_, place)| match state.places.get(place) {
-            Some(Place::Waiting(waker)) => waker.clone(),
+            Some(Place::Waiting(waker, _)) => waker.clone(),
             _ => None,
         };
         due.into_iter().filter_map(waker).collect()
@@ -336,6 +386,10 @@ impl Multiplexer {
             let unanswered = Unanswered::Ended(why.clone());
             wakers.extend(state.answer(open.place, Err(unanswered)));
         }
+        for (place, _) in state.admission.close().flat_map(|call| call.commands) {
+            let unsent = Unanswered::Unsent(why.clone());
+            wakers.extend(state.answer(place, Err(unsent)));
+        }
         self.count(&state);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
@@ -372,6 +426,74 @@ impl State {
         replace(&mut self.idle, waker)
     }
 
+    /// Keeps a call until there is room.
+    fn queue<const N: usize>(
+        &mut self,
+        InLine { share, until }: InLine,
+        waker: Option<&Waker>,
+        encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
+    ) -> [usize; N] {
+        let mut bytes = Vec::new();
+        let ends = encode(&mut bytes);
+        let mut at = 0;
+        let places = ends.map(|_| {
+            at += 1;
+            let waker = waker.filter(|_| at == N).cloned();
+            self.places.insert(Place::Queued(waker))
+        });
+        let call = Queued {
+            bytes,
+            commands: places.into_iter().zip(ends).collect(),
+            until: until.map(std::time::Instant::from),
+        };
+        self.admission.join(share, call);
+        places
+    }
+
+    /// Sends the calls for which there is room.
+    fn admit(&mut self, now: std::time::Instant) {
+        while let Some((share, call)) = self.admission.next() {
+            let is_late = self.admission.is_too_late(call.until, now);
+            let mut is_sent = false;
+            for &(place, end) in &call.commands {
+                let Some(known) = self.places.get_mut(place) else {
+                    continue;
+                };
+                match known {
+                    Place::Queued(waker) if is_late => *known = Place::PassedOver(waker.take()),
+                    Place::Queued(waker) => {
+                        *known = Place::Waiting(waker.take(), Some(now.into()));
+                        is_sent = true;
+                        self.open.push_back(Open {
+                            place,
+                            until: self.appended + end as u64,
+                            due: None,
+                            since: Some(now),
+                            room: None,
+                        });
+                    }
+                    // The caller has gone.
+                    _ => drop(self.free(place)),
+                }
+            }
+            if is_sent {
+                self.appended += call.bytes.len() as u64;
+                self.out.extend_from_slice(&call.bytes);
+                self.admission.sent(call.commands.len(), Some(now));
+                self.takes_room(share, call.bytes.len());
+            }
+        }
+    }
+
+    /// The last command of the call that was appended gives the room back.
+    fn takes_room(&mut self, share: Share, bytes: usize) {
+        let room = Admission::<Queued>::room_for(bytes);
+        if let Some(open) = self.open.back_mut() {
+            open.room = Some((share, room));
+            self.admission.takes(share, room);
+        }
+    }
+
     /// What is in a place, which may be another command's from now on.
     fn free(&mut self, place: usize) -> Place {
         let freed = self.places.remove(place);
@@ -386,7 +508,7 @@ impl State {
     fn leave(&mut self, place: usize) -> Option<Place> {
         let known = self.places.get_mut(place)?;
         let before = std::mem::replace(known, Place::Left);
-        if matches!(before, Place::Answered(_)) {
+        if matches!(before, Place::Answered(..) | Place::PassedOver(_)) {
             self.free(place);
         }
         Some(before)
@@ -394,29 +516,80 @@ impl State {
 
     /// Returns whom to wake.
     fn answer(&mut self, place: usize, answer: Result<Value, Unanswered>) -> Option<Waker> {
-        match self.places.get_mut(place)? {
+        let (waker, admitted) = match self.places.get_mut(place)? {
             Place::Left => {
                 self.free(place);
-                None
+                return None;
             }
-            waiting => match std::mem::replace(waiting, Place::Answered(answer)) {
-                Place::Waiting(waker) => waker,
-                Place::Left | Place::Answered(_) => None,
-            },
-        }
+            Place::Waiting(waker, admitted) => (waker.take(), *admitted),
+            Place::Queued(waker) => (waker.take(), None),
+            Place::PassedOver(_) | Place::Answered(..) => return None,
+        };
+        self.places[place] = Place::Answered(answer, admitted);
+        waker
     }
 }
 
 impl<const N: usize> Pending<N> {
+    fn new(multiplexer: &Arc<Multiplexer>, places: [usize; N], queued: bool) -> Self {
+        Self {
+            multiplexer: Arc::clone(multiplexer),
+            places: Some(places.map(|place| u32::try_from(place).unwrap_or(u32::MAX))),
+            queued,
+            admitted: None,
+        }
+    }
+
+    fn places(&self) -> Option<[usize; N]> {
+        Some(self.places?.map(|place| place as usize))
+    }
+
+    /// Whether the call had to wait for room.
+    pub(super) fn was_queued(&self) -> bool {
+        self.queued
+    }
+
+    /// When the call was sent, if it had to wait for room.
+    pub(super) fn admitted(&self) -> Admitted {
+        let Some(places) = self.places().filter(|_| self.queued) else {
+            return self.admitted;
+        };
+        match self.multiplexer.state().places.get(*places.last()?) {
+            Some(Place::Waiting(_, admitted) | Place::Answered(_, admitted)) => *admitted,
+            _ => None,
+        }
+    }
+
+    /// Takes the call back, if it waits for room. Otherwise it was sent.
+    pub(super) fn recall(&mut self) -> bool {
+        let Some(places) = self.places().filter(|_| self.queued) else {
+            return false;
+        };
+        let mut state = self.multiplexer.state();
+        let waits = |place: usize| {
+            let place = state.places.get(place);
+            matches!(place, Some(Place::Queued(_) | Place::PassedOver(_)))
+        };
+        if !places.into_iter().all(waits) {
+            return false;
+        }
+        let left = places.map(|place| state.leave(place));
+        self.multiplexer.count(&state);
+        drop(state);
+        drop(left);
+        self.places = None;
+        true
+    }
+
     /// The reply to the first command, if it has come and `decides`: then the others are not waited for.
     pub(super) fn take_first(
         &mut self,
         decides: impl FnOnce(&Result<Value, Unanswered>) -> bool,
     ) -> Option<Result<Value, Unanswered>> {
-        let places = self.places?;
+        let places = self.places()?;
         let mut state = self.multiplexer.state();
         match state.places.get(*places.first()?) {
-            Some(Place::Answered(answer)) if decides(answer) => {}
+            Some(Place::Answered(answer, _)) if decides(answer) => {}
             _ => return None,
         }
         let mut left = places.map(|place| state.leave(place));
@@ -424,7 +597,10 @@ impl<const N: usize> Pending<N> {
         drop(state);
         self.places = None;
         match left.first_mut()?.take() {
-            Some(Place::Answered(answer)) => Some(answer),
+            Some(Place::Answered(answer, admitted)) => {
+                self.admitted = admitted;
+                Some(answer)
+            }
             _ => None,
         }
     }
@@ -432,11 +608,11 @@ impl<const N: usize> Pending<N> {
     pub(super) fn came(&self) -> Came {
         let state = self.multiplexer.state();
         let answer = |place: &usize| match state.places.get(*place) {
-            Some(Place::Waiting(_)) => Some(Came::Nothing),
-            Some(Place::Answered(Ok(value))) if !matches!(value, Value::ServerError(_)) => None,
+            Some(Place::Waiting(..) | Place::Queued(_)) => Some(Came::Nothing),
+            Some(Place::Answered(Ok(value), _)) if !matches!(value, Value::ServerError(_)) => None,
             _ => Some(Came::Other),
         };
-        let other = self.places.iter().flatten().find_map(answer);
+        let other = self.places().iter().flatten().find_map(answer);
         other.unwrap_or(Came::Reply)
     }
 }
@@ -445,14 +621,21 @@ impl<const N: usize> Future for Pending<N> {
     type Output = [Result<Value, Unanswered>; N];
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (Some(places), Some(last)) =
-            (self.places, self.places.and_then(|all| all.last().copied()))
-        else {
+        let (Some(places), Some(last)) = (
+            self.places(),
+            self.places().and_then(|all| all.last().copied()),
+        ) else {
             return Poll::Pending;
         };
         let mut state = self.multiplexer.state();
         // The reply behind the others: when it is there, they are.
-        if let Some(Place::Waiting(waker)) = state.places.get_mut(last) {
+        let waiting = match state.places.get_mut(last) {
+            Some(Place::Waiting(waker, _) | Place::Queued(waker) | Place::PassedOver(waker)) => {
+                Some(waker)
+            }
+            _ => None,
+        };
+        if let Some(waker) = waiting {
             let before = replace(waker, cx.waker());
             drop(state);
             drop(before);
@@ -460,13 +643,16 @@ impl<const N: usize> Future for Pending<N> {
         }
         // No place is anybody else's, and replies come in order, so each is there.
         let mut answers = [const { Err(Unanswered::Ended(Ended::Closed)) }; N];
+        let mut admitted = None;
         for (place, answer) in places.into_iter().zip(&mut answers) {
-            if let Place::Answered(came) = state.free(place) {
+            if let Place::Answered(came, at) = state.free(place) {
                 *answer = came;
+                admitted = at;
             }
         }
         self.multiplexer.count(&state);
         drop(state);
+        self.admitted = admitted;
         self.places = None;
         Poll::Ready(answers)
     }
@@ -474,7 +660,7 @@ impl<const N: usize> Future for Pending<N> {
 
 impl<const N: usize> Drop for Pending<N> {
     fn drop(&mut self) {
-        let Some(places) = self.places else { return };
+        let Some(places) = self.places() else { return };
         let mut state = self.multiplexer.state();
         let left = places.map(|place| state.leave(place));
         self.multiplexer.count(&state);
@@ -510,7 +696,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
             else {
                 break Err(reply.err().unwrap_or_else(unasked));
             };
-            state.open.pop_front();
+            if let Some(Open {
+                room: Some((share, room)),
+                ..
+            }) = state.open.pop_front()
+            {
+                state.admission.gives_back(share, room);
+            }
             let failed = reply.as_ref().err().cloned();
             let answer = reply.map_err(Unanswered::Nonsense);
             self.wakers.extend(state.answer(place, answer));
@@ -519,8 +711,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
             }
         };
         self.multiplexer.count(&state);
-        if state.open.len() < without_reply {
-            state.heard = Some(clock::stamp());
+        let answered = without_reply - state.open.len();
+        if answered > 0 {
+            let now = clock::stamp();
+            state.heard = Some(now);
+            state.admission.replied(answered, now);
+            state.admit(now);
         }
         taken?;
         match state.open.is_empty() {
@@ -672,6 +868,31 @@ mod tests {
         fn send(&self, word: &str) -> Pending {
             let encode = |out: &mut Vec<u8>| [encode::command(out, &[word.as_bytes()])];
             self.multiplexer.send(WakeUp::default(), encode).unwrap()
+        }
+
+        fn caller(&self, word: &str, share: Share) -> Pending {
+            self.caller_until(word, share, None)
+        }
+
+        fn caller_until(
+            &self,
+            word: &str,
+            share: Share,
+            until: Option<std::time::Instant>,
+        ) -> Pending {
+            let until = until.map(Moment::from);
+            let caller = WakeUp {
+                since: Some(clock::now()),
+                line: Some(InLine { share, until }),
+                ..WakeUp::default()
+            };
+            let encode = |out: &mut Vec<u8>| [encode::command(out, &[word.as_bytes()])];
+            self.multiplexer.send(caller, encode).unwrap()
+        }
+
+        fn received_after_a_poll(&mut self) -> String {
+            assert!(!self.drive());
+            self.received()
         }
 
         /// Returns whether the connection has ended.
@@ -1217,6 +1438,83 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     /// A caller that is to be woken then.
+    /// As many as there is room for, and more.
+    fn crowd(both: &Both, more: usize) -> (Vec<Pending>, Vec<Pending>) {
+        let mut in_flight = Vec::new();
+        while both.multiplexer.state().admission.admits(Share::Callers) {
+            in_flight.push(both.caller("IN", Share::Callers));
+        }
+        let line = (0..more).map(|at| both.caller(&at.to_string(), Share::Callers));
+        (in_flight, line.collect())
+    }
+
+    #[test]
+    fn calls_for_which_there_is_no_room_are_sent_in_order_as_replies_come() {
+        let mut both = both();
+        let (in_flight, line) = crowd(&both, 3);
+        while !both.received_after_a_poll().is_empty() {}
+        let release = both.caller("RELEASE", Share::Upkeep);
+        assert_eq!(
+            both.received_after_a_poll(),
+            ping("RELEASE"),
+            "has its own room"
+        );
+        assert!(!both.reply(b":1\r\n:2\r\n"));
+        assert_eq!(both.received(), [ping("0"), ping("1")].concat());
+        assert!(!both.reply(b":3\r\n"));
+        assert_eq!(both.received(), ping("2"));
+        let replies = ":7\r\n".repeat(in_flight.len() - 3);
+        assert!(!both.reply(format!("{replies}:8\r\n:10\r\n:11\r\n:12\r\n").as_bytes()));
+        assert_eq!(answer(release).unwrap(), Value::Int(8));
+        let answers = line.into_iter().map(|sent| answer(sent).unwrap());
+        assert!(answers.eq([10, 11, 12].map(Value::Int)));
+        assert_eq!(both.multiplexer.in_progress(), in_flight.len());
+    }
+
+    #[test]
+    fn a_call_that_was_taken_back_is_not_sent() {
+        let mut both = both();
+        let (in_flight, mut line) = crowd(&both, 3);
+        while !both.received_after_a_poll().is_empty() {}
+        assert!(line[0].recall());
+        drop(line.remove(1));
+        assert!(!both.reply(":7\r\n".repeat(in_flight.len()).as_bytes()));
+        assert_eq!(both.received(), ping("2"));
+        assert!(!line[1].recall(), "it was sent");
+        assert_eq!(line[1].admitted().is_some(), true);
+        drop((in_flight, line));
+        assert!(!both.reply(b":7\r\n"));
+        assert_eq!(both.multiplexer.in_progress(), 0);
+    }
+
+    #[test]
+    fn a_call_that_was_not_sent_when_the_connection_ended_has_not_run() {
+        let mut both = both();
+        let (mut in_flight, mut line) = crowd(&both, 1);
+        assert!(!both.drive());
+        drop(both.driving);
+        let sent = in_flight.remove(0).now_or_never().unwrap();
+        assert!(matches!(sent, [Err(Unanswered::Ended(_))]));
+        let unsent = line.remove(0).now_or_never().unwrap();
+        assert!(matches!(unsent, [Err(Unanswered::Unsent(_))]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_whose_reply_would_come_too_late_is_not_sent() {
+        let mut both = both();
+        let (in_flight, line) = crowd(&both, 0);
+        let now = clock::now();
+        both.multiplexer.state().admission.took(2 * S);
+        let waits = |rest| both.caller_until("LATE", Share::Callers, Some(clock::after(now, rest)));
+        let [mut late, mut in_time] = [3 * S, 60 * S].map(waits);
+        while !both.received_after_a_poll().is_empty() {}
+        tokio::time::advance(2 * S).await;
+        assert!(!both.reply(b":7\r\n"));
+        assert_eq!(both.received(), ping("LATE"), "one of them");
+        assert!(late.recall() && !in_time.recall());
+        drop((in_flight, line));
+    }
+
     fn caller_until(both: &Both, due: Instant) -> (Pending, Arc<Count>) {
         let count = Arc::<Count>::default();
         let waker = Waker::from(Arc::clone(&count));

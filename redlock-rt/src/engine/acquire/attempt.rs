@@ -149,6 +149,7 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
+        self.delivery.recall();
         let forgotten = mutant::on("a_cancelled_acquisition_is_forgotten");
         if self.done || !self.is_open() || forgotten {
             return;

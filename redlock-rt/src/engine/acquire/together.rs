@@ -139,6 +139,7 @@ impl Attempts {
 
 impl Drop for Attempts {
     fn drop(&mut self) {
+        self.delivery.recall();
         if self.done || !self.delivery.is_open() {
             return;
         }

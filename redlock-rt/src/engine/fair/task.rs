@@ -75,7 +75,7 @@ async fn send(map: &FairMap, batch: Vec<PendingBeat>, nodes: &Nodes) {
     while let Some(mut part) = parts.pop() {
         let of: Vec<Heartbeat<'_>> = part.iter().filter_map(heartbeat).collect();
         let call = beat(&map.client, &of);
-        let mut delivery = Delivery::default();
+        let mut delivery = Delivery::of_upkeep();
         let asked = delivery.attempt(to, || call, None).await;
         let Some(asked) = asked else {
             // Dropped beats count as failed.

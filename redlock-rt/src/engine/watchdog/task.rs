@@ -437,7 +437,7 @@ async fn alone(watchdog: Arc<Watchdog>, nodes: Arc<Nodes>, hold: Arc<Hold>, at: 
         slot: slot_of(&nodes, &hold),
         lane: Lane::Renewals,
     };
-    let mut delivery = Delivery::default();
+    let mut delivery = Delivery::of_upkeep();
     let reply = delivery.attempt(to, || call, Some(until)).await;
     let reply = reply.unwrap_or_else(|| Err(Fault::timed_out("no answer to a renewal")));
     let outcome = reply.and_then(|reply| {
