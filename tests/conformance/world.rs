@@ -241,7 +241,13 @@ pub(crate) async fn settles<S: Subject>(world: &World, client: &Party) {
     // of client, also the channel of the waiter.
     let own = format!("redlock_wake:{}", client.uuid());
     eventually(DEADLINE, async || {
+        // The channel of a waiter ends with its owner, that of a lock with its name.
+        let is_own = |channel: &String| match channel.rsplit_once('}') {
+            Some((_, owner)) => owner.is_empty() || owner.contains(client.uuid()),
+            None => true,
+        };
         let channels = world.channels(&pattern).await;
+        let channels: Vec<_> = channels.into_iter().filter(is_own).collect();
         let heard: usize = world.redis(&["PUBLISH", &own, "0"]).await;
         channels.len() + heard > 0 && client.stats().subscriptions == channels.len() + heard
     })

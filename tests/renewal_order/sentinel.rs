@@ -275,12 +275,13 @@ impl Script {
         frame.text(2).parse().unwrap()
     }
 
-    /// The owners among the arguments: a lease, an owner, a prefix and ids of permits for each key.
+    /// The owners among the arguments: a lease, an owner, a prefix, ids of permits and the longest lease for
+    /// each key.
     fn owners(frame: &Frame) -> BTreeSet<String> {
         let keys = Self::keys(frame);
-        let owners = (0..keys).map(|key| Self::argument(frame, 4 * key + 1));
+        let owners = (0..keys).map(|key| Self::argument(frame, 5 * key + 1));
         let owners: BTreeSet<String> = owners.collect();
-        assert_eq!(frame.args.len(), 3 + 5 * keys, "{frame:?}");
+        assert_eq!(frame.args.len(), 3 + 6 * keys, "{frame:?}");
         assert!(owners.iter().all(|owner| owner.contains(':')), "{frame:?}");
         owners
     }
