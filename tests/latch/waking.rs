@@ -202,7 +202,11 @@ async fn without_the_right_to_subscribe_they_poll() {
     proxy.wait_for_count(calls("latch_check"), 3).await;
     latch.count_down().await.unwrap();
     ended(waits).await.unwrap();
-    assert_eq!(proxy.connections(Which::All).len(), 2, "two connections");
+    assert_eq!(
+        proxy.connections(Which::All).len(),
+        3,
+        "and one for renewals"
+    );
     stage.assert_clean().await;
 }
 

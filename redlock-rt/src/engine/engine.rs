@@ -25,6 +25,9 @@ use crate::mutant;
 use crate::name::{ClientId, LockName};
 use crate::shim::AtomicBool;
 
+/// How long a client that connects waits for its connection for renewals.
+const MOST_FOR_RENEWALS: Duration = Duration::from_millis(250);
+
 /// The configuration of a client.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
@@ -147,7 +150,8 @@ impl Engine {
         let renewals = ready
             .unwrap_or_else(|| Err(Fault::connecting_took_too_long().at(self.nodes.place())))
             .map_err(|fault| fault.into_error("connect to redis"))?;
-        // Where it is refused, the first connection serves renewals too.
+        // Where it is refused, or takes long, the first connection serves renewals until it is there.
+        let until = until.min(clock::after(clock::now(), MOST_FOR_RENEWALS));
         let _ = before(Some(until), renewals.ready()).await;
         Ok(())
     }
