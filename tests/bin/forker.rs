@@ -6,6 +6,9 @@
 //! a line each. HOW is what the client was before the fork: `unused`; `used` in a runtime that has ended;
 //! with a `dedicated` thread and a connection; or `held`: there is a guard, which the child drops.
 
+// The test reads it.
+#![allow(clippy::print_stdout)]
+
 use std::{env, error::Error, time::Duration};
 
 use fork::{Fork, fork, waitpid};

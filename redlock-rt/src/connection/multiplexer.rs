@@ -1481,7 +1481,7 @@ mod tests {
         assert!(!both.reply(":7\r\n".repeat(in_flight.len()).as_bytes()));
         assert_eq!(both.received(), ping("2"));
         assert!(!line[1].recall(), "it was sent");
-        assert_eq!(line[1].admitted().is_some(), true);
+        assert!(line[1].admitted().is_some());
         drop((in_flight, line));
         assert!(!both.reply(b":7\r\n"));
         assert_eq!(both.multiplexer.in_progress(), 0);
