@@ -24,6 +24,7 @@ const TERMS: Terms = Terms {
     connect: 1000,
     poll: 2000,
     backoff: 256,
+    yields: 0,
     skew: 1000,
     keeps_lost_connections: false,
     sets_clock_back: false,

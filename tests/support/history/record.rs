@@ -89,6 +89,8 @@ pub struct Terms {
     pub poll: Ms,
     /// The longest time after which a waiter looks to whom nothing is announced.
     pub backoff: Ms,
+    /// The longest time for which a client leaves a lock to others that listen to it.
+    pub yields: Ms,
     /// By how many in a hundred thousand any clock may be fast or slow.
     pub skew: Ms,
     /// Whether nobody may end a connection that is lost, so that what it sent may run later.

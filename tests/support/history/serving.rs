@@ -98,7 +98,7 @@ fn due(history: &History, sight: &Sight, waiter: &Waiter<'_>, until: Ms) -> Ms {
     let loads = if terms.forgets_scripts { LOADED } else { 0 };
     let ways = (waiter.ways + loads) * terms.latency;
     let since = sight.at.max(waiter.first);
-    let told = since + pause + unannounced + ways + terms.drift(terms.poll) + SLACK;
+    let told = since + pause + unannounced + ways + terms.drift(terms.poll) + terms.yields + SLACK;
     let ready = waiter.called + SETUP * terms.latency + pause + SLACK;
     let prompt = told.max(ready);
     let begun = waiter.called.max(sight.at);

@@ -14,6 +14,8 @@ use super::wall::{self, Jump};
 use crate::history::{self, History, Ms, Violation};
 
 /// No run takes longer.
+/// Four times the longest pause of `engine/hub/rivals.rs`.
+const YIELDS: Ms = 64;
 const LONGEST: Ms = 600_000;
 /// What happens at once when nothing is on its way.
 const LEAP: Ms = 4;
@@ -98,6 +100,7 @@ impl World {
             connect: plan.terms.connect,
             poll: 2 * plan.terms.poll,
             backoff: BACKOFF,
+            yields: YIELDS,
             keeps_lost_connections: plan.refuses(Refusal::Kill),
             sets_clock_back: plan.faults.iter().any(|fault| {
                 let by = match fault.what {
