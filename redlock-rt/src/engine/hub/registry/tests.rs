@@ -9,6 +9,16 @@ fn live() -> Registry<u8> {
     registry
 }
 
+/// With a channel whose last listener has left.
+fn lingering(now: Instant) -> Registry<u8> {
+    let mut registry = live();
+    let (id, _) = registry.attach("c", 1);
+    let effect = registry.next_effect().unwrap();
+    registry.confirmed(&effect);
+    registry.detach("c", id, End::Later, now);
+    registry
+}
+
 #[test]
 fn listeners_are_told_when_the_channel_is_confirmed() {
     let mut registry = live();
@@ -26,11 +36,7 @@ fn listeners_are_told_when_the_channel_is_confirmed() {
 #[test]
 fn a_listener_that_attaches_in_ending_waits_for_the_new_confirmation() {
     let now = Instant::now();
-    let mut registry = live();
-    let (id, _) = registry.attach("c", 1);
-    let first = registry.next_effect().unwrap();
-    registry.confirmed(&first);
-    registry.detach("c", id, End::Later, now);
+    let mut registry = lingering(now);
     assert_eq!(registry.tick(now), Some(now + S));
     assert_eq!(registry.tick(now + S), None);
     let end = registry.next_effect().unwrap();
@@ -45,11 +51,7 @@ fn a_listener_that_attaches_in_ending_waits_for_the_new_confirmation() {
 #[test]
 fn a_lingering_channel_is_taken_up_again_without_a_command() {
     let now = Instant::now();
-    let mut registry = live();
-    let (id, _) = registry.attach("c", 1);
-    let effect = registry.next_effect().unwrap();
-    registry.confirmed(&effect);
-    registry.detach("c", id, End::Later, now);
+    let mut registry = lingering(now);
     assert!(registry.attach("c", 2).1);
     registry.tick(now + 2 * S);
     assert_eq!(registry.next_effect(), None);
@@ -60,11 +62,7 @@ fn a_lingering_channel_is_taken_up_again_without_a_command() {
 #[test]
 fn what_is_known_of_others_stays_while_the_subscription_lingers() {
     let now = Instant::now();
-    let mut registry = live();
-    let (id, _) = registry.attach("c", 1);
-    let effect = registry.next_effect().unwrap();
-    registry.confirmed(&effect);
-    registry.detach("c", id, End::Later, now);
+    let mut registry = lingering(now);
     assert!(!registry.released("c", 2, now));
     registry.rivals("c").unwrap().releasing(now, false);
     let (told, pause) = registry.heard("c", 1, now);
