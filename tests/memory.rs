@@ -25,9 +25,9 @@ const OF_A_PAIR: usize = 5;
 /// The bytes of a held lock.
 const OF_A_HOLD: usize = 570;
 /// The bytes of a task that waits, with the task.
-const OF_A_WAITER: usize = 1240;
+const OF_A_WAITER: usize = 1110;
 /// The same for a fair lock, where a task has a seat, and a place in Redis.
-const OF_A_FAIR_WAITER: usize = 1440;
+const OF_A_FAIR_WAITER: usize = 1225;
 
 /// The tests of one process run beside each other, and the allocator counts for all.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -140,6 +140,7 @@ async fn each_waiter<K: Kind>(
 fn a_task_that_waits_takes_little_memory() {
     run(async || {
         let each = each_waiter(|client| client.rlock("waits"), async |_, _| true).await;
+
         assert!(each <= OF_A_WAITER, "{each} bytes");
     });
 }
@@ -250,6 +251,7 @@ fn a_task_that_waits_for_a_fair_lock_takes_little_memory() {
             [one.unwrap(), two.unwrap()] == [all as u64; 2]
         };
         let each = each_waiter(|client| client.fair_lock("waits"), queued).await;
+
         assert!(each <= OF_A_FAIR_WAITER, "{each} bytes");
     });
 }

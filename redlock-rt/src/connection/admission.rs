@@ -7,7 +7,7 @@
 //!
 //! 1. The calls of one share are sent in the order in which they came.
 //! 2. A call waits only while its share has no room.
-//! 3. Calls that end something have a share of their own, so that no lock waits for those that acquire.
+//! 3. Releases have a share of their own, so that none waits for calls that acquire.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -85,11 +85,6 @@ impl<T> Admission<T> {
         room.taken < room.most && room.line.is_empty()
     }
 
-    /// The room that a call takes.
-    pub(super) fn room_for(bytes: usize) -> usize {
-        1 + bytes / 1024
-    }
-
     /// A call waits until [`next`](Self::next) returns it.
     pub(super) fn join(&mut self, share: Share, call: T) {
         self.room_mut(share).line.push_back(call);
@@ -102,7 +97,12 @@ impl<T> Admission<T> {
             .find_map(|share| {
                 let room = self.room_mut(share);
                 let has_room = room.taken < room.most;
-                Some((share, has_room.then(|| room.line.pop_front())??))
+                let call = has_room.then(|| room.line.pop_front())??;
+                if room.line.is_empty() {
+                    // The memory of a long line is not kept.
+                    room.line = VecDeque::new();
+                }
+                Some((share, call))
             })
     }
 
@@ -114,8 +114,11 @@ impl<T> Admission<T> {
         }
     }
 
-    pub(super) fn takes(&mut self, share: Share, room: usize) {
+    /// A call of so many bytes was sent. Returns the room that it [gives back](Self::gives_back).
+    pub(super) fn takes(&mut self, share: Share, bytes: usize) -> usize {
+        let room = 1 + bytes / 1024;
         self.room_mut(share).taken += room;
+        room
     }
 
     pub(super) fn gives_back(&mut self, share: Share, room: usize) {
@@ -155,11 +158,8 @@ impl<T> Admission<T> {
 
     /// Nothing more is sent.
     pub(super) fn close(&mut self) -> impl Iterator<Item = T> + use<T> {
-        let [ends, callers] = [&mut self.upkeep, &mut self.callers];
-        let lines = [
-            std::mem::take(&mut ends.line),
-            std::mem::take(&mut callers.line),
-        ];
+        let rooms = [&mut self.upkeep, &mut self.callers];
+        let lines = rooms.map(|room| std::mem::take(&mut room.line));
         lines.into_iter().flatten()
     }
 
@@ -187,8 +187,7 @@ mod tests {
     fn room(admission: &mut Admission<()>) -> usize {
         let mut room = 0;
         while admission.admits(Share::Callers) {
-            admission.takes(Share::Callers, 1);
-            room += 1;
+            room += admission.takes(Share::Callers, 1);
         }
         admission.gives_back(Share::Callers, room);
         room
@@ -221,8 +220,7 @@ mod tests {
     #[test]
     fn long_commands_take_more_room() {
         let mut admission = Admission::<()>::default();
-        let long = Admission::<()>::room_for(MOST * 1024);
-        admission.takes(Share::Callers, long);
+        let long = admission.takes(Share::Callers, MOST * 1024);
         assert!(!admission.admits(Share::Callers) && admission.admits(Share::Upkeep));
         admission.gives_back(Share::Callers, long);
         assert!(admission.admits(Share::Callers));

@@ -17,7 +17,7 @@ use super::link::Link;
 use super::multiplexer::Came;
 use super::nodes::{Node, Nodes, To};
 use super::reconnect::Connection;
-use crate::clock;
+use crate::clock::{self, Moment};
 use crate::mutant;
 use crate::wire::{Announcement, Call, Malformed, Reply};
 
@@ -42,14 +42,14 @@ pub(crate) struct Delivery {
     published: Option<u32>,
 }
 
-/// How long to wait for a reply.
+/// How long to wait for a reply. Small, as it is a part of every waiting future.
 #[derive(Debug, Clone, Copy)]
 struct Limit {
     /// The end of the caller's time.
-    until: Option<Instant>,
-    /// When to look whether the server is. `None`: the connection wakes the caller then, or the reply is
-    /// there.
-    look_at: Option<Instant>,
+    until: Option<Moment>,
+    /// When to look whether the server is silent. `None`: the connection wakes the caller then, or the reply
+    /// is there.
+    look_at: Option<Moment>,
 }
 
 /// What to do where there is no reply yet.
@@ -78,11 +78,11 @@ impl Future for Watched<'_> {
         }
         // The clock is not read at the first poll, which has just sent the call.
         let woken = std::mem::replace(&mut self.polled, true);
-        match if woken {
-            self.exchange.is_overdue()
-        } else {
-            self.exchange.was_queued()
-        } {
+        let needs_timer = match woken {
+            true => self.exchange.is_overdue(),
+            false => self.exchange.was_queued(),
+        };
+        match needs_timer {
             true => Poll::Ready(None),
             false => Poll::Pending,
         }
@@ -109,7 +109,8 @@ impl<'a> Sent<'a> {
     async fn answer(&mut self) -> Option<Result<Reply, Fault>> {
         let exchange = self.delivery.exchange.as_mut()?;
         if let Some(at) = self.limit.look_at {
-            if let Ok(answer) = clock::timeout_at(clock::to_tokio(at), exchange).await {
+            let at = clock::to_tokio(at.into());
+            if let Ok(answer) = clock::timeout_at(at, exchange).await {
                 return Some(self.finished(Some(answer)));
             }
         } else {
@@ -118,7 +119,8 @@ impl<'a> Sent<'a> {
                 return Some(self.finished(Some(answer)));
             }
         }
-        let (reply, until) = (self.connection.timeouts().reply(), self.limit.until);
+        let reply = self.connection.timeouts().reply();
+        let until = self.limit.until.map(Instant::from);
         // Boxed: it is rare, and would be a part of the size of every waiting future.
         Some(match Box::pin(self.delivery.wait_on(reply, until)).await {
             Some(answer) => self.finished(answer),
@@ -285,6 +287,8 @@ impl Delivery {
         until: Option<Instant>,
     ) -> Option<Result<Reply, Fault>> {
         let Limit { look_at, .. } = self.limit(reply, until, false);
+        // Where the reply is there, it is read although that moment has come.
+        let look_at = look_at.map_or_else(clock::now, Instant::from);
         let answer = match self.wait(look_at).await {
             None => self.wait_on(reply, until).await?,
             answer => answer,
@@ -294,10 +298,11 @@ impl Delivery {
 
     /// `watch`: the connection may wake the caller, if the caller has as much time as the server.
     fn limit(&mut self, reply: Duration, until: Option<Instant>, watch: bool) -> Limit {
+        let end = until.map(Moment::from);
         if let Some(exchange) = &mut self.exchange {
             self.sent = Some(exchange.made());
             if !exchange.is_sent() {
-                exchange.waits_for_room(self.share, until);
+                exchange.waits_for_room(self.share, end);
             }
         }
         let sent = self.sent.unwrap_or_else(clock::now);
@@ -313,30 +318,16 @@ impl Delivery {
             .is_none_or(|exchange| !(exchange.is_answered() || watch && exchange.watch()));
         let look_at = until.map_or(patience, |until| until.min(patience));
         Limit {
-            until,
-            look_at: needs_timer.then_some(look_at),
+            until: end,
+            look_at: needs_timer.then(|| look_at.into()),
         }
     }
 
     /// `None`: there is no reply at the moment to look.
-    fn wait(
-        &mut self,
-        look_at: Option<Instant>,
-    ) -> impl Future<Output = Option<Result<Reply, Fault>>> + Send {
-        let exchange = self.exchange.as_mut();
-        async move {
-            let exchange = exchange?;
-            match look_at {
-                Some(at) => clock::timeout_at(clock::to_tokio(at), exchange).await.ok(),
-                None => {
-                    Watched {
-                        exchange,
-                        polled: false,
-                    }
-                    .await
-                }
-            }
-        }
+    async fn wait(&mut self, look_at: Instant) -> Option<Result<Reply, Fault>> {
+        let exchange = self.exchange.as_mut()?;
+        let answer = clock::timeout_at(clock::to_tokio(look_at), exchange);
+        answer.await.ok()
     }
 
     /// As [`finish`](Self::finish), where the reply is late. Returns `None` inside if the connection is to be
@@ -352,7 +343,7 @@ impl Delivery {
                 Late::Stays => return None,
                 Late::GivenUp => return Some(None),
             };
-            let answer = self.wait(Some(at)).await;
+            let answer = self.wait(at).await;
             if answer.is_some() {
                 return Some(answer);
             }

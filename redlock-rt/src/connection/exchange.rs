@@ -100,8 +100,8 @@ impl Exchange {
     }
 
     /// Makes the call wait for its turn, where more are in flight than the connection has room for.
-    pub(super) fn waits_for_room(&mut self, share: Share, until: Option<Instant>) {
-        (self.share, self.until) = (Some(share), until.map(Moment::from));
+    pub(super) fn waits_for_room(&mut self, share: Share, until: Option<Moment>) {
+        (self.share, self.until) = (Some(share), until);
     }
 
     /// Whether the call had to wait for room, so that the connection does not wake the caller.

@@ -487,10 +487,8 @@ impl State {
 
     /// The last command of the call that was appended gives the room back.
     fn takes_room(&mut self, share: Share, bytes: usize) {
-        let room = Admission::<Queued>::room_for(bytes);
         if let Some(open) = self.open.back_mut() {
-            open.room = Some((share, room));
-            self.admission.takes(share, room);
+            open.room = Some((share, self.admission.takes(share, bytes)));
         }
     }
 
