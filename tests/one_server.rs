@@ -11,6 +11,7 @@ use std::time::Duration;
 use redlock_rt::{Client, ClientBuilder, LockOptions, LostReason, RLockGuard};
 use tests::{CALL, Matcher, Proxy, RedisServer, Which, eventually, trace_init, within};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -220,14 +221,22 @@ async fn an_address_of_two_servers_in_turn_never_gives_two_valid_guards() {
     let stage = Stage::open();
     let addresses = [OLD, NEW].map(|at| stage.proxies[at].address());
     let dials = Arc::new(AtomicUsize::new(0));
-    let dialed = Arc::clone(&dials);
+    let open = watch::Sender::new(false);
+    let (dialed, opened) = (Arc::clone(&dials), open.subscribe());
     let client = Client::builder().connector(move || {
-        TcpStream::connect(addresses[dialed.fetch_add(1, Ordering::SeqCst) % 2])
+        let (at, mut opened) = (dialed.fetch_add(1, Ordering::SeqCst), opened.clone());
+        async move {
+            // The connection for renewals comes after both holders.
+            if at == 1 {
+                opened.wait_for(|open| *open).await.unwrap();
+            }
+            TcpStream::connect(addresses[at % 2]).await
+        }
     });
     let client = client.lease(LEASE).poll_interval(NEVER).build().unwrap();
     let guard = client.rlock("a").lock().await.unwrap();
     let taken = stage.client_of(NEW).await.rlock("a").lock().await.unwrap();
-    // The first renewal leads to the other server.
+    open.send_replace(true);
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Taken);
     assert!(taken.is_valid());
     // The client stays with that server: holds are renewed and verified there.
