@@ -164,7 +164,32 @@ mod template;
 /// # }
 /// ```
 ///
-/// Put text between two placeholders: `<a><b>` is the same key for 1, 23 and for 12, 3. Braces are
+/// Put text between two placeholders: `<a><b>` is the same key for 1, 23 and for 12, 3. The text
+/// between them does not part values that may contain it: with `<tenant>:<item>`, the values
+/// ("a:b", "c") and ("a", "b:c") are one key, so one tenant can hold the other's locks. `<tenant:?>`
+/// puts a text in quotes and escapes those within; all texts of a key but one need that (numbers do
+/// not). The compiler warns where two parameters of a key are visibly text (`String`, `&str`, also
+/// in `Cow`, `Box`, `Arc` or `Rc`) without it. Fields and methods are not looked at. If a key must
+/// stay as it is, `#[allow(deprecated)]` on the function takes the warning away.
+///
+/// ```
+/// # use redlock_rt::{Client, Error, distributed_lock};
+/// #[distributed_lock(key = "<tenant:?>:<item>", client = Client::embedded())]
+/// async fn reserve(tenant: &str, item: &str) -> Result<(), Error> {
+///     Ok(())
+/// }
+/// ```
+///
+/// ```compile_fail
+/// #![deny(warnings)]
+/// # use redlock_rt::{Client, Error, distributed_lock};
+/// #[distributed_lock(key = "<tenant>:<item>")] // `<tenant>` and `<item>` are texts
+/// async fn reserve(tenant: &str, item: &str) -> Result<(), Error> {
+///     Ok(())
+/// }
+/// ```
+///
+/// Braces are
 /// text, such as a hash tag of a cluster: `{<tenant>}:<id>`. But `{id}` does not compile if `id` is
 /// a parameter, since it is probably a mistake. A placeholder whose name is not a parameter does
 /// not compile either:

@@ -54,7 +54,11 @@ pub(crate) struct Key {
 
 #[derive(Debug)]
 pub(crate) enum KeyWhat {
-    Template(Vec<Part>),
+    Template {
+        parts: Vec<Part>,
+        /// What the compiler warns of.
+        warning: Option<String>,
+    },
     /// An expression for a string.
     Expr(Expr),
 }

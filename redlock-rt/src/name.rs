@@ -10,6 +10,19 @@ use crate::text::ShortText;
 /// The longest name in bytes.
 const MAX_NAME: usize = 512;
 
+/// How keys that belong to another name begin, before `:` or `_braced:`.
+const DERIVED: [&str; 9] = [
+    "redisson_lock_queue",
+    "redisson_lock_timeout",
+    "redisson_lock_token",
+    "redlock_fair",
+    "redlock_fence",
+    "redlock_latch_end",
+    "redlock_op",
+    "redlock_rw_writers",
+    "redlock_sem",
+];
+
 /// The name of a lock in Redis: the client's namespace and the caller's name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LockName(Arc<str>);
@@ -31,6 +44,9 @@ impl LockName {
         if full.len() > MAX_NAME {
             return refuse("the name is longer than 512 bytes");
         }
+        if is_derived(&full) {
+            return refuse("the name begins like a key that belongs to another lock");
+        }
         Ok(Self(full))
     }
 
@@ -41,6 +57,17 @@ impl LockName {
     pub(crate) fn as_arc(&self) -> &Arc<str> {
         &self.0
     }
+}
+
+fn is_derived(name: &str) -> bool {
+    let begins = |prefix| {
+        let rest = name.strip_prefix(prefix)?;
+        Some(rest.starts_with(':') || rest.starts_with("_braced:"))
+    };
+    name.starts_with("red")
+        && DERIVED
+            .into_iter()
+            .any(|prefix| begins(prefix) == Some(true))
 }
 
 /// Why a name is invalid. A handle stores it until its first use, since creating a handle cannot

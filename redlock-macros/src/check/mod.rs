@@ -4,6 +4,7 @@ mod options;
 mod parameters;
 mod placeholder;
 mod returns;
+mod texts;
 
 use proc_macro2::Span;
 use syn::Type;
@@ -87,7 +88,11 @@ fn keys(
 fn key(key: Spanned<KeyArg>, function: &Function, errors: &mut Errors) -> Key {
     let span = key.span;
     let what = match key.value {
-        KeyArg::Template(segments) => KeyWhat::Template(parts(segments, span, function, errors)),
+        KeyArg::Template(segments) => {
+            let parts = parts(segments, span, function, errors);
+            let warning = texts::ambiguous(&parts, function);
+            KeyWhat::Template { parts, warning }
+        }
         KeyArg::Expr(expr) => KeyWhat::Expr(expr),
     };
     Key { what, span }

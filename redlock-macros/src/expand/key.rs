@@ -32,9 +32,17 @@ fn key(key: &Key, names: &Names) -> TokenStream {
     let here = Span::mixed_site().located_at(key.span);
     let private = &names.private;
     match &key.what {
-        KeyWhat::Template(parts) => {
+        KeyWhat::Template { parts, warning } => {
             let segments = parts.iter().map(|part| segment(part, here, private));
-            quote_spanned!(here=> { let key = #private::key(&[#(#segments),*]); key })
+            // Only a use of what is deprecated makes the compiler warn with our words.
+            let warning = warning.as_ref().map(|note| {
+                quote_spanned! {here=>
+                    #[deprecated(note = #note)]
+                    const AMBIGUOUS_KEY: () = ();
+                    let () = AMBIGUOUS_KEY;
+                }
+            });
+            quote_spanned!(here=> { #warning let key = #private::key(&[#(#segments),*]); key })
         }
         KeyWhat::Expr(value) => quote_spanned! {here=>
             { let key = #private::key_of(#private::core::format_args!("{}", #value)); key }

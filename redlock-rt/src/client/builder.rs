@@ -317,6 +317,9 @@ impl ClientBuilder {
 
     /// Puts `namespace:` before every name, before other keys are derived from the name, as
     /// Redisson's name mapper does. Defaults to none.
+    ///
+    /// Namespaces without `:` keep services apart. With it, `app` and a lock `x:job` is the same name
+    /// as `app:x` and `job`.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self

@@ -56,6 +56,7 @@ mod names;
 mod news;
 mod release;
 mod signal;
+mod spelling;
 mod tasks;
 mod timers;
 mod wait;

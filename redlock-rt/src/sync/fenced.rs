@@ -153,4 +153,11 @@ impl FencedLockGuard {
         };
         token
     }
+
+    /// Returns the [`token`](Self::token) as the `BIGINT` of SQL databases. It fits: Redis counts in
+    /// 64 bits with a sign.
+    #[must_use]
+    pub fn token_i64(&self) -> i64 {
+        self.token().cast_signed()
+    }
 }

@@ -238,6 +238,27 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_was_named_like_the_token_of_another() {
+        for name in ["a", "{a}", "{a}b"].map(|name| LockName::new(None, name).unwrap()) {
+            let texts = [fair_queue, fair_deadlines, fair_notes].map(|key| key(&name).to_string());
+            let owns = [
+                rw_waiting_writers,
+                semaphore_holds,
+                fence,
+                latch_mark,
+                lock_token,
+            ];
+            let keys = texts.into_iter().chain(owns.map(|key| key(&name)));
+            for key in keys.chain([operation(&name, "1")]) {
+                assert!(LockName::new(None, &key).is_err(), "{key}");
+                assert!(LockName::new(Some("svc"), &key).is_ok(), "{key}");
+            }
+        }
+        assert!(LockName::new(Some("redlock_sem"), "{a}").is_err());
+        assert!(LockName::new(None, "redlock_semaphores:a").is_ok());
+    }
+
+    #[test]
     fn no_two_names_share_a_key_that_is_ours_alone() {
         let names = [
             "a",
@@ -252,7 +273,6 @@ mod tests {
             "{a}{b}",
             "{a}{a}",
             "a}:timeout",
-            "redlock_sem:{a}",
             "_braced:{a}",
         ];
         let names = names.map(|name| LockName::new(None, name).unwrap());

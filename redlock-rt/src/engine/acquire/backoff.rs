@@ -1,5 +1,6 @@
 //! When a waiter that is not woken tries again.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::clock::after;
@@ -111,6 +112,20 @@ impl Backoff {
         let more = most.saturating_sub(MOST_SUMMED);
         let rest = self.longest.saturating_mul(more);
         Some(summed.saturating_add(rest))
+    }
+}
+
+impl fmt::Display for Backoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.first)?;
+        if self.doubles {
+            write!(f, "..{:?}", self.longest)?;
+        }
+        write!(f, ",jitter={}", self.jitter)?;
+        match self.max_retries {
+            Some(most) => write!(f, ",max_retries={most}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,0 +1,56 @@
+//! Templates whose key is the same for different values.
+
+use syn::{GenericArgument, Pat, PathArguments, Type};
+
+use crate::function::Function;
+use crate::plan::Part;
+
+/// The warning for a template in which several parameters are text without quotes: where one ends
+/// and the next begins cannot be told from the key. Fields and methods have types unknown here.
+pub(super) fn ambiguous(parts: &[Part], function: &Function) -> Option<String> {
+    let mut texts = parts.iter().filter_map(|part| match part {
+        Part::Value {
+            root,
+            accesses,
+            spec,
+            ..
+        } if accesses.is_empty() && !spec.ends_with('?') => {
+            let is_text = |parameter: &&syn::PatType| {
+                matches!(&*parameter.pat, Pat::Ident(name) if name.ident == *root)
+                    && is_text(&parameter.ty)
+            };
+            function.typed_parameters().find(is_text).and(Some(root))
+        }
+        _ => None,
+    });
+    let first = texts.next()?;
+    let second = texts.find(|name| *name != first)?;
+    Some(format!(
+        "`<{first}>` and `<{second}>` are texts that may contain what is between them, as \
+         (\"a:b\", \"c\") and (\"a\", \"b:c\"): such calls share a lock. Write `<{first}:?>` \
+         to put {first} in quotes"
+    ))
+}
+
+/// `String`, `str`, a reference or a smart pointer to one of them.
+fn is_text(ty: &Type) -> bool {
+    match ty {
+        Type::Group(ty) => is_text(&ty.elem),
+        Type::Paren(ty) => is_text(&ty.elem),
+        Type::Reference(ty) => is_text(&ty.elem),
+        Type::Path(ty) => ty.path.segments.last().is_some_and(|last| {
+            let name = last.ident.to_string();
+            match &last.arguments {
+                PathArguments::None => name == "String" || name == "str",
+                PathArguments::AngleBracketed(of) => {
+                    matches!(&*name, "Cow" | "Box" | "Arc" | "Rc")
+                        && of.args.iter().any(
+                            |argument| matches!(argument, GenericArgument::Type(ty) if is_text(ty)),
+                        )
+                }
+                PathArguments::Parenthesized(_) => false,
+            }
+        }),
+        _ => false,
+    }
+}
