@@ -333,6 +333,10 @@ async fn a_server_that_was_busy_between_a_release_and_its_announcement_left_the_
         });
         let channel = format!("redisson_lock__channel:{{{name}}}");
         stage.world.subscribed_to(&channel, 1).await;
+        // After the waiter's try that follows its subscription, which was refused.
+        for _ in 0..3 {
+            assert!(patient.rlock(&name).is_locked().await.unwrap());
+        }
         stage.proxy.mark();
         stage.proxy.answer("PUBLISH", busy, 2);
         match dropped {

@@ -141,6 +141,8 @@ impl Ack {
 const LATE: Duration = Duration::from_millis(150);
 /// About so long is a turn at most, in which those that come later wait for the next one.
 const TURN: Duration = Duration::from_millis(250);
+/// The same where servers write to disk, which most do once a second.
+const DISK_TURN: Duration = Duration::from_millis(1250);
 /// One call touches at most so many locks, so that other clients need not wait for all of them.
 const TOUCHED_AT_ONCE: usize = 100;
 
@@ -384,8 +386,12 @@ impl Entry {
 fn patience(entries: &[Arc<Entry>]) -> Duration {
     let until = entries.iter().map(|entry| entry.until).min();
     let rest = until.map(|until| until.saturating_duration_since(clock::now()));
+    let turn = match entries.iter().any(|entry| entry.ack.disk()) {
+        true => DISK_TURN,
+        false => TURN,
+    };
     match rest.unwrap_or_default() {
-        rest if rest > TURN + LATE * 3 => TURN,
+        rest if rest > turn + LATE * 3 => turn,
         // Zero would have no limit.
         rest => (rest - LATE.min(rest / 3)).max(Duration::from_millis(1)),
     }
