@@ -84,7 +84,7 @@ impl World {
         let retry_at = clock::after(clock::now(), LEASE);
         let wish = self.request().wish();
         self.waiters
-            .enter_for(&self.engine.hub, None, || retry_at, wish)
+            .enter_for(&self.engine.hub, None, || retry_at, wish, None)
     }
 
     /// The call of a guard that ends while somebody waits.
