@@ -201,7 +201,6 @@ pub mod embedded;
 mod engine;
 mod error;
 mod limit;
-mod mutant;
 mod name;
 mod pause;
 mod shim;

@@ -29,10 +29,6 @@ struct Options {
     /// Runs so many seeds that nobody chose.
     #[arg(long)]
     fresh: Option<u64>,
-    /// Runs these seeds once with each of the deliberate bugs, and says which seed finds it. For a
-    /// build with `--cfg redlock_mutants`.
-    #[arg(long)]
-    mutants: bool,
     /// Does not look for a smaller plan that fails.
     #[arg(long)]
     no_shrink: bool,
@@ -40,48 +36,6 @@ struct Options {
     #[arg(long)]
     all: bool,
 }
-
-/// The names in `redlock-rt/src/mutant.rs` and where it is asked.
-const MUTANTS: &[&str] = &[
-    "a_cancelled_acquisition_is_forgotten",
-    "a_client_sends_no_beats",
-    "a_call_may_take_twice_as_long",
-    "a_chain_of_hand_overs_has_no_end",
-    "a_connection_to_the_old_server_is_kept",
-    "a_dead_connection_is_not_killed",
-    "a_deadline_of_redisson_is_not_brought_nearer",
-    "a_deadline_counts_from_the_reply",
-    "a_fair_lock_goes_to_a_waiter_that_is_not_next",
-    "a_fair_lock_goes_to_whoever_asks",
-    "a_fair_lock_is_given_by_whoever_had_it",
-    "a_fault_of_dialing_ends_a_release",
-    "a_guard_outlives_its_deadline",
-    "a_key_that_was_there_counts_as_created",
-    "a_lease_of_a_reader_has_another_name",
-    "a_lost_part_stays_lost",
-    "a_majority_is_one_less",
-    "a_pass_does_not_look_whose_the_lock_is",
-    "a_passed_token_is_that_of_the_giver",
-    "a_permit_is_not_passed_on",
-    "a_reentry_is_not_counted",
-    "a_release_does_not_look_whose_the_lock_is",
-    "a_release_is_announced_elsewhere",
-    "a_release_is_given_up_with_its_lease",
-    "a_renewal_lengthens_nothing",
-    "a_renewal_recreates_a_lost_key",
-    "a_repeat_counts_again",
-    "a_repeat_takes_permits_again",
-    "a_reply_of_a_batch_goes_to_another",
-    "a_subscription_lingers_for_ever",
-    "a_token_does_not_follow_the_clock",
-    "a_token_is_counted_elsewhere",
-    "a_token_is_that_of_an_earlier_reply",
-    "a_wait_has_no_bound_while_dialing",
-    "a_withdrawn_acquisition_is_let_in",
-    "nobody_looks_again_after_subscribing",
-    "parts_without_a_majority_are_kept",
-    "readers_do_not_follow_each_other",
-];
 
 fn range(text: &str) -> Result<(u64, u64), String> {
     let parsed = text
@@ -92,10 +46,6 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    if options.mutants {
-        let to = options.seeds.map_or(300, |(_, to)| to);
-        return mutants(to);
-    }
     let failed = match (options.seed, options.seeds, options.fresh) {
         (Some(seed), ..) => one(seed, &options),
         (None, Some((from, to)), _) => many(from, to, &options),
@@ -109,41 +59,6 @@ fn main() -> ExitCode {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
-    }
-}
-
-/// Whether each deliberate bug is found within so many seeds.
-fn mutants(seeds: u64) -> ExitCode {
-    let program = std::env::current_exe().expect("this program runs");
-    let range = format!("0..{seeds}");
-    let mut missed = Vec::new();
-    for name in MUTANTS {
-        let run = std::process::Command::new(&program)
-            .args(["--seeds", &range, "--no-shrink"])
-            .env("REDLOCK_MUTANT", name)
-            .output()
-            .expect("this program can be run");
-        let told = String::from_utf8_lossy(&run.stdout);
-        let found = told.lines().find(|line| line.contains("violations:"));
-        match found {
-            Some(found) => println!("{name}: {found}"),
-            None if run.status.success() => {
-                println!("{name}: NOT FOUND in {seeds} seeds");
-                missed.push(*name);
-            }
-            // A bug that makes the library panic, or hang, was found as well.
-            None => println!("{name}: the run ended with {}", run.status),
-        }
-    }
-    println!(
-        "{} of {} found",
-        MUTANTS.len() - missed.len(),
-        MUTANTS.len()
-    );
-    if missed.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
     }
 }
 

@@ -18,7 +18,6 @@ use super::multiplexer::Came;
 use super::nodes::{Node, Nodes, To};
 use super::reconnect::Connection;
 use crate::clock::{self, Moment};
-use crate::mutant;
 use crate::wire::{Announcement, Call, Malformed, Reply};
 
 /// The delivery of one command, over as many connections as it takes.
@@ -260,8 +259,7 @@ impl Delivery {
         if let Err(fault) = connection.pass(until).await {
             return Some(Err(fault));
         }
-        let dialing = until.filter(|_| !mutant::on("a_wait_has_no_bound_while_dialing"));
-        match before(dialing, connection.call(call)).await? {
+        match before(until, connection.call(call)).await? {
             Ok(exchange) => self.exchange = Some(exchange),
             Err(fault) => return Some(Err(fault)),
         }

@@ -15,7 +15,6 @@ use super::fault::{Cause, Fault};
 use super::link::{Link, reply};
 use super::multiplexer::{Came, Pending, Unanswered, WakeUp};
 use crate::clock::Moment;
-use crate::mutant;
 use crate::wire::{Answer, Call, Carried, FastPath, Reply};
 
 /// The number of places for names that were found taken.
@@ -313,13 +312,7 @@ impl Trial {
 /// The first command was refused.
 fn refused(link: &Link, call: &Call, error: ServerError) -> Result<Begun, Fault> {
     let is_taken = link.fast_paths().refused(call, error)?;
-    Ok(match mutant::on("a_key_that_was_there_counts_as_created") {
-        true if is_taken => Begun::Answered(Carried {
-            reply: Reply::Nil,
-            published: None,
-        }),
-        _ => Begun::Unsettled { is_taken },
-    })
+    Ok(Begun::Unsettled { is_taken })
 }
 
 /// Whether the first command has removed the owner, so that the second says something.

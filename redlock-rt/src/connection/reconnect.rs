@@ -18,7 +18,6 @@ use super::server::CurrentServer;
 use super::spawner::Spawner;
 use super::until::{Had, Until};
 use crate::clock;
-use crate::mutant;
 use crate::wire::{Call, Reply};
 
 /// How long to wait for a server.
@@ -333,11 +332,10 @@ impl Shared {
     /// Before anything is repeated or compensated on a link, commands in broken connections must not be
     /// able to run any more.
     async fn end_stale(&self, link: &Link) -> Result<(), Fault> {
-        let spared = mutant::on("a_dead_connection_is_not_killed");
         let here = link.identity().map(|here| here.run_id.clone());
         let is_here = |stale: &Identity| here.as_ref() == Some(&stale.run_id);
         let stale = self.slot().stale.clone().into_iter().find(is_here);
-        if let Some(stale) = stale.filter(|_| !spared)
+        if let Some(stale) = stale
             && !link.kill_stale_client(&stale).await?
         {
             self.server.is_missing(Right::ClientKill);

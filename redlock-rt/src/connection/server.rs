@@ -27,7 +27,6 @@ use super::fault::Fault;
 use super::info::{Info, Unfit};
 use super::journal::{Beside, Journal, Right};
 use crate::clock;
-use crate::mutant;
 
 /// The number of abandoned servers to remember.
 const MOST_LEFT: usize = 8;
@@ -257,7 +256,7 @@ impl CurrentServer {
             return false;
         }
         let mut left: Vec<Arc<Tie>> = Vec::new();
-        if arrival == Arrival::Moved && !mutant::on("a_connection_to_the_old_server_is_kept") {
+        if arrival == Arrival::Moved {
             // Under the mutex: when the next connection arrives, no connection to the old server is
             // in use.
             left = state.leave(|_| true);

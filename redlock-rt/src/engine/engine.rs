@@ -21,7 +21,6 @@ use crate::connection::{
     Dialer, Fault, Home, Lane, Nodes, ServerId, Spawner, Timeouts, To, before,
 };
 use crate::error::{Error, ErrorKind};
-use crate::mutant;
 use crate::name::{ClientId, LockName};
 use crate::shim::AtomicBool;
 
@@ -369,8 +368,7 @@ impl Engine {
     /// The deadline of an operation that waits for no other client, whatever fails: connecting, a
     /// reply, or both repeatedly. After one lost reply there is time for another try.
     pub(crate) fn patience(&self, now: Instant) -> Instant {
-        let times = 1 + u32::from(mutant::on("a_call_may_take_twice_as_long"));
-        clock::after(now, self.config.timeouts.response * times)
+        clock::after(now, self.config.timeouts.response)
     }
 
     pub(crate) fn held(&self) -> usize {

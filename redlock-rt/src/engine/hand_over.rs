@@ -40,7 +40,6 @@ use super::guard::HoldGuard;
 use super::hold::{ChainLimit, Hold, Legacy, Request, Road, Waiting, Wish, key_of};
 use super::release::{Cleanup, Goal, Open, PendingCleanup};
 use crate::clock;
-use crate::mutant;
 use crate::wire::Recipe;
 
 /// How many holds a chain has at most while other clients want the lock, so that they get their share.
@@ -154,9 +153,6 @@ impl fmt::Debug for Offer {
 
 impl Engine {
     fn chain_end(&self, legacy: &Legacy) -> Instant {
-        if mutant::on("a_chain_of_hand_overs_has_no_end") {
-            return clock::after(legacy.chain.began.into(), legacy.lease);
-        }
         clock::after(legacy.chain.began.into(), self.config.hand_over)
     }
 

@@ -20,7 +20,6 @@ use crate::engine::{
     self, CurrentHold, GuardState, Hold, HoldGuard, LostReason, ReentryScope, Unlocked,
 };
 use crate::error::Error;
-use crate::mutant;
 use crate::name::HoldId;
 use crate::shim::{Mutex, lock};
 
@@ -453,9 +452,6 @@ impl Tally {
 /// Releases the parts of a group that could not be completed, and waits for that while there is
 /// time. After that it continues in the background.
 pub(super) async fn roll_back(parts: Vec<Part>, until: Instant) {
-    if mutant::on("parts_without_a_majority_are_kept") {
-        return std::mem::forget(parts);
-    }
     let releases = parts.into_iter().map(|part| part.guard.unlock());
     let releases = clock::timeout_at(clock::to_tokio(until), join_all(releases));
     for error in releases.await.into_iter().flatten().filter_map(Result::err) {

@@ -1,6 +1,5 @@
 //! The only module that builds the names of keys and channels.
 
-use crate::mutant;
 use crate::name::{ClientId, LockName};
 use crate::text::ShortText;
 
@@ -82,10 +81,7 @@ fn is_in_braces(name: &str) -> bool {
 
 /// The channel on which the release of a lock is announced.
 pub(crate) fn lock_channel(name: &LockName) -> Channel<'_> {
-    match mutant::on("a_release_is_announced_elsewhere") {
-        true => Channel::of("redlock_lock__channel:", name),
-        false => Channel::of("redisson_lock__channel:", name),
-    }
+    Channel::of("redisson_lock__channel:", name)
 }
 
 /// The owners that wait for a fair lock. The text of this key and of the next two is made where it is
@@ -154,10 +150,7 @@ pub(crate) fn rw_leases(name: &LockName) -> String {
 /// The start of the names of the keys that carry the leases of one reader; the scripts build it
 /// likewise for the others.
 pub(crate) fn rw_leases_of(leases: &str, owner: &str) -> String {
-    match mutant::on("a_lease_of_a_reader_has_another_name") {
-        true => format!("{leases}:{owner}:rwlock_lease"),
-        false => format!("{leases}:{owner}:rwlock_timeout"),
-    }
+    format!("{leases}:{owner}:rwlock_timeout")
 }
 
 /// The channel on which permits are announced.
@@ -188,10 +181,7 @@ pub(crate) fn permit_leases(name: &LockName) -> String {
 
 /// The last fencing token given for a lock.
 pub(crate) fn lock_token(name: &LockName) -> String {
-    match mutant::on("a_token_is_counted_elsewhere") {
-        true => prefixed("redlock_lock_token", name).to_string(),
-        false => prefixed("redisson_lock_token", name).to_string(),
-    }
+    prefixed("redisson_lock_token", name).to_string()
 }
 
 /// The last fencing token seen for a value of this key.

@@ -37,24 +37,11 @@ impl Script {
         self.name
     }
 
-    #[cfg(not(redlock_mutants))]
     pub(crate) fn text(&self) -> &'static str {
         self.text
     }
 
-    #[cfg(redlock_mutants)]
-    pub(crate) fn text(&self) -> &'static str {
-        crate::mutant::script(self.name, self.text)
-    }
-
     pub(crate) fn sha(&self) -> &str {
-        #[cfg(redlock_mutants)]
-        if self.text() != self.text {
-            return sha1_smol::Sha1::from(self.text())
-                .digest()
-                .to_string()
-                .leak();
-        }
         &self.sha
     }
 

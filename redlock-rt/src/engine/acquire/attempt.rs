@@ -10,7 +10,6 @@ use crate::engine::guard::HoldGuard;
 use crate::engine::hold::{Hold, Request, Terms, Waiting};
 use crate::engine::release::{Open, OrphanedAttempt, abandon};
 use crate::error::Error;
-use crate::mutant;
 use crate::wire::{AcquireReply, Recipe, Reply};
 
 /// If an attempt is dropped before the owner number has a hold, the release queue makes sure that
@@ -133,8 +132,7 @@ impl Attempt {
         now: Instant,
     ) -> Result<Option<HoldGuard>, Error> {
         self.done = true;
-        let late = mutant::on("a_deadline_counts_from_the_reply");
-        let sent = self.delivery.sent.filter(|_| !late).unwrap_or(now);
+        let sent = self.delivery.sent.unwrap_or(now);
         self.request.repeated |= self.delivery.is_open();
         let (guard, is_valid) = HoldGuard::acquired_late(&self.request, token, sent, now);
         // Checked after the hold is registered with those that a shut-down ends: either the
@@ -150,8 +148,7 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         self.delivery.recall();
-        let forgotten = mutant::on("a_cancelled_acquisition_is_forgotten");
-        if self.done || !self.is_open() || forgotten {
+        if self.done || !self.is_open() {
             return;
         }
         let orphan = OrphanedAttempt {

@@ -28,7 +28,6 @@ use crate::engine::hold::{Hold, LostReason, Request, Terms, key_of};
 use crate::engine::hub::Rivals;
 use crate::engine::wait::{Called, Health, NOT_POLLED, Refusal, Waits, Wake};
 use crate::error::{Error, ErrorKind};
-use crate::mutant;
 use crate::wire::{AcquireReply, Acquired, FairPlace, Recipe};
 
 const TIMED_OUT_UNSET: &str = "timed out; the permits were never set";
@@ -276,8 +275,7 @@ impl Acquisition<'_> {
             self.enter_again();
             return Ok(None);
         }
-        let token = mutant::earlier("a_token_is_that_of_an_earlier_reply", acquired.token);
-        if let Some(guard) = self.attempt.succeed(token, now)? {
+        if let Some(guard) = self.attempt.succeed(acquired.token, now)? {
             let shared = !self.recipe().profile().exclusive;
             let more = shared && acquired.leaves_more();
             let retry_at = self.engine().next_look(now, acquired.next_expiry);

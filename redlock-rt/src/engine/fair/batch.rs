@@ -6,7 +6,6 @@ use std::time::Instant;
 use super::queue::{BeatRequest, SOON};
 use super::{FairMap, waiters::FairWaiters};
 use crate::clock;
-use crate::mutant;
 use crate::name::LockName;
 use crate::shim::lock;
 use crate::wire::Slot;
@@ -54,8 +53,7 @@ impl FairMap {
                 let _ = lock(&self.schedule).set(id, now, weak);
                 break;
             }
-            let mute = mutant::on("a_client_sends_no_beats");
-            let Some(request) = waiters.begin_beat(now).filter(|_| !mute) else {
+            let Some(request) = waiters.begin_beat(now) else {
                 continue;
             };
             if batch.is_empty() {

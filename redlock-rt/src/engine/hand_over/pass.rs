@@ -31,7 +31,6 @@ use crate::connection::{Delivery, Fault};
 use crate::engine::hold::{Chain, Hold, Legacy, Request, Terms, Waiting};
 use crate::engine::news::News;
 use crate::engine::release::{OrphanedAttempt, PendingCleanup, abandon};
-use crate::mutant;
 use crate::wire::{AcquireReply, Ask, Call, HoldReply, Malformed, Reply};
 
 /// See the module.
@@ -146,9 +145,7 @@ impl Pass {
             chain,
             ..self.legacy
         };
-        let stale = mutant::on("a_passed_token_is_that_of_the_giver");
-        let token = before.token.filter(|_| stale).or(acquired.token);
-        let (hold, follows) = Hold::in_transit(before, &self.request, token, &legacy);
+        let (hold, follows) = Hold::in_transit(before, &self.request, acquired.token, &legacy);
         before.continued();
         let offer = Box::new(Offer::new(&hold, legacy, open));
         if !follows || !self.is_wanted(clock::now_in_drop()) {

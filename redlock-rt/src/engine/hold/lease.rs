@@ -23,7 +23,6 @@ use smallvec::SmallVec;
 
 use crate::clock::{Moment, Span, after};
 pub use crate::error::LostReason;
-use crate::mutant;
 
 /// The hold times that one guard asks for; validated together with the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -314,13 +313,12 @@ impl Lease {
         self.tick(now);
         let legacy = self.would_leave()?;
         let Legacy { chain, lease, .. } = legacy;
-        let endless = mutant::on("a_chain_of_hand_overs_has_no_end");
         let short = now < after(chain.began.into(), limit.time) && chain.turns < limit.turns;
         let rest = self.deadline().saturating_duration_since(now);
         let own = self.tenants.iter().all(|tenant| tenant.id == id);
         let free = own && self.rare().min_hold.is_none() && self.phase == Phase::Held;
         let fresh = (road == Road::Pass || legacy.renew.is_some()) && rest >= lease / 2;
-        if !(free && fresh && (short || endless)) {
+        if !(free && fresh && short) {
             return None;
         }
         self.tenants.clear();
@@ -476,9 +474,6 @@ impl Lease {
         let until = end.map_or(deadline, |end| end.min(deadline));
         let is_over = end.is_some_and(|end| now >= end);
         match self.phase {
-            Phase::Lost(LostReason::Expired) if mutant::on("a_guard_outlives_its_deadline") => {
-                GuardState::Held { until }
-            }
             // The lease of the last renewal ends with `max_hold`, so both may be over. The reason
             // is decided at the deadline, so that it stays the same.
             Phase::Lost(LostReason::Expired)
@@ -588,7 +583,7 @@ impl Lease {
                 rare.verify_at = rare.look_every.map(|every| after(now, every));
                 self.rare.take_if(|rare| **rare == Rare::default());
             }
-            if !ttl.is_zero() && !mutant::on("a_renewal_lengthens_nothing") {
+            if !ttl.is_zero() {
                 self.lengthen(sent.into(), ttl);
             }
         }

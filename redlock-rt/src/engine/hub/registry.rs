@@ -35,7 +35,6 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::rivals::Rivals;
-use crate::mutant;
 
 /// When a subscription without listeners ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -323,9 +322,6 @@ impl<L: Clone> Registry<L> {
     }
 
     fn end_if_lingering(&mut self, channel: &str, until: Instant) {
-        if mutant::on("a_subscription_lingers_for_ever") {
-            return;
-        }
         let phase = self.channels.get(channel).map(|entry| entry.phase);
         if phase == Some(Phase::Lingering { until }) {
             self.end(channel);

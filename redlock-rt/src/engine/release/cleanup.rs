@@ -20,7 +20,6 @@ use crate::engine::hand_over::Pass;
 use crate::engine::hold::{Hold, Request, Turn, Waiting};
 use crate::engine::news::News;
 use crate::error::{Error, ErrorKind};
-use crate::mutant;
 use crate::name::LockName;
 use crate::pause::Pause;
 use crate::wire::{AcquireReply, Call, HoldReply, Malformed, Reply, Wanted};
@@ -288,7 +287,6 @@ impl Cleanup {
             }
             // The call would only change a lease, and only of a lock that still exists.
             Subject::Hold(_) if matches!(self.goal, Goal::Lengthen(_)) => Some(self.lapses),
-            _ if mutant::on("a_release_is_given_up_with_its_lease") => Some(self.lapses),
             // What remains besides the lock has no lease, and stays until it is removed.
             Subject::OrphanedAttempt(orphan) if orphan.request.recipe.profile().leaves_traces => {
                 None
@@ -324,12 +322,11 @@ impl Cleanup {
                 Ok(reply) => return Some(Progress::Over(Ok(reply))),
                 Err(fault) => fault,
             };
-            let ends = mutant::on("a_fault_of_dialing_ends_a_release") && fault.is_of_dialing();
             if self.is_passed_over(&fault) {
                 continue;
             }
             let waits = self.waits_for_a_right(&fault);
-            if ends || !(waits || fault.is_passing_for(Caller::Cleanup)) {
+            if !(waits || fault.is_passing_for(Caller::Cleanup)) {
                 return Some(Progress::Over(Err(fault)));
             }
             if !fault.is_passing_for(Caller::Call) {
@@ -488,7 +485,7 @@ impl Cleanup {
             }
             (Subject::Hold(hold), Goal::Lengthen(lease)) => {
                 let count = hold.count();
-                if count == 0 || mutant::on("a_reentry_is_not_counted") {
+                if count == 0 {
                     // The last guard has ended meanwhile; the end of the hold follows.
                     return Some(Ok(HoldReply::Done));
                 }

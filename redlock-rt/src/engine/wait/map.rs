@@ -19,7 +19,6 @@ use crate::clock;
 use crate::connection::Message;
 use crate::engine::hub::{Hub, Listener, Subscription};
 use crate::engine::timers::Timers;
-use crate::mutant;
 use crate::name::LockName;
 use crate::wire::keys::Channel;
 
@@ -395,9 +394,6 @@ impl<S: Subject> Drop for Waiters<S> {
 impl<S: Subject> Listener for Waiters<S> {
     /// The head tries in any case: a hold of this client may have been released by force before.
     fn confirmed(&self) {
-        if mutant::on("nobody_looks_again_after_subscribing") {
-            return;
-        }
         self.notify();
     }
 

@@ -56,7 +56,6 @@ use std::time::{Duration, Instant};
 
 use super::line::Line;
 use crate::clock::Moment;
-use crate::mutant;
 
 /// A head that was woken, and that others wait behind, is passed over after this time.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -425,13 +424,11 @@ impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
         }
         self.probed = None;
         match departure {
-            Departure::Served { .. } if mutant::on("readers_do_not_follow_each_other") => {}
             // Of a lock with one holder at a time, whatever was announced is over now.
             Departure::Served { shared, more, .. } => {
                 self.permit = shared && (self.permit || more);
                 self.paused_until = self.paused_until.filter(|_| shared);
             }
-            Departure::GaveUp { .. } if mutant::on("a_permit_is_not_passed_on") => {}
             Departure::GaveUp { passes_on } => self.permit |= tried || passes_on,
         }
         self.forget_call();

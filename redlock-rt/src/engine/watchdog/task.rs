@@ -16,7 +16,6 @@ use crate::clock;
 use crate::connection::{Caller, Cause, Delivery, Exchange, Fault, Hint, Lane, Nodes, To, Verdict};
 use crate::engine::hold::{Hold, LostReason, Plan, Turn};
 use crate::engine::release::{Cleanup, Goal, PendingCleanup};
-use crate::mutant;
 use crate::shim::lock;
 use crate::wire::{HoldReply, Malformed, Renewal, Reply, Slot, Wanted, renew};
 
@@ -341,8 +340,7 @@ impl Watchdog {
         match outcome {
             // The slot has another master by now: what this one says is true only there.
             Ok(_) if !followed && !is_same(&nodes.known(slot), &at) => self.again(due),
-            Ok(mut replies) => {
-                mutant::shift("a_reply_of_a_batch_goes_to_another", &mut replies);
+            Ok(replies) => {
                 for ((hold, ttl), reply) in due.into_iter().zip(replies) {
                     hold.answered(reply, sent, ttl);
                     self.rewatch_or_end(&hold);

@@ -13,7 +13,6 @@ use crate::engine::{
     Called, Handle, Health, Key, Subject, WaiterGuard, WaiterMap, Waiters, Waits, Wake,
 };
 use crate::error::{Error, ErrorKind};
-use crate::mutant;
 use crate::name::BadName;
 use crate::wire::{Named, RLockWire, Recipe};
 
@@ -183,7 +182,7 @@ impl Quorum {
 
 impl Shared {
     pub(super) fn need(&self) -> usize {
-        self.engines.len() / 2 + usize::from(!mutant::on("a_majority_is_one_less"))
+        self.engines.len() / 2 + 1
     }
 
     pub(super) fn server_timeout(

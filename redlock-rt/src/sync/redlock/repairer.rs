@@ -20,7 +20,6 @@ use super::round::{Asking, is_silent};
 use crate::clock;
 use crate::connection::Home;
 use crate::engine::{AcquireParams, Handle, Hold, Owner, Signal, Terms};
-use crate::mutant;
 use crate::pause::{Growth, Pause};
 use crate::shim::{Mutex, lock};
 use crate::wire::Recipe;
@@ -130,9 +129,6 @@ impl RepairJob {
 
     /// Tries once to acquire the missing parts.
     async fn fill(self: &Arc<Self>, repairer: &Repairer, gaps: &[usize]) {
-        if mutant::on("a_lost_part_stays_lost") {
-            return;
-        }
         let until = clock::after(clock::now(), self.server_timeout);
         let tries = gaps
             .iter()
