@@ -8,7 +8,7 @@
 use std::{fmt, pin::pin, time::Duration};
 
 use redlock_rt::{Client, Kind, Lock, LockOptions, PermitOptions, Quorum, embedded::Engine};
-use tests::told;
+use tests::{RedisServer, eventually, told};
 use tokio::{
     task::yield_now,
     time::{Instant, sleep, timeout},
@@ -18,6 +18,7 @@ use tokio_test::{assert_pending, assert_ready, task::Spawn};
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const NAME: &str = "kept";
+const DEADLINE: Duration = Duration::from_secs(15);
 
 /// A client, and another one of the same server.
 fn clients() -> [Client; 2] {
@@ -297,4 +298,43 @@ async fn a_fair_waiter_that_is_polled_keeps_its_place() {
     let second = second.await.unwrap();
     assert!(first.await.unwrap().unwrap() <= Instant::now());
     second.unlock().await.unwrap();
+}
+
+/// The thread of its client goes on, so its heartbeats do.
+#[tokio::test]
+async fn a_fair_waiter_whose_thread_hung_held_up_other_processes() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let other = Client::connect(&url).await.unwrap().fair_lock(NAME);
+    let held = other.lock().await.unwrap();
+    let (goes_on, hangs) = std::sync::mpsc::channel::<()>();
+    let (hanging, hung_by_now) = tokio::sync::oneshot::channel();
+    let hung = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let builder = Client::builder().url(&url).waiter_timeout(S / 2);
+            let client = builder.dedicated_thread(true).connect().await.unwrap();
+            let lock = client.fair_lock(NAME);
+            let waiter = tokio::spawn({
+                let lock = lock.clone();
+                async move { lock.lock().await.unwrap().unlock().await }
+            });
+            eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 1).await;
+            hanging.send(()).unwrap();
+            hangs.recv().unwrap();
+            waiter.await.unwrap().unwrap();
+        });
+    });
+    hung_by_now.await.unwrap();
+    let lock = other.clone();
+    let second = tokio::spawn(async move { lock.lock().await.unwrap() });
+    eventually(DEADLINE, async || other.queue_len().await.unwrap() == 2).await;
+    held.unlock().await.unwrap();
+    let second = tests::within(DEADLINE, second).await.unwrap();
+    goes_on.send(()).unwrap();
+    second.unlock().await.unwrap();
+    hung.join().unwrap();
 }
