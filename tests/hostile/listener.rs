@@ -353,3 +353,75 @@ async fn patterns_are_short() {
         );
     }
 }
+
+/// The replies to each of these came after up to a minute, and other clients waited meanwhile.
+#[tokio::test]
+async fn commands_that_took_a_minute_are_quick_or_refused() {
+    const AT_MOST: Duration = Duration::from_secs(15);
+    let engine = Engine::new();
+    let mut session = engine.connect();
+    let mut quick = |command: &str, expected: &str| {
+        let began = Instant::now();
+        feed(&mut session, command.as_bytes());
+        let reply = String::from_utf8_lossy(&read_some(&mut session)).into_owned();
+        let shown = &command[..command.len().min(40)];
+        assert!(reply.contains(expected), "{shown}: {reply:.200}");
+        assert!(began.elapsed() < AT_MOST, "{shown}: {:?}", began.elapsed());
+    };
+    let request = |words: &[String]| {
+        let words = words
+            .iter()
+            .map(|word| format!("${}\r\n{word}\r\n", word.len()));
+        let words: Vec<String> = words.collect();
+        format!("*{}\r\n{}", words.len(), words.concat())
+    };
+    let key = "a".repeat(MIB);
+    let pattern = format!("*{}b", "a".repeat(1000));
+    quick(&request(&["SET".into(), key.clone(), "v".into()]), "+OK");
+    for command in [
+        vec!["KEYS".into(), pattern.clone()],
+        vec!["SCAN".into(), "0".into(), "MATCH".into(), pattern.clone()],
+    ] {
+        quick(&request(&command), "-ERR matching takes too long");
+    }
+    let members =
+        (0..200_000_u32).map(|at| [(at.wrapping_mul(2_654_435_761)).to_string(), at.to_string()]);
+    let members: Vec<String> = members.flatten().collect();
+    let of =
+        |name: &str, words: Vec<String>| request(&[vec![name.into(), "z".into()], words].concat());
+    quick(&of("ZADD", members.clone()), ":200000");
+    let names = members.into_iter().skip(1).step_by(2).rev();
+    quick(&of("ZREM", names.collect()), ":200000");
+    let mut other = engine.connect();
+    let patterns: Vec<String> = (0..1000).map(|at| format!("{pattern}{at}")).collect();
+    feed(
+        &mut other,
+        request(&[vec!["PSUBSCRIBE".into()], patterns].concat()).as_bytes(),
+    );
+    let publish = request(&["PUBLISH".into(), key, "m".into()]);
+    quick(&publish, "-ERR matching takes too long");
+}
+
+#[tokio::test]
+async fn a_long_message_to_many_subscribers_took_all_memory() {
+    let _turn = MEMORY.lock().await;
+    let engine = Engine::new();
+    let mut subscribers = Vec::new();
+    for _ in 0..60 {
+        let mut subscriber = engine.connect();
+        feed(&mut subscriber, b"SUBSCRIBE c\r\n");
+        subscribers.push(subscriber);
+    }
+    let before = memory();
+    let mut publisher = engine.connect();
+    let message = format!("*3\r\n$7\r\nPUBLISH\r\n$1\r\nc\r\n${}\r\n", 8 * MIB);
+    let message = [message.as_bytes(), &vec![b'x'; 8 * MIB], b"\r\n"].concat();
+    feed(&mut publisher, &message);
+    assert_eq!(read_some(&mut publisher), b":60\r\n");
+    assert!(
+        memory() < before + 250,
+        "{before} MiB before, {} after",
+        memory()
+    );
+    assert!(is_served(&engine));
+}

@@ -35,7 +35,11 @@ fn assert_stopped(engine: &Engine, script: &str, says: &str) {
 
 #[test]
 fn scripts_without_end_are_stopped() {
-    const ENDLESS: [&str; 4] = [
+    const ENDLESS: [&str; 8] = [
+        "local s = string.rep('x', 2 ^ 24) while true do redis.sha1hex(s) end",
+        "local s = string.rep('x', 2 ^ 21) while true do string.upper(s) end",
+        "local t = {} for i = 1, 100000 do t[i] = 'x' end while true do table.concat(t) end",
+        "local s = string.rep('x', 2 ^ 20) while true do redis.call('HSET', 'h', 'f', s) end",
         "while true do pcall(function() while true do end end) end",
         "while true do redis.pcall('KEYS', '*') end",
         "local t = {} for i = 1, 500000 do t[i] = i end \
@@ -85,6 +89,20 @@ fn what_takes_long_by_itself_is_refused() {
         ),
         (
             "return string.match(string.rep('a', 1e6), '.-.-.-b')",
+            "too long",
+        ),
+        // These took a minute.
+        (
+            "local s = string.rep('a', 2 ^ 22) return s:find(s:sub(2 ^ 21) .. 'b', 1, true)",
+            "too long",
+        ),
+        (
+            "return string.find(string.rep('a', 2 ^ 15), '.*[' .. string.rep('b', 990) .. ']')",
+            "too long",
+        ),
+        // Here the character is no anchor.
+        (
+            "return string.gmatch(string.rep('^', 2 ^ 20), '^.*x')",
             "too long",
         ),
         (

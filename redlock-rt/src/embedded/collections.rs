@@ -9,6 +9,9 @@ use std::collections::VecDeque;
 /// scripts see the same order there.
 const SMALL: usize = 128;
 
+/// The changes of one command to a sorted set that are made one by one.
+const MANY: usize = 1000;
+
 /// A map that keeps the order of insertion while it is small.
 #[derive(Debug)]
 pub(super) struct OrderedMap<V> {
@@ -101,15 +104,32 @@ impl<V> OrderedMap<V> {
 pub(super) struct SortedSet {
     scores: FastMap<Blob, f64>,
     order: VecDeque<(f64, Blob)>,
+    /// `order` waits for the end of many changes.
+    unordered: bool,
 }
 
 impl SortedSet {
+    /// Makes so many changes, of which each by itself would move a good part of the others.
+    pub(super) fn change<T>(&mut self, many: usize, changes: impl FnOnce(&mut Self) -> T) -> T {
+        self.unordered = many > MANY;
+        let outcome = changes(self);
+        if std::mem::take(&mut self.unordered) {
+            let pairs = self.scores.iter();
+            self.order = pairs
+                .map(|(member, score)| (*score, Blob::clone(member)))
+                .collect();
+            let order = self.order.make_contiguous();
+            order.sort_unstable_by(|(a, left), (b, right)| a.total_cmp(b).then(left.cmp(right)));
+        }
+        outcome
+    }
+
     pub(super) fn len(&self) -> usize {
-        self.order.len()
+        self.scores.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.scores.is_empty()
     }
 
     pub(super) fn score(&self, member: &[u8]) -> Option<f64> {
@@ -142,16 +162,18 @@ impl SortedSet {
         let old = self.score(member);
         let blob = match old {
             Some(old) if old == score => return Some(old),
-            Some(old) => {
+            Some(old) if !self.unordered => {
                 let at = self.place(old, member);
                 self.order
                     .remove(at)
                     .map_or_else(|| Blob::from(member), |(_, blob)| blob)
             }
-            None => Blob::from(member),
+            _ => Blob::from(member),
         };
         self.scores.insert(Blob::clone(&blob), score);
-        self.order.insert(self.place(score, member), (score, blob));
+        if !self.unordered {
+            self.order.insert(self.place(score, member), (score, blob));
+        }
         old
     }
 
@@ -159,7 +181,9 @@ impl SortedSet {
         let Some(score) = self.scores.remove(member) else {
             return false;
         };
-        self.order.remove(self.place(score, member));
+        if !self.unordered {
+            self.order.remove(self.place(score, member));
+        }
         true
     }
 
@@ -188,6 +212,23 @@ mod tests {
         assert!(map.remove(b"c"));
         let keys: Vec<_> = map.iter().map(|(key, _)| key.to_vec()).collect();
         assert_eq!(keys, [b"a".to_vec(), b"b".to_vec()]);
+    }
+
+    #[test]
+    fn many_changes_leave_the_order_that_single_ones_leave() {
+        let (mut one_by_one, mut at_once) = (SortedSet::default(), SortedSet::default());
+        let fill = |set: &mut SortedSet| {
+            for at in 0..3000_u32 {
+                set.insert(&(at % 1700).to_be_bytes(), f64::from(at * 7919 % 500));
+            }
+            for at in 0..500_u32 {
+                set.remove(&(at * 3).to_be_bytes());
+            }
+        };
+        fill(&mut one_by_one);
+        at_once.change(MANY + 1, fill);
+        assert_eq!(one_by_one.order, at_once.order);
+        assert_eq!(one_by_one.len(), at_once.order.len());
     }
 
     proptest! {

@@ -1,19 +1,54 @@
 //! Glob patterns as Redis matches them: `*`, `?`, `[a-z]`, `[^a]`, `\` escapes.
 
-use super::limits::MAX_PATTERN;
+use super::limits::{MAX_PATTERN, MOST_STEPS};
 use super::resp::Fail;
+
+/// How much longer one command may compare names with patterns.
+pub(super) struct Matcher(usize);
+
+impl Matcher {
+    pub(super) fn new() -> Self {
+        Self(MOST_STEPS)
+    }
+
+    pub(super) fn matches(&mut self, pattern: &[u8], text: &[u8]) -> bool {
+        self.0 > 0 && matches(pattern, text, &mut self.0)
+    }
+
+    /// As KEYS and the scans match: for them `*` alone means everything.
+    pub(super) fn all_or_matches(&mut self, pattern: &[u8], text: &[u8]) -> bool {
+        pattern == b"*" || self.matches(pattern, text)
+    }
+
+    /// Fails if something was left out because it took too long.
+    pub(super) fn end(self) -> Result<(), Fail> {
+        match self.0 {
+            0 => Err("ERR matching takes too long for the embedded engine".into()),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// Whether the whole text matches the pattern.
 ///
-/// An empty text matches no pattern but the empty one, not even `*`: see [`all_or_matches`].
+/// An empty text matches no pattern but the empty one, not even `*`: see [`Matcher::all_or_matches`].
 /// Only the last `*` is ever retried, so that the time is at most the product of the two lengths.
-pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+fn matches(pattern: &[u8], text: &[u8], left: &mut usize) -> bool {
     if text.is_empty() {
         return pattern.is_empty();
     }
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     loop {
+        // A class is read whole.
+        let steps = match pattern.get(p) {
+            Some(b'[') => pattern.len() - p,
+            _ => 1,
+        };
+        *left = left.saturating_sub(steps);
+        if *left == 0 {
+            return false;
+        }
         if p < pattern.len() && pattern[p] == b'*' {
             star = Some((p + 1, t));
             p += 1;
@@ -48,11 +83,6 @@ pub(super) fn check(pattern: &[u8]) -> Result<(), Fail> {
         )
         .into()),
     }
-}
-
-/// As KEYS and the scans match: for them `*` alone means everything.
-pub(super) fn all_or_matches(pattern: &[u8], text: &[u8]) -> bool {
-    pattern == b"*" || matches(pattern, text)
 }
 
 /// Matches one byte; returns the length of the pattern that it used.
@@ -122,7 +152,7 @@ mod tests {
             ("[a", "a", true),
         ] {
             assert_eq!(
-                matches(pattern.as_bytes(), text.as_bytes()),
+                Matcher::new().matches(pattern.as_bytes(), text.as_bytes()),
                 expected,
                 "{pattern} {text}"
             );
@@ -132,8 +162,9 @@ mod tests {
     proptest! {
         #[test]
         fn any_pattern_ends(pattern in "[a\\[\\]^*?\\\\-]{0,40}", text in "[a-]{0,40}") {
-            let _ = matches(pattern.as_bytes(), text.as_bytes());
-            prop_assert!(all_or_matches(b"*", text.as_bytes()));
+            let mut matcher = Matcher::new();
+            let _ = matcher.matches(pattern.as_bytes(), text.as_bytes());
+            prop_assert!(matcher.all_or_matches(b"*", text.as_bytes()));
         }
     }
 }

@@ -27,6 +27,9 @@ pub(super) const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 /// The longest pattern of KEYS, SCAN, PSUBSCRIBE and PUBSUB.
 pub(super) const MAX_PATTERN: usize = 1024;
 
+/// The steps that one command may take to compare names with patterns: about half a second.
+pub(super) const MOST_STEPS: usize = 200_000_000;
+
 /// The memory of Lua, with the scripts that are kept.
 pub(super) const LUA_MEMORY: usize = 64 * 1024 * 1024;
 /// If so many scripts are kept, all are forgotten.

@@ -110,7 +110,9 @@ use tokio::net::ToSocketAddrs;
 /// # Limits
 ///
 /// A client that is broken, or hostile, does not stop the process or the other clients, except that
-/// a script may hold them up for its time. The limits cannot be changed, but for the number of
+/// a script may hold them up for its time. That is looked at every 1000 instructions of Lua, and between
+/// functions that go through long texts or lists. Not bounded more closely is what an instruction
+/// or another function does with texts of many MiB, some 0.1 s each: `..`, `string.format`, `tonumber`. The limits cannot be changed, but for the number of
 /// clients.
 ///
 /// | of | limit | what happens beyond it |
@@ -127,9 +129,9 @@ use tokio::net::ToSocketAddrs;
 /// | the memory of scripts | 64 MiB | an error |
 /// | what a script returns | 64 MiB, 262 144 items | an error |
 /// | scripts that are kept | 1000 | all are forgotten, as by SCRIPT FLUSH |
-/// | a pattern of `KEYS` and the like | 1024 bytes | an error |
+/// | a pattern of `KEYS` and the like | 1024 bytes, and 200 million steps for all names together | an error |
 /// | lists that Lua's functions take, and positions in them | 4 194 304 items; 7 900 results | an error |
-/// | a pattern of Lua | 1000 bytes, and where it repeats, text so short that matching takes seconds at most | an error |
+/// | a pattern of Lua | 1000 bytes, and where it repeats, text so short that matching takes seconds at most; plain text likewise | an error |
 ///
 /// Buffers may take twice the memory of what is in them. Keys have no limit: whoever may write can
 /// fill the memory.

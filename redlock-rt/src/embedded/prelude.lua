@@ -129,8 +129,17 @@ function globals.xpcall(f, handler)
   if type(e) == 'userdata' then error(e, 0) end
   return false, e
 end
+-- Work of C that no instruction counts: behind so much of it the time is looked at.
+local spent = 0
+local function spend(steps)
+  spent = spent + steps
+  if spent < 1e6 then return end
+  spent = 0
+  native.look()
+end
 local environment
 local function compile(text, name)
+  spend(#text)
   -- Text only: Lua 5.1 does not verify bytecode, which starts with this byte.
   if string.byte(text) == 27 then text = ' ' .. text end
   local f, message = raw_loadstring(text, name)
@@ -162,7 +171,15 @@ local strings, tables = {}, {}
 for name, value in pairs(string) do strings[name] = value end
 for name, value in pairs(table) do tables[name] = value end
 local raw_gsub, raw_sort, raw_find = string.gsub, table.sort, string.find
-local LONGEST_PATTERN, MOST_STEPS, LONGEST_LIST = 1000, 2e9, 10000
+local LONGEST_PATTERN, MOST_STEPS, LONGEST_LIST = 1000, 4e9, 10000
+
+local function spend_text(_, text)
+  if type(text) == 'string' then spend(#text) end
+end
+for _, name in ipairs {'lower', 'reverse', 'upper'} do
+  strings[name] = native.checked(name, spend_text, string[name])
+end
+redis.sha1hex = native.checked('sha1hex', spend_text, redis.sha1hex)
 
 -- The texts of C, which would name a function of this file.
 local function check_type(at, name, expected, ...)
@@ -183,15 +200,30 @@ local function check_pattern(name, ...)
   end
   local _, repeats = raw_gsub(pattern, '[*+?-]', '')
   local _, balances = raw_gsub(pattern, '%%b', '')
-  -- From each place in the text, each repetition may end at each place.
-  local tries = repeats + balances + (string.byte(pattern) == 94 and 0 or 1)
-  if (#text + 1) ^ tries > MOST_STEPS then
+  -- From each place in the text, each repetition may end at each place, and what stands behind it is
+  -- compared there.
+  local anchored = name ~= 'gmatch' and string.byte(pattern) == 94
+  local tries = repeats + balances + (anchored and 0 or 1)
+  local steps = (#text + 1) ^ tries * #pattern
+  if steps > MOST_STEPS then
     error('matching the pattern may take too long (for the embedded engine)', 3)
   end
+  spend(steps)
+end
+-- Plain text is compared at each place, 16 bytes at a time.
+local function check_plain(...)
+  check_type(1, 'find', 'string', ...)
+  check_type(2, 'find', 'string', ...)
+  local text, part = ...
+  local steps = #tostring(text) * (1 + #tostring(part) / 16)
+  if steps > MOST_STEPS then
+    error('finding the text may take too long (for the embedded engine)', 3)
+  end
+  spend(steps)
 end
 function strings.find(...)
   local _, _, _, plain = ...
-  if not plain then check_pattern('find', ...) end
+  if plain then check_plain(...) else check_pattern('find', ...) end
   return raw_find(...)
 end
 for _, name in ipairs {'match', 'gmatch', 'gsub'} do
@@ -237,6 +269,8 @@ local function check_list(name, ...)
     text = 'too many results to unpack'
   end
   if not fits then error(string.format(text, name, MOST_ITEMS), 3) end
+  -- What `concat` copies are not its items alone.
+  spend(#list + (name == 'concat' and 1e5 or 0))
 end
 local raws = {
   unpack = unpack,

@@ -16,6 +16,8 @@ use std::time::Instant;
 const PRELUDE: &str = include_str!("prelude.lua");
 /// The number of Lua instructions between two checks of the time. Some take milliseconds each.
 const CHECK_EVERY: u32 = 1000;
+/// The same for the words of quick commands, a long one counted for several.
+const QUICK_WORDS: usize = 3000;
 pub(super) const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 const CHUNK_NAME: &str = "@user_script";
 
@@ -135,8 +137,8 @@ struct Limit(Mutex<Running>);
 #[derive(Default)]
 struct Running {
     since: Option<Instant>,
-    /// Calls of quick commands since the clock was read.
-    quick: u32,
+    /// Words of quick commands since the clock was read.
+    quick: usize,
 }
 
 impl Limit {
@@ -145,11 +147,13 @@ impl Limit {
         *lock(&self.0) = Running::default();
     }
 
-    /// Checks before a quick command, which takes less time than reading the clock.
-    fn check_quick(&self) -> mlua::Result<VmState> {
+    /// Checks before a quick command, which takes less time than reading the clock, unless it has
+    /// many words or long ones.
+    fn check_quick(&self, words: &[&[u8]]) -> mlua::Result<VmState> {
+        let work: usize = words.iter().map(|word| 1 + word.len() / 256).sum();
         let mut running = lock(&self.0);
-        running.quick += 1;
-        if running.quick < CHECK_EVERY {
+        running.quick += work;
+        if running.quick < QUICK_WORDS {
             return Ok(VmState::Continue);
         }
         drop(running);
@@ -222,6 +226,9 @@ impl Vm {
             redis.raw_set(name, call)?;
         }
 
+        let limit = Arc::clone(&clock);
+        let look = lua.create_function(move |_, ()| limit.check().map(drop))?;
+        native.raw_set("look", look)?;
         let (compile, run): (Function, Function) =
             lua.load(PRELUDE).set_name("=prelude").call(native)?;
 
@@ -323,7 +330,7 @@ impl Caller {
             Err(fail) => return self.fail(lua, fail.on_one_line()),
         };
         if command.is_quick() {
-            self.limit.check_quick()?;
+            self.limit.check_quick(words)?;
         } else {
             self.limit.check()?;
         }

@@ -1,9 +1,10 @@
 //! The state of an engine, without its Lua scripts.
 
+use super::glob::Matcher;
 use super::hash::{FastMap, FastSet};
 use super::limits::Load;
 use super::outbox::{Flooded, Outbox};
-use super::resp::{Blob, Reply};
+use super::resp::{Blob, Fail, Reply};
 use super::store::Db;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -282,41 +283,41 @@ impl State {
         client.subscription_count()
     }
 
-    /// Sends a message; returns the number of its receivers.
-    pub(super) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
-        let mut sent = 0;
-        let mut stuck = Vec::new();
-        let mut deliver = |ids: &[u64], push: &Reply| {
-            for id in ids {
-                let Some(client) = self.clients.get(id) else {
-                    continue;
-                };
-                match client.out.push(push) {
-                    Ok(waker) => self.wakers.extend(waker),
-                    Err(Flooded) => stuck.push(*id),
-                }
-                sent += 1;
+    /// Sends a message; returns the number of its receivers. Sends none if it takes too long to find
+    /// them.
+    pub(super) fn publish(&mut self, channel: &[u8], message: &[u8]) -> Result<usize, Fail> {
+        let mut matcher = Matcher::new();
+        let [channels, patterns] = &self.subscribers;
+        let of_channel = channels.get(channel).into_iter().flatten();
+        let mut receivers: Vec<_> = of_channel.map(|id| (*id, None)).collect();
+        let matching = patterns.iter();
+        let matching = matching.filter(|(pattern, _)| matcher.matches(pattern, channel));
+        for (pattern, ids) in matching {
+            receivers.extend(ids.iter().map(|id| (*id, Some(Blob::clone(pattern)))));
+        }
+        matcher.end()?;
+        let [channel, message] = [channel, message].map(|bytes| Reply::Bulk(Blob::from(bytes)));
+        let sent = receivers.len();
+        for (id, pattern) in receivers {
+            let mut push = match pattern {
+                None => vec![Reply::Text("message")],
+                Some(pattern) => vec![Reply::Text("pmessage"), Reply::Bulk(pattern)],
+            };
+            push.extend([channel.clone(), message.clone()]);
+            let pushed = self
+                .clients
+                .get(&id)
+                .map(|to| to.out.push(&Reply::Array(push)));
+            match pushed {
+                Some(Ok(waker)) => self.wakers.extend(waker),
+                Some(Err(Flooded)) => self.cut_off(id, "it does not read its messages"),
+                // It was cut off meanwhile.
+                None => {}
             }
-        };
-        let bulk = |bytes: &[u8]| Reply::Bulk(Blob::from(bytes));
-        if let Some(ids) = self.subscribers[Kind::Channel as usize].get(channel) {
-            let word = Reply::Text("message");
-            deliver(ids, &Reply::Array(vec![word, bulk(channel), bulk(message)]));
+            // Not only behind the last: a long message to many would take all memory until then.
+            self.relieve();
         }
-        for (pattern, ids) in &self.subscribers[Kind::Pattern as usize] {
-            if super::glob::matches(pattern, channel) {
-                let pattern = Reply::Bulk(Blob::clone(pattern));
-                let word = Reply::Text("pmessage");
-                deliver(
-                    ids,
-                    &Reply::Array(vec![word, pattern, bulk(channel), bulk(message)]),
-                );
-            }
-        }
-        for id in stuck {
-            self.cut_off(id, "it does not read its messages");
-        }
-        sent
+        Ok(sent)
     }
 }
 
@@ -356,10 +357,10 @@ mod tests {
         for kind in [Kind::Channel, Kind::Pattern] {
             assert!(state.subscribe(id, kind, b"a*") > 0);
         }
-        assert_eq!(state.publish(b"a*", b"m"), 2);
+        assert_eq!(state.publish(b"a*", b"m"), Ok(2));
         state.disconnect(id, true);
         assert!(state.clients.is_empty());
         assert!(state.subscribers.iter().all(FastMap::is_empty));
-        assert_eq!(state.publish(b"a*", b"m"), 0);
+        assert_eq!(state.publish(b"a*", b"m"), Ok(0));
     }
 }

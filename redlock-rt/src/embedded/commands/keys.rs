@@ -1,6 +1,6 @@
 //! Commands about keys whatever their type.
 
-use super::super::glob;
+use super::super::glob::{self, Matcher};
 use super::super::resp::{Blob, Fail, Reply};
 use super::call::{Args, Ctx, SYNTAX, int, is};
 
@@ -29,14 +29,13 @@ pub(super) fn keys(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     glob::check(args[1])?;
     let db = ctx.db();
     db.sweep_all();
+    let mut matcher = Matcher::new();
     let found = db
         .keys()
-        .filter(|(key, _)| glob::all_or_matches(args[1], key));
-    Ok(Reply::Array(
-        found
-            .map(|(key, _)| Reply::Bulk(Blob::clone(key)))
-            .collect(),
-    ))
+        .filter(|(key, _)| matcher.all_or_matches(args[1], key));
+    let keys = found.map(|(key, _)| Reply::Bulk(Blob::clone(key)));
+    let keys = keys.collect();
+    matcher.end().map(|()| Reply::Array(keys))
 }
 
 /// One page gives everything, so the cursor is always back at zero: that keeps the promise of SCAN
@@ -63,14 +62,14 @@ pub(super) fn scan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     }
     let db = ctx.db();
     db.sweep_all();
+    let mut matcher = Matcher::new();
     let found = db.keys().filter(|(key, value)| {
         start
-            && pattern.is_none_or(|pattern| glob::all_or_matches(pattern, key))
+            && pattern.is_none_or(|pattern| matcher.all_or_matches(pattern, key))
             && type_name.is_none_or(|name| is(name, value.type_name()))
     });
     let keys = found.map(|(key, _)| Reply::Bulk(Blob::clone(key)));
-    Ok(Reply::Array(vec![
-        Reply::Text("0"),
-        Reply::Array(keys.collect()),
-    ]))
+    let keys = Reply::Array(keys.collect());
+    matcher.end()?;
+    Ok(Reply::Array(vec![Reply::Text("0"), keys]))
 }

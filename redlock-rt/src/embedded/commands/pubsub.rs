@@ -1,6 +1,6 @@
 //! Publish and subscribe.
 
-use super::super::glob;
+use super::super::glob::{self, Matcher};
 use super::super::resp::{Blob, Fail, Reply};
 use super::super::state::Kind;
 use super::call::{Args, Ctx};
@@ -68,7 +68,7 @@ pub(super) fn punsubscribe(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, F
 }
 
 pub(super) fn publish(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(Reply::count(ctx.state.publish(args[1], args[2])))
+    ctx.state.publish(args[1], args[2]).map(Reply::count)
 }
 
 pub(super) fn channels(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
@@ -81,10 +81,10 @@ pub(super) fn channels(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail>
     let pattern = args.get(2);
     pattern.map_or(Ok(()), |pattern| glob::check(pattern))?;
     let names = ctx.state.subscribers[Kind::Channel as usize].keys();
-    let wanted = names.filter(|name| pattern.is_none_or(|pattern| glob::matches(pattern, name)));
-    Ok(Reply::Array(
-        wanted.map(|name| Reply::Bulk(Blob::clone(name))).collect(),
-    ))
+    let mut matcher = Matcher::new();
+    let wanted = names.filter(|name| pattern.is_none_or(|pattern| matcher.matches(pattern, name)));
+    let names = wanted.map(|name| Reply::Bulk(Blob::clone(name))).collect();
+    matcher.end().map(|()| Reply::Array(names))
 }
 
 pub(super) fn numsub(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {

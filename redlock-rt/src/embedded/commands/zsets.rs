@@ -1,5 +1,6 @@
 //! Sorted sets, member by member.
 
+use super::super::collections::SortedSet;
 use super::super::resp::{Fail, Reply};
 use super::call::{Args, Ctx, SYNTAX, float, is};
 
@@ -49,10 +50,8 @@ pub(super) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     if wanted.increment && pairs.len() > 2 {
         return Err("ERR INCR option supports a single increment-element pair".into());
     }
-    let scores: Vec<f64> = pairs
-        .chunks_exact(2)
-        .map(|pair| float(pair[0]))
-        .collect::<Result<_, _>>()?;
+    let scores = pairs.iter().step_by(2).map(|score| float(score));
+    let scores = scores.collect::<Result<Vec<f64>, _>>()?;
     let db = ctx.db();
     if wanted.present && db.zset(key)?.is_none() {
         return Ok(if wanted.increment {
@@ -63,13 +62,13 @@ pub(super) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     }
     let zset = db.zset_or_new(key)?;
     let (mut added, mut changed, mut result) = (0, 0, Reply::Nil);
-    for (score, pair) in scores.into_iter().zip(pairs.chunks_exact(2)) {
-        let member = pair[1];
+    let members = pairs.iter().skip(1).step_by(2);
+    let mut add = |zset: &mut SortedSet, member: &[u8], score: f64| {
         let old = zset.score(member);
         let mut score = score;
         match old {
-            Some(_) if wanted.absent => continue,
-            None if wanted.present => continue,
+            Some(_) if wanted.absent => return Ok(()),
+            None if wanted.present => return Ok(()),
             Some(old) => {
                 if wanted.increment {
                     score += old;
@@ -78,7 +77,7 @@ pub(super) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
                     }
                 }
                 if (wanted.greater && score <= old) || (wanted.less && score >= old) {
-                    continue;
+                    return Ok(());
                 }
                 changed += usize::from(score != old);
             }
@@ -86,7 +85,12 @@ pub(super) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
         }
         zset.insert(member, score);
         result = Reply::double(score);
-    }
+        Ok::<_, Fail>(())
+    };
+    zset.change(scores.len(), |zset| {
+        let mut pairs = members.zip(scores);
+        pairs.try_for_each(|(member, score)| add(zset, member, score))
+    })?;
     db.prune(key);
     Ok(match wanted {
         Conditions {
@@ -106,10 +110,10 @@ pub(super) fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     let Some(zset) = db.zset_mut(args[1])? else {
         return Ok(Reply::Int(0));
     };
-    let removed = args[2..]
-        .iter()
-        .filter(|member| zset.remove(member))
-        .count();
+    let members = args[2..].iter();
+    let removed = zset.change(members.len(), |zset| {
+        members.filter(|member| zset.remove(member)).count()
+    });
     if removed > 0 {
         db.prune(args[1]);
     }
