@@ -425,3 +425,58 @@ async fn a_long_message_to_many_subscribers_took_all_memory() {
     );
     assert!(is_served(&engine));
 }
+
+/// A page in a browser may send this to any port. Its body ran as commands.
+#[tokio::test]
+async fn the_body_of_an_http_request_ran_as_commands() {
+    let engine = Engine::new();
+    for head in ["POST / HTTP/1.1", "GET / HTTP/1.1\r\nhost: a"] {
+        let mut session = engine.connect();
+        feed(
+            &mut session,
+            format!("{head}\r\n\r\nSET k v\r\n").as_bytes(),
+        );
+        assert!(!feed(&mut session, b"PING\r\n"), "{head}: it is closed");
+        assert!(read_some(&mut session).is_empty());
+    }
+    let mut session = engine.connect();
+    feed(&mut session, b"EXISTS k\r\n");
+    assert_eq!(read_some(&mut session), b":0\r\n");
+}
+
+#[tokio::test]
+async fn an_engine_without_a_password_is_for_this_machine() {
+    let refused = Engine::new().listen("0.0.0.0:0").await.unwrap_err();
+    assert!(
+        refused.to_string().contains("without a password"),
+        "{refused}"
+    );
+    let engine = Engine::with_password("secret");
+    assert!(engine.listen("0.0.0.0:0").await.is_ok());
+    assert!(Engine::new().listen("[::1]:0").await.is_ok());
+}
+
+#[tokio::test]
+async fn passwords_could_be_guessed_as_fast_as_they_were_sent() {
+    let engine = Engine::with_password("secret");
+    let listener = engine.listen("127.0.0.1:0").await.unwrap();
+    let guess = async || {
+        let mut stream = TcpStream::connect(listener.local_addr()).await.unwrap();
+        // At once: the second waits behind the first.
+        stream
+            .write_all(b"AUTH a\r\nAUTH b\r\nAUTH secret\r\n")
+            .await
+            .unwrap();
+        let mut replies = Vec::new();
+        while !replies.ends_with(b"+OK\r\n") {
+            assert!(stream.read_buf(&mut replies).await.unwrap() > 0);
+        }
+    };
+    let began = Instant::now();
+    tokio::join!(guess(), guess(), guess());
+    assert!(
+        began.elapsed() >= Duration::from_millis(600),
+        "{:?}",
+        began.elapsed()
+    );
+}

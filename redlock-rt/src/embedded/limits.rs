@@ -23,6 +23,12 @@ pub(super) const LOAD_LIMIT: usize = 128 * 1024 * 1024;
 pub(super) const MOST_CLIENTS: usize = 10_000;
 /// A connection that accepts no byte for this long is closed.
 pub(super) const WRITE_PATIENCE: Duration = Duration::from_secs(60);
+/// A connection that is silent for so long is closed, unless it has subscriptions.
+pub(super) const IDLE: Duration = Duration::from_secs(3600);
+/// The same before a client has given the password.
+pub(super) const IDLE_UNKNOWN: Duration = Duration::from_secs(10);
+/// So far apart the wrong passwords of all connections are answered.
+pub(super) const GUESS: Duration = Duration::from_millis(100);
 
 /// The longest pattern of KEYS, SCAN, PSUBSCRIBE and PUBSUB.
 pub(super) const MAX_PATTERN: usize = 1024;

@@ -1,6 +1,6 @@
 //! The engine on TCP, for other processes.
 
-use super::limits::{MOST_CLIENTS, WRITE_PATIENCE};
+use super::limits::{GUESS, MOST_CLIENTS, WRITE_PATIENCE};
 use super::serve::Shared;
 use super::session::Session;
 use bytes::BytesMut;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
+use tokio::sync::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
@@ -26,7 +27,8 @@ const CHUNK: usize = 64 * 1024;
 /// It has at most 10 000 connections at a time, or what
 /// [`max_clients`](Self::max_clients) says; further ones get
 /// `-ERR max number of clients reached` and are closed. A connection that accepts no byte for 60 s
-/// is closed. The other limits are those of [`Engine`](super::Engine#limits).
+/// is closed, and one without subscriptions that sends nothing for an hour, or for 10 s while a password
+/// is missing. Wrong passwords are logged, and answered 100 ms apart, those of all connections together. The other limits are those of [`Engine`](super::Engine#limits).
 #[derive(Debug)]
 #[must_use = "dropping the listener stops it"]
 pub struct Listener {
@@ -42,6 +44,10 @@ impl Listener {
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
+        if !address.ip().to_canonical().is_loopback() && !shared.has_password() {
+            let why = "an engine without a password listens on loopback addresses only";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
         shared.listens_on(address.port());
         let most = Arc::new(AtomicUsize::new(MOST_CLIENTS));
         let accepting = tokio::spawn(accept(listener, shared, Arc::clone(&most))).abort_handle();
@@ -113,6 +119,7 @@ async fn copy(stream: &mut TcpStream, session: &mut Session) -> io::Result<()> {
         // Nothing of the last round is left in either: the same memory is used again.
         incoming.reserve(CHUNK);
         outgoing.reserve(CHUNK);
+        let patience = session.patience();
         // Replies go out before more commands come in: a client that does not read is not served.
         tokio::select! {
             biased;
@@ -122,15 +129,29 @@ async fn copy(stream: &mut TcpStream, session: &mut Session) -> io::Result<()> {
                 }
                 write(stream, session, &mut outgoing).await?;
             }
+            () = tokio::time::sleep(patience) => return Ok(()),
             read = stream.read_buf(&mut incoming), if !session.is_stalled() => {
                 if read? == 0 {
                     return Ok(());
                 }
                 session.feed(&incoming);
                 incoming.clear();
+                while session.is_wrong() {
+                    slow_down(stream).await;
+                    session.serve();
+                }
             }
         }
     }
+}
+
+/// Nobody guesses faster by having many connections.
+async fn slow_down(stream: &TcpStream) {
+    static GUESSES: Mutex<()> = Mutex::const_new(());
+    let _turn = GUESSES.lock().await;
+    let peer = stream.peer_addr().ok();
+    tracing::warn!(?peer, "embedded engine was given a wrong password");
+    tokio::time::sleep(GUESS).await;
 }
 
 /// Writes all of it, unless the peer accepts nothing for too long, or is cut off meanwhile.

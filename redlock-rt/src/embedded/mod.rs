@@ -125,6 +125,9 @@ use tokio::net::ToSocketAddrs;
 /// | the requests and replies of all clients | 128 MiB | the connection of the largest client is closed |
 /// | connections of a [`Listener`] | [10 000](Listener::max_clients) | an error, and the connection is closed |
 /// | a peer that accepts no byte of its replies | 60 s | the connection is closed |
+/// | a connection of a [`Listener`] that sends nothing, and has no subscriptions | 1 h, 10 s before a password | the same |
+/// | wrong passwords at [`Listener`]s | 10 a second for all connections together | answers wait; each is logged |
+/// | the commands `POST` and `Host:`, of HTTP | | the connection is closed, as in Redis |
 /// | the time of a script | 5 s | an error; what it has written stays |
 /// | the memory of scripts | 64 MiB | an error |
 /// | what a script returns | 64 MiB, 262 144 items | an error |
@@ -231,7 +234,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the address cannot be resolved or bound.
+    /// When the address cannot be resolved or bound, or others than this machine can reach it and the
+    /// engine has [no password](Self::with_password).
     pub async fn listen(&self, address: impl ToSocketAddrs) -> io::Result<Listener> {
         Listener::start(Arc::clone(&self.shared), address).await
     }

@@ -1,12 +1,14 @@
 //! The state that the sessions of an engine share, and the way from a request to its reply.
 
 use super::commands::{self, Command, Ctx, Handler, Run};
+use super::limits::{IDLE, IDLE_UNKNOWN};
 use super::outbox::Outbox;
 use super::parser::Parser;
 use super::resp::{Fail, Reply};
 use super::scripts::Scripts;
 use super::state::{Source, State, lock};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// See the lock order of the module.
 pub(super) struct Shared {
@@ -29,10 +31,25 @@ impl Shared {
         lock(&self.state).port = port;
     }
 
-    /// Runs every complete request that the parser holds.
-    pub(super) fn serve(&self, id: u64, parser: &mut Parser) {
+    pub(super) fn has_password(&self) -> bool {
+        lock(&self.state).password.is_some()
+    }
+
+    /// How long the connection of this client may be silent.
+    pub(super) fn patience(&self, id: u64) -> Duration {
+        match lock(&self.state).clients.get(&id) {
+            Some(client) if !client.authenticated => IDLE_UNKNOWN,
+            Some(client) if client.is_subscriber() => Duration::MAX,
+            _ => IDLE,
+        }
+    }
+
+    /// Runs every complete request that the parser holds, up to a wrong password; says whether there
+    /// was one.
+    pub(super) fn serve(&self, id: u64, parser: &mut Parser) -> bool {
         let mut scripts = lock(&self.scripts);
-        loop {
+        let mut is_wrong = false;
+        while !is_wrong {
             let mut state = lock(&self.state);
             // No further command of a killed client runs.
             let Some(client) = state.clients.get(&id) else {
@@ -46,8 +63,14 @@ impl Shared {
                 Ok(None) => break,
                 Ok(Some(found)) => {
                     let request = parser.arguments(found);
+                    if is_http(&request) {
+                        let why = "it speaks HTTP, as a page in a browser may be made to";
+                        state.cut_off(id, why);
+                        break;
+                    }
                     state.tick();
                     let (reply, mut state) = self.request(&mut scripts, state, id, &request);
+                    is_wrong = matches!(&reply, Err(fail) if fail.0.starts_with(b"WRONGPASS"));
                     state.reply(id, &reply.unwrap_or_else(Reply::from));
                     state.relieve();
                 }
@@ -65,6 +88,7 @@ impl Shared {
         state.relieve();
         drop(state);
         self.finish(scripts);
+        is_wrong
     }
 
     pub(super) fn disconnect(&self, id: u64, discard: bool) {
@@ -108,6 +132,12 @@ impl Shared {
             }
         }
     }
+}
+
+/// As Redis since 3.2.7: the body of a request would run as commands.
+fn is_http(request: &[&[u8]]) -> bool {
+    let first = request.first().copied().unwrap_or_default();
+    first.eq_ignore_ascii_case(b"post") || first.eq_ignore_ascii_case(b"host:")
 }
 
 fn run_plain(

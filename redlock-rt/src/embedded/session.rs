@@ -8,6 +8,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A connection to an [`Engine`](super::Engine).
@@ -20,6 +21,8 @@ pub struct Session {
     out: Arc<Outbox>,
     /// Commands may have been left in the parser, since too much was unread.
     stalled: bool,
+    /// Commands were left in the parser behind a wrong password.
+    is_wrong: bool,
 }
 
 impl Session {
@@ -31,6 +34,7 @@ impl Session {
             parser: Parser::default(),
             out,
             stalled: false,
+            is_wrong: false,
         }
     }
 
@@ -40,8 +44,8 @@ impl Session {
         self.serve();
     }
 
-    fn serve(&mut self) {
-        self.shared.serve(self.id, &mut self.parser);
+    pub(super) fn serve(&mut self) {
+        self.is_wrong = self.shared.serve(self.id, &mut self.parser);
         self.stalled = self.out.is_full();
         if self.out.is_closed() {
             self.parser = Parser::default();
@@ -51,6 +55,15 @@ impl Session {
     /// Whether commands wait until more has been read.
     pub(super) fn is_stalled(&self) -> bool {
         self.stalled
+    }
+
+    pub(super) fn is_wrong(&self) -> bool {
+        self.is_wrong
+    }
+
+    /// How long the connection may be silent.
+    pub(super) fn patience(&self) -> Duration {
+        self.shared.patience(self.id)
     }
 
     /// Waits until the client was cut off, or killed.
@@ -81,6 +94,9 @@ impl AsyncWrite for Session {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         self.feed(bytes);
+        while self.is_wrong {
+            self.serve();
+        }
         Poll::Ready(Ok(bytes.len()))
     }
 

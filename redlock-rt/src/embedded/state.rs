@@ -239,7 +239,7 @@ impl State {
         }
     }
 
-    fn cut_off(&mut self, client: u64, why: &'static str) {
+    pub(super) fn cut_off(&mut self, client: u64, why: &'static str) {
         tracing::warn!(client, why, "embedded engine cuts a client off");
         self.disconnect(client, true);
     }
