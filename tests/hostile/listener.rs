@@ -480,3 +480,31 @@ async fn passwords_could_be_guessed_as_fast_as_they_were_sent() {
         began.elapsed()
     );
 }
+
+#[tokio::test]
+async fn subscriptions_took_memory_without_bound() {
+    let engine = Engine::new();
+    let mut refused = None;
+    for client in 0..4 {
+        let mut session = engine.connect();
+        for at in 0..20 {
+            let name = format!("{client}:{at}:{}", "x".repeat(MIB));
+            let words = format!("*2\r\n$9\r\nSUBSCRIBE\r\n${}\r\n{name}\r\n", name.len());
+            feed(&mut session, words.as_bytes());
+            let reply = read_some(&mut session);
+            if reply.starts_with(b"-ERR too many subscriptions") {
+                refused.get_or_insert((client, at));
+            }
+        }
+        if client == 3 {
+            assert!(matches!(refused, Some((3, _))), "{refused:?}: 64 MiB");
+            // What a client had is free when it has left.
+            drop(session);
+        } else {
+            std::mem::forget(session);
+        }
+    }
+    let mut session = engine.connect();
+    feed(&mut session, b"SUBSCRIBE a\r\n");
+    assert!(read_some(&mut session).starts_with(b"*3"));
+}

@@ -19,6 +19,9 @@ pub(super) const PUSH_LIMIT: usize = 32 * 1024 * 1024;
 /// If the requests and replies of all clients together take more, the largest client is cut off.
 pub(super) const LOAD_LIMIT: usize = 128 * 1024 * 1024;
 
+/// If all subscriptions take about this much, there are no more.
+pub(super) const SUBSCRIPTION_LIMIT: usize = 64 * 1024 * 1024;
+
 /// The number of connections of a listener, unless another is set.
 pub(super) const MOST_CLIENTS: usize = 10_000;
 /// A connection that accepts no byte for this long is closed.

@@ -112,8 +112,8 @@ use tokio::net::ToSocketAddrs;
 /// A client that is broken, or hostile, does not stop the process or the other clients, except that
 /// a script may hold them up for its time. That is looked at every 1000 instructions of Lua, and between
 /// functions that go through long texts or lists. Not bounded more closely is what an instruction
-/// or another function does with texts of many MiB, some 0.1 s each: `..`, `string.format`, `tonumber`. The limits cannot be changed, but for the number of
-/// clients.
+/// or another function does with texts of many MiB, some 0.1 s each: `..`, `string.format`, `tonumber`.
+/// Of the limits, only the number of clients can be changed.
 ///
 /// | of | limit | what happens beyond it |
 /// | --- | --- | --- |
@@ -123,6 +123,7 @@ use tokio::net::ToSocketAddrs;
 /// | one reply | 64 MiB | the connection is closed |
 /// | messages that a subscriber does not read | 32 MiB | the connection is closed |
 /// | the requests and replies of all clients | 128 MiB | the connection of the largest client is closed |
+/// | subscriptions of all clients | 64 MiB, each with 200 bytes and its name | an error |
 /// | connections of a [`Listener`] | [10 000](Listener::max_clients) | an error, and the connection is closed |
 /// | a peer that accepts no byte of its replies | 60 s | the connection is closed |
 /// | a connection of a [`Listener`] that sends nothing, and has no subscriptions | 1 h, 10 s before a password | the same |

@@ -2,7 +2,7 @@
 
 use super::glob::Matcher;
 use super::hash::{FastMap, FastSet};
-use super::limits::Load;
+use super::limits::{Load, SUBSCRIPTION_LIMIT};
 use super::outbox::{Flooded, Outbox};
 use super::resp::{Blob, Fail, Reply};
 use super::store::Db;
@@ -125,6 +125,8 @@ pub(super) struct State {
     dbs: Vec<Db>,
     pub(super) clients: FastMap<u64, Client>,
     pub(super) subscribers: [Subscribers; 2],
+    /// About what all subscriptions take.
+    subscribed: usize,
     pub(super) script: ScriptRun,
     connections: u64,
     load: Arc<Load>,
@@ -150,6 +152,7 @@ impl State {
             dbs: (0..DATABASES).map(|_| Db::default()).collect(),
             clients: FastMap::default(),
             subscribers: Default::default(),
+            subscribed: 0,
             script: ScriptRun::default(),
             connections: 0,
             load: Arc::default(),
@@ -251,6 +254,7 @@ impl State {
         };
         for (names, subscribers) in client.subscriptions.iter().zip(&mut self.subscribers) {
             for name in names {
+                self.subscribed -= taken_by(name);
                 remove_subscriber(subscribers, name, id);
             }
         }
@@ -260,17 +264,21 @@ impl State {
 
     // Publish and subscribe
 
-    pub(super) fn subscribe(&mut self, id: u64, kind: Kind, name: &[u8]) -> usize {
+    pub(super) fn subscribe(&mut self, id: u64, kind: Kind, name: &[u8]) -> Result<usize, Fail> {
         let Some(client) = self.clients.get_mut(&id) else {
-            return 0;
+            return Ok(0);
         };
         if !client.subscriptions(kind).contains(name) {
+            if self.subscribed > SUBSCRIPTION_LIMIT {
+                return Err("ERR too many subscriptions for the embedded engine".into());
+            }
+            self.subscribed += taken_by(name);
             let name = Blob::from(name);
             let subscribers = self.subscribers[kind as usize].entry(Blob::clone(&name));
             subscribers.or_default().push(id);
             client.subscriptions[kind as usize].insert(name);
         }
-        client.subscription_count()
+        Ok(client.subscription_count())
     }
 
     pub(super) fn unsubscribe(&mut self, id: u64, kind: Kind, name: &[u8]) -> usize {
@@ -278,6 +286,7 @@ impl State {
             return 0;
         };
         if client.subscriptions[kind as usize].remove(name) {
+            self.subscribed -= taken_by(name);
             remove_subscriber(&mut self.subscribers[kind as usize], name, id);
         }
         client.subscription_count()
@@ -321,6 +330,11 @@ impl State {
     }
 }
 
+/// About what a subscription takes, here and at its client.
+fn taken_by(name: &[u8]) -> usize {
+    name.len() + 200
+}
+
 fn remove_subscriber(subscribers: &mut Subscribers, name: &[u8], id: u64) {
     if let Some(ids) = subscribers.get_mut(name) {
         ids.retain(|subscriber| *subscriber != id);
@@ -355,12 +369,17 @@ mod tests {
         let mut state = State::new(None, Source::Process);
         let (id, _out) = state.register();
         for kind in [Kind::Channel, Kind::Pattern] {
-            assert!(state.subscribe(id, kind, b"a*") > 0);
+            assert!(
+                state
+                    .subscribe(id, kind, b"a*")
+                    .is_ok_and(|count| count > 0)
+            );
         }
         assert_eq!(state.publish(b"a*", b"m"), Ok(2));
         state.disconnect(id, true);
         assert!(state.clients.is_empty());
         assert!(state.subscribers.iter().all(FastMap::is_empty));
+        assert_eq!(state.subscribed, 0);
         assert_eq!(state.publish(b"a*", b"m"), Ok(0));
     }
 }

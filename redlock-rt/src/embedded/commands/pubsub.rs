@@ -18,7 +18,7 @@ fn subscribe_all(
     let id = ctx.client;
     let mut confirmations = Vec::with_capacity(names.len());
     for name in names {
-        let count = ctx.state.subscribe(id, kind, name);
+        let count = ctx.state.subscribe(id, kind, name)?;
         confirmations.push(confirm(word, Reply::Bulk(Blob::from(*name)), count));
     }
     Ok(Reply::Many(confirmations))
