@@ -104,11 +104,11 @@ impl HttpClient {
         if let Some(session) = session {
             request = request.header(COOKIE, session);
         }
+        if method != "GET" {
+            request = request.header("content-type", "application/json");
+        }
         let body = match body {
-            Some(body) => {
-                request = request.header("content-type", "application/json");
-                Bytes::from(body.to_string())
-            }
+            Some(body) => Bytes::from(body.to_string()),
             None => Bytes::new(),
         };
         let request = request

@@ -96,7 +96,7 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), String> {
         let _ = close.send(true);
     };
     let mut closed = closing.clone();
-    let serving = axum::serve(listener, http::router(app)).with_graceful_shutdown(end);
+    let serving = http::serve(listener, http::router(app), end);
     let served = tokio::select! {
         served = serving => served,
         () = async {

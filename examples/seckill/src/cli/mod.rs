@@ -10,7 +10,7 @@ mod story;
 mod up;
 
 pub(crate) use self::rush::{FaultAt, RushArgs};
-pub(crate) use self::serve::{PaymentsArgs, ServeArgs};
+pub(crate) use self::serve::{DATABASE_VARIABLE, PaymentsArgs, REDIS_VARIABLE, ServeArgs};
 pub(crate) use self::story::StoryArgs;
 pub(crate) use self::up::UpArgs;
 

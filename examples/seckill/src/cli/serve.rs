@@ -8,6 +8,12 @@ use super::duration;
 use crate::service::LockKind;
 use crate::store::DatabaseUrl;
 
+/// Where Redis is, if the command line does not say: other users of a machine can read that.
+pub(crate) const REDIS_VARIABLE: &str = "SECKILL_REDIS";
+
+/// The same for the database.
+pub(crate) const DATABASE_VARIABLE: &str = "SECKILL_DATABASE";
+
 /// One instance of the app.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct ServeArgs {
@@ -20,7 +26,7 @@ pub(crate) struct ServeArgs {
     pub(crate) host: String,
 
     /// Redis server that keeps the locks; without it this instance has an engine to itself.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, env = REDIS_VARIABLE, hide_env_values = true, value_name = "URL")]
     pub(crate) redis: Option<String>,
 
     /// What the names of the locks begin with; the same for all instances.
@@ -28,7 +34,7 @@ pub(crate) struct ServeArgs {
     pub(crate) namespace: String,
 
     /// Database: a file of SQLite, or postgres://USER@HOST:PORT/DATABASE.
-    #[arg(long, value_name = "PATH|URL", default_value = "seckill.db", value_parser = |text: &str| text.parse::<DatabaseUrl>())]
+    #[arg(long, env = DATABASE_VARIABLE, hide_env_values = true, value_name = "PATH|URL", default_value = "seckill.db", value_parser = |text: &str| text.parse::<DatabaseUrl>())]
     pub(crate) database: DatabaseUrl,
 
     /// How long a start waits for the database, and a request for a connection to it.

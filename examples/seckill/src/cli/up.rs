@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::serve::{DATABASE_VARIABLE, REDIS_VARIABLE};
 use super::{duration, of_nothing};
 use crate::service::LockKind;
 use crate::store::DatabaseUrl;
@@ -20,11 +21,11 @@ pub(crate) struct UpArgs {
     pub(crate) port: u16,
 
     /// Redis server that keeps the locks; without it an embedded engine does, on a port of its own.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, env = REDIS_VARIABLE, hide_env_values = true, value_name = "URL")]
     pub(crate) redis: Option<String>,
 
     /// Database: a file of SQLite, or postgres://USER@HOST:PORT/DATABASE.
-    #[arg(long, value_name = "PATH|URL", default_value = "seckill.db", value_parser = |text: &str| text.parse::<DatabaseUrl>())]
+    #[arg(long, env = DATABASE_VARIABLE, hide_env_values = true, value_name = "PATH|URL", default_value = "seckill.db", value_parser = |text: &str| text.parse::<DatabaseUrl>())]
     pub(crate) database: DatabaseUrl,
 
     /// What an order is placed under, if its sale does not say.

@@ -18,12 +18,14 @@ mod orders;
 mod problem;
 mod routes;
 mod rushes;
+mod server;
 mod session;
 mod sse;
 mod vouchers;
 
 pub(crate) use self::problem::Problem;
 pub(crate) use self::routes::router;
+pub(crate) use self::server::serve;
 pub(crate) use self::session::cookie_of;
 
 /// What every route may use.

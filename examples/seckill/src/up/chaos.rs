@@ -36,6 +36,15 @@ pub(super) enum Redis {
     Foreign(String),
 }
 
+impl Redis {
+    pub(super) fn url(&self) -> String {
+        match self {
+            Self::Own(engine) => engine.url(),
+            Self::Foreign(url) => url.clone(),
+        }
+    }
+}
+
 const KILL: (&str, &str) = ("kill", "Kill an instance");
 const STAND_STILL: (&str, &str) = ("pause", "Pause Redis for 3 s");
 const RESTARTS: [(&str, &str); 2] = [

@@ -10,6 +10,7 @@ use redlock_rt::embedded::Engine;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use uuid::Uuid;
 
 /// How long a server that restarts is away: shorter than a slow order takes, so that its lock is
 /// given away while it is at work.
@@ -19,6 +20,8 @@ const AWAY: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct EngineServer {
     engine: Arc<Mutex<Engine>>,
+    /// Other users of this machine can connect, too.
+    password: String,
     state: watch::Sender<State>,
     address: SocketAddr,
 }
@@ -37,18 +40,20 @@ impl EngineServer {
     pub(super) async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let engine = Arc::new(Mutex::new(Engine::new()));
+        let password = Uuid::new_v4().simple().to_string();
+        let engine = Arc::new(Mutex::new(Engine::with_password(&password)));
         let (state, watched) = watch::channel(State::default());
         tokio::spawn(accept(listener, Arc::clone(&engine), watched));
         Ok(Self {
             engine,
+            password,
             state,
             address,
         })
     }
 
     pub(super) fn url(&self) -> String {
-        format!("redis://{}", self.address)
+        format!("redis://:{}@{}", self.password, self.address)
     }
 
     /// Stands still for so long, as a server does that is stopped or swaps.
@@ -65,7 +70,8 @@ impl EngineServer {
             state.start += 1;
         });
         if !keeps_data {
-            *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = Engine::new();
+            let engine = Engine::with_password(&self.password);
+            *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = engine;
         }
         tokio::time::sleep(AWAY).await;
         self.state.send_modify(|state| state.away = false);

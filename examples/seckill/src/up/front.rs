@@ -7,8 +7,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, TRANSFER_ENCODING};
+use axum::http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, ORIGIN, TRANSFER_ENCODING};
+use axum::http::uri::Authority;
 use axum::http::{StatusCode, Uri};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::StreamExt;
@@ -24,6 +26,9 @@ const LARGEST: usize = 64 * 1024;
 
 /// How long an instance may take to be connected to.
 const CONNECT: Duration = Duration::from_secs(1);
+
+/// How long the body of a request may take.
+const BODY: Duration = Duration::from_secs(10);
 
 const SOON: Duration = Duration::from_secs(1);
 
@@ -43,7 +48,7 @@ pub(super) fn router(places: Places, chaos: Option<Arc<Chaos>>) -> Router {
         turn: Arc::default(),
     };
     let routes = Router::new().fallback(hand_on).with_state(front);
-    match chaos {
+    let routes = match chaos {
         None => routes,
         Some(chaos) => routes.merge(
             Router::new()
@@ -52,14 +57,58 @@ pub(super) fn router(places: Places, chaos: Option<Arc<Chaos>>) -> Router {
                 .method_not_allowed_fallback(async || Problem::no_such_method())
                 .with_state(chaos),
         ),
+    };
+    routes.layer(middleware::from_fn(own_page))
+}
+
+/// Refuses what another page may have had a browser send: that has no JSON, or names another origin, or
+/// has come by a name that leads here.
+async fn own_page(request: Request, next: Next) -> Result<Response, Problem> {
+    if !request.method().is_safe() {
+        is_of_own_page(request.headers())?;
     }
+    Ok(next.run(request).await)
+}
+
+fn is_of_own_page(headers: &HeaderMap) -> Result<(), Problem> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = text(HOST).unwrap_or_default();
+    let local = ["127.0.0.1", "localhost", "[::1]"];
+    let authority = host.parse::<Authority>();
+    let is_local = authority.is_ok_and(|authority| local.contains(&authority.host()));
+    let is_own = match headers.get(ORIGIN) {
+        None => true,
+        Some(_) => text(ORIGIN).and_then(|origin| origin.strip_prefix("http://")) == Some(host),
+    };
+    if !is_local || !is_own {
+        let detail = "only the page of this shop, at its own address, may change something";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "foreign-page", detail));
+    }
+    let kind = text(CONTENT_TYPE).and_then(|kind| kind.split(';').next());
+    if kind.map(str::trim) != Some("application/json") {
+        let detail = "what changes something has the content type application/json";
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "no-json",
+            detail,
+        ));
+    }
+    Ok(())
 }
 
 /// Hands a request to the next instance. One that cannot be connected to has not seen it, so it may
 /// go to another; one that was connected to may have done what it was asked for, unless that was to read.
 async fn hand_on(State(front): State<Front>, request: Request) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
-    let body = to_bytes(body, LARGEST).await.map_err(|_| {
+    let body = tokio::time::timeout(BODY, to_bytes(body, LARGEST)).await;
+    let late = |_| {
+        Problem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "too-slow",
+            "the body took too long",
+        )
+    };
+    let body = body.map_err(late)?.map_err(|_| {
         Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too-large",

@@ -12,6 +12,7 @@ use self::engine::EngineServer;
 use self::instances::{Instances, Recipe};
 use self::process::{Environment, Running};
 use crate::cli::UpArgs;
+use crate::http;
 use crate::serve::{self, SECRET_VARIABLE};
 
 mod chaos;
@@ -65,6 +66,8 @@ impl Up {
         };
         let environment = Environment {
             secret: std::env::var(SECRET_VARIABLE).unwrap_or_else(|_| secret()),
+            redis: redis.url(),
+            database: args.database.as_argument().to_owned(),
             quiet: args.quiet,
         };
         let (payments, at) = match &args.payments {
@@ -76,7 +79,7 @@ impl Up {
         };
         tracing::info!("payments go to {at}");
         let recipe = Recipe {
-            arguments: of_an_instance(args, &redis, &at),
+            arguments: of_an_instance(args, &at),
             environment,
         };
         let instances = Instances::start(&recipe, args.instances as usize).await?;
@@ -87,12 +90,11 @@ impl Up {
         });
         let (close, mut closing) = watch::channel(false);
         let front = tokio::spawn(async move {
-            axum::serve(listener, front::router(places, chaos.map(Arc::new)))
-                .with_graceful_shutdown(async move {
-                    // A sender that is gone closes too.
-                    let _ = closing.wait_for(|closing| *closing).await;
-                })
-                .await
+            let end = async move {
+                // A sender that is gone closes too.
+                let _ = closing.wait_for(|closing| *closing).await;
+            };
+            http::serve(listener, front::router(places, chaos.map(Arc::new)), end).await
         });
         Ok(Self {
             url: format!("http://{address}"),
@@ -121,18 +123,13 @@ impl Up {
     }
 }
 
-/// The command line of an instance.
-fn of_an_instance(args: &UpArgs, redis: &Redis, payments: &str) -> Vec<String> {
-    let redis = match redis {
-        Redis::Own(engine) => engine.url(),
-        Redis::Foreign(url) => url.clone(),
-    };
+/// The command line of an instance. Everybody on the machine may read that, so URLs with passwords are in
+/// the environment.
+fn of_an_instance(args: &UpArgs, payments: &str) -> Vec<String> {
     command(
         "serve",
         &[
             ("--port", "0"),
-            ("--redis", &redis),
-            ("--database", args.database.as_argument()),
             ("--payments", payments),
             ("--lock", args.lock.as_str()),
             ("--think", &time(args.think)),

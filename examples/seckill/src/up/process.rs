@@ -9,7 +9,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
+use crate::cli::{DATABASE_VARIABLE, REDIS_VARIABLE};
 use crate::logging::VARIABLE as LOG;
+use crate::serve::SECRET_VARIABLE;
 
 /// How long a process may take to end, before it is killed.
 const LAST_ANSWERS: Duration = Duration::from_secs(15);
@@ -26,6 +28,9 @@ pub(super) struct Place {
 pub(super) struct Environment {
     /// What signs sessions.
     pub(super) secret: String,
+    /// Where Redis and the database are, with passwords.
+    pub(super) redis: String,
+    pub(super) database: String,
     /// Whether they log errors alone, unless `RUST_LOG` says more.
     pub(super) quiet: bool,
 }
@@ -52,7 +57,9 @@ impl Running {
         }
         let mut child = command
             .args(arguments)
-            .env(crate::serve::SECRET_VARIABLE, &environment.secret)
+            .env(SECRET_VARIABLE, &environment.secret)
+            .env(REDIS_VARIABLE, &environment.redis)
+            .env(DATABASE_VARIABLE, &environment.database)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

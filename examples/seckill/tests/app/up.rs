@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
+use redlock_rt::Client;
 use serde_json::{Value, json};
 use tests::{RedisServer, eventually};
 
@@ -366,4 +367,68 @@ fn nobody_has_two_when_a_real_redis_restarts_from_its_log() {
         (&json!(0), &json!(0))
     );
     assert!(summary["sold"].as_u64() >= Some(1), "{summary}");
+}
+
+/// A page of another origin flushed Redis and killed instances: a form can be sent anywhere.
+#[test]
+fn a_foreign_page_broke_things() {
+    let world = World::sqlite();
+    let front = up(&world, &["--instances", "1", "--chaos"]);
+    let name = || front.get("/health").json()["instance"].clone();
+    let before = name();
+    let own = front.address.to_string();
+    let strike = |host: &str, headers: &str| {
+        let request = format!(
+            "POST /chaos/kill HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}\
+             content-length: 2\r\n\r\n{{}}"
+        );
+        front.raw(request.as_bytes())
+    };
+    let json = "content-type: application/json\r\n";
+    for foreign in [
+        "http://shop.example",
+        "http://127.0.0.1:1",
+        "null",
+        "https://127.0.0.1",
+    ] {
+        let headers = format!("{json}origin: {foreign}\r\n");
+        strike(&own, &headers).is_problem(403, "foreign-page");
+    }
+    // A name of a foreign zone that leads to this machine.
+    let renamed = format!("{json}origin: http://shop.example\r\n");
+    for headers in [json, &renamed] {
+        strike("shop.example", headers).is_problem(403, "foreign-page");
+    }
+    for kind in [
+        "",
+        "content-type: text/plain\r\n",
+        "content-type: application/json2\r\n",
+    ] {
+        strike(&own, kind).is_problem(415, "no-json");
+    }
+    assert_eq!(name(), before);
+    let struck = strike(&own, &format!("{json}origin: http://{own}\r\n"));
+    assert_eq!(struck.status, 200, "{struck:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn passwords_were_in_the_process_list() {
+    let world = World::sqlite();
+    let front = up(&world, &["--instances", "1"]);
+    let instance = front.get("/health").json()["instance"].clone();
+    let pid = instance.as_str().unwrap().split('-').next().unwrap();
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
+    let environment = read("environ");
+    let redis = environment
+        .split('\0')
+        .find_map(|one| one.strip_prefix("SECKILL_REDIS="));
+    let url = url::Url::parse(redis.unwrap()).unwrap();
+    let password = url.password().unwrap();
+    assert_eq!(password.len(), 32);
+    assert!(!read("cmdline").contains(password));
+    // The engine is one of this shop alone.
+    let place = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap());
+    let error = block_on(Client::connect(&format!("redis://{place}"))).unwrap_err();
+    assert_eq!(error.kind(), redlock_rt::ErrorKind::Denied, "{error}");
 }

@@ -15,6 +15,9 @@ use tests::{ChildProcess, shared_postgres, shared_server, unique};
 /// The same for all instances: 64 bytes.
 const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
+/// What changes something is sent with this header.
+const JSON: &str = "content-type: application/json\r\n";
+
 /// How long anything may take on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
@@ -253,7 +256,8 @@ impl Instance {
     pub(crate) fn session(&self, user: i64) -> String {
         let body = json!({ "user_id": user }).to_string();
         let request = format!(
-            "POST /api/session HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST /api/session HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n{JSON}content-length: {}\r\n\r\n{body}",
+            self.address,
             body.len()
         );
         let mut text = String::new();
@@ -277,8 +281,9 @@ impl Instance {
     /// Sends a request and reads the answer to its end.
     pub(crate) fn call(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n{headers}\
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n{headers}{JSON}\
              content-length: {}\r\n\r\n{body}",
+            self.address,
             body.len()
         );
         self.raw(request.as_bytes())
