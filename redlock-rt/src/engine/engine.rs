@@ -354,11 +354,15 @@ impl Engine {
         self.silent("no answer within the wait", to)
     }
 
-    /// Of the server that has this name, as far as that is known.
     fn silent(&self, what: &'static str, name: &LockName) -> Fault {
+        Fault::timed_out(what).at(&self.place_of(name))
+    }
+
+    /// The server that has this name, as far as that is known.
+    pub(super) fn place_of(&self, name: &LockName) -> Arc<str> {
         let node = self.nodes.known(self.nodes.slot_of(name));
-        let place = node.as_ref().map(|node| node.current().place());
-        Fault::timed_out(what).at(place.unwrap_or_else(|| self.nodes.place()))
+        let current = node.map(|node| Arc::clone(node.current().place()));
+        current.unwrap_or_else(|| Arc::clone(self.nodes.place()))
     }
 
     pub(crate) fn response_timeout(&self) -> Duration {

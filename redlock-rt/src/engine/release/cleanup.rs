@@ -758,8 +758,9 @@ impl PendingCleanup {
         };
         let mut error = Error::new(kind, action);
         if let Some(cleanup) = &self.cleanup {
-            error = error.named(cleanup.name().as_arc());
-            let server = cleanup.engine().nodes.place();
+            let name = cleanup.name();
+            error = error.named(name.as_arc());
+            let server = cleanup.engine().place_of(name);
             error = error.detail(format!("{server}: {GOES_ON}"));
         }
         error
