@@ -56,9 +56,13 @@ impl Log {
         (log, tracing::subscriber::set_default(subscriber))
     }
 
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
     /// The full lines with this message.
     fn lines(&self, message: &str) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let text = self.text();
         let of = |line: &&str| line.contains(&format!(": {message} "));
         text.lines().filter(of).map(str::to_owned).collect()
     }
@@ -107,7 +111,7 @@ async fn an_outage_is_one_warning_and_its_end_one_line() {
     let line = one(log.lines(LOST));
     assert_says(
         &line,
-        &["WARN redlock_rt::connection:", &place, "down_for="],
+        &["WARN redlock_rt::connection:", &place, "down_for_ms="],
     );
     assert_says_why(&line);
     assert_eq!(log.lines(BACK).len(), 0);
@@ -116,8 +120,14 @@ async fn an_outage_is_one_warning_and_its_end_one_line() {
     let line = log.lines(BACK).remove(0);
     assert_says(
         &line,
-        &["INFO redlock_rt::connection:", &place, "down_for="],
+        &["INFO redlock_rt::connection:", &place, "down_for_ms="],
     );
+    let (_, down_for) = line.split_once("down_for_ms=").unwrap();
+    let down_for = down_for.split_whitespace().next().unwrap().parse().unwrap();
+    assert!((2000..20_000_u64).contains(&down_for), "{line}");
+    for debug in ["Fault {", "Dialer {"] {
+        assert!(!log.text().contains(debug), "{}", log.text());
+    }
     let most = usize::try_from(down.elapsed().as_secs()).unwrap() + 2;
     for message in ["could not connect", "a call failed and is made again"] {
         let lines = log.lines(message).len();
@@ -165,6 +175,22 @@ async fn a_connection_that_cannot_be_made_beside_others_is_one_warning() {
     within(DEADLINE, waiter).await.unwrap().unwrap();
 }
 
+#[tokio::test]
+async fn a_log_said_nothing_of_the_server_that_a_client_connects_to() {
+    let (log, _guard) = Log::start();
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    lock_and_unlock(&client.rlock(&unique("first"))).await;
+    server.kill();
+    eventually(DEADLINE, async || !log.lines(LOST).is_empty()).await;
+    server.restart();
+    lock_and_unlock(&client.rlock(&unique("again"))).await;
+    let line = one(log.lines("first connection to redis"));
+    let place = format!("server=\"127.0.0.1:{}\"", server.port());
+    let topology = "role=\"master\" topology=\"one server\"";
+    assert_says(&line, &["INFO", &place, "version=\"", topology]);
+}
+
 /// An unused client makes no attempt to connect.
 #[tokio::test]
 async fn an_idle_client_tells_that_its_connection_is_lost() {
@@ -195,11 +221,11 @@ async fn a_server_that_was_never_there_is_one_warning() {
     );
     assert!(client.rlock("x").is_locked().await.is_err());
     let line = one(log.lines(CANNOT));
-    assert_says(&line, &["WARN", "refused", "down_for="]);
+    assert_says(&line, &["WARN", "refused", "down_for_ms="]);
     server.restart();
     assert!(!client.rlock("x").is_locked().await.unwrap());
     let line = one(log.lines(AT_LAST));
-    assert_says(&line, &["INFO", "down_for="]);
+    assert_says(&line, &["INFO", "down_for_ms="]);
     assert_eq!([log.lines(LOST), log.lines(BACK)].concat(), [""; 0]);
     // Now it is known.
     server.kill();
@@ -517,6 +543,7 @@ fn the_page_has_every_line() {
         "the release goes on in the background",
         "late release",
         MISSING,
+        "first connection to redis",
     ] {
         assert!(PAGE.contains(&format!("`{message}`")), "{message}");
     }

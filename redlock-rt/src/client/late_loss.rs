@@ -51,7 +51,7 @@ impl LateLosses {
             tracing::warn!(
                 function,
                 lock = &**lock,
-                ?reason,
+                reason = reason.map(|reason| reason.to_string()),
                 left_out,
                 "lock lost before its body completed"
             );

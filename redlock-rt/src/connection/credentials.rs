@@ -129,7 +129,7 @@ pub(super) async fn log_in_again(multiplexer: Arc<Multiplexer>, dialer: Dialer, 
             // The new ones do not expire.
             Ok(Ok(None)) => std::future::pending().await,
             Ok(Err(fault)) => {
-                tracing::debug!(?fault, "could not log in again");
+                tracing::debug!(reason = fault.reason(), "could not log in again");
                 let rest = expiry.over_at.saturating_duration_since(clock::now());
                 if rest < SHORTEST {
                     return;

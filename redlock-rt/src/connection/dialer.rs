@@ -288,6 +288,16 @@ impl Dialer {
         self.clustered
     }
 
+    /// For the log.
+    pub(super) fn topology(&self) -> &'static str {
+        match self.route() {
+            _ if self.clustered => "cluster",
+            Route::Sentinels(_) => "sentinel",
+            Route::Master(_) => "replicated",
+            _ => "one server",
+        }
+    }
+
     /// How many replicas the URL names; `None`: it does not.
     pub(super) fn replicas(&self) -> Option<u32> {
         match &self.how {

@@ -549,7 +549,7 @@ impl Fault {
     }
 
     /// The reason for the log, which names the server in another field.
-    pub(super) fn reason(&self) -> String {
+    pub(crate) fn reason(&self) -> String {
         let Some(told) = &self.told else {
             return format!("{:?}", self.cause).to_lowercase();
         };

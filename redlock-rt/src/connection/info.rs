@@ -10,10 +10,11 @@ use super::endpoint::is_host;
 pub(super) struct Info {
     /// Identifies the server process; a restarted process has another id.
     pub(super) run_id: Option<String>,
+    pub(super) version: Option<String>,
     /// `standalone`, `cluster` or `sentinel`.
     mode: Option<String>,
     /// `master` or `slave`.
-    role: Option<String>,
+    pub(super) role: Option<String>,
     /// For a replica: the address of its master.
     master: Option<String>,
     /// The number of replicas that are connected to it and in step.
@@ -69,6 +70,7 @@ impl Info {
         let replicas = field("connected_slaves").and_then(|replicas| replicas.parse().ok());
         Self {
             run_id: field("run_id"),
+            version: field("redis_version"),
             mode: field("redis_mode"),
             role: field("role").or_else(role),
             replicas: replicas.map(|replicas: u32| replicas.saturating_sub(late)),

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::fault::{Cause, Fault};
+use super::info::Info;
 use crate::clock;
 use crate::limit::Limit;
 
@@ -31,6 +32,11 @@ struct Told {
     message: &'static str,
     down_for: Duration,
     left_out: u64,
+}
+
+/// For a field that can be computed with.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Presence {
@@ -132,6 +138,8 @@ pub(super) struct Journal {
 #[derive(Debug, Default)]
 struct State {
     presence: Presence,
+    /// Whether the line about the first connection was logged.
+    introduced: bool,
     /// Limits the lines about tries to connect.
     tries: Limit,
     /// Limits the lines about sentinels that could not be listened to.
@@ -170,7 +178,7 @@ impl Journal {
         if let Some(told) = told {
             tracing::warn!(
                 target: TARGET,
-                server = &*self.server, reason = why, down_for = ?told.down_for,
+                server = &*self.server, reason = why, down_for_ms = millis(told.down_for),
                 left_out = told.left_out,
                 "{}", told.message
             );
@@ -195,7 +203,7 @@ impl Journal {
         if let Some(left_out) = tried {
             tracing::debug!(
                 target: TARGET,
-                server = &*self.server, ?fault, left_out,
+                server = &*self.server, reason = fault.reason(), left_out,
                 "could not connect"
             );
         }
@@ -234,7 +242,7 @@ impl Journal {
         if let Some(left_out) = passed {
             tracing::debug!(
                 target: TARGET,
-                server = &*self.server, lock = name, ?fault, left_out,
+                server = &*self.server, lock = name, reason = fault.reason(), left_out,
                 "a call failed and is made again"
             );
         }
@@ -295,6 +303,18 @@ impl Journal {
         }
     }
 
+    /// What the first connection leads to.
+    pub(super) fn introduce(&self, info: &Info, topology: &'static str) {
+        if !std::mem::replace(&mut self.state().introduced, true) {
+            tracing::info!(
+                target: TARGET,
+                server = &*self.server, version = info.version.as_deref(),
+                role = info.role.as_deref(), topology,
+                "first connection to redis"
+            );
+        }
+    }
+
     /// A connection was made; `None`: that for commands.
     pub(super) fn back(&self, lane: Option<Beside>) {
         let mut state = self.state();
@@ -305,7 +325,7 @@ impl Journal {
         if let Some(told) = told {
             tracing::info!(
                 target: TARGET,
-                server = &*self.server, down_for = ?told.down_for,
+                server = &*self.server, down_for_ms = millis(told.down_for),
                 "{}", told.message
             );
         }

@@ -59,6 +59,7 @@ pub(super) struct Link {
     place: Arc<str>,
     /// `None` where an ACL forbids to ask.
     identity: Option<Identity>,
+    info: Info,
     /// How many replicas the server has, or has had at most since it was connected to; -1: unknown.
     replicas: AtomicI64,
     /// Why replicas cannot be waited for there: with WAIT, and with WAITAOF.
@@ -165,8 +166,10 @@ impl Link {
                 true => Publish::InShard,
                 false => Publish::Everywhere,
             },
+            info,
         };
-        server.arrive(number, &info, &link.tie)?;
+        let info = &link.info;
+        server.arrive(number, info, &link.tie)?;
         let asked = [
             (client_id.is_some(), Right::ClientId),
             (info.run_id.is_some(), Right::Info),
@@ -194,6 +197,10 @@ impl Link {
     /// As [`Multiplexer::gives_up_at`].
     pub(super) fn gives_up_at(&self, patience: Duration) -> Option<Instant> {
         self.multiplexer.gives_up_at(patience)
+    }
+
+    pub(super) fn info(&self) -> &Info {
+        &self.info
     }
 
     pub(super) fn identity(&self) -> Option<&Identity> {

@@ -434,7 +434,8 @@ impl Tried for Shared {
                     drop(taken);
                     renewals.is_there();
                 }
-                tracing::debug!(dialer = ?shared.dialer, again, "connected");
+                let topology = shared.dialer.topology();
+                shared.server.introduce(link.info(), topology);
                 shared.server.back(shared.lane);
                 (shared.on_up)(again);
             }

@@ -316,6 +316,11 @@ impl CurrentServer {
         self.journal.failed(beside, fault);
     }
 
+    /// What the first connection leads to.
+    pub(super) fn introduce(&self, info: &Info, topology: &'static str) {
+        self.journal.introduce(info, topology);
+    }
+
     /// A connection was made; `None`: that for commands.
     pub(crate) fn back(&self, lane: Option<Beside>) {
         self.journal.back(lane);

@@ -104,7 +104,8 @@ impl WriteGuard {
                         let lock = reading.hold.recipe.name().as_str();
                         tracing::warn!(
                             lock,
-                            ?outcome,
+                            outcome = outcome
+                                .map_or_else(|error| error.to_string(), |how| format!("{how:?}")),
                             left_out,
                             "the end of writing is not confirmed"
                         );

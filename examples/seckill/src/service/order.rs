@@ -194,7 +194,10 @@ impl Shop {
             self.config.think
         };
         if !time.is_zero() {
-            tracing::debug!(?time, "thinking about an order");
+            tracing::debug!(
+                time_ms = time.as_secs_f64() * 1000.0,
+                "thinking about an order"
+            );
             tokio::time::sleep(time).await;
         }
     }

@@ -98,7 +98,7 @@ async fn send(map: &FairMap, batch: Vec<PendingBeat>, nodes: &Nodes) {
                 }
             }
             Err(fault) if fault.is_passing_for(Caller::Beat) => {
-                tracing::debug!(names = part.len(), ?fault, "beats failed");
+                tracing::debug!(names = part.len(), reason = fault.reason(), "beats failed");
             }
             Err(_) if part.len() > 1 => {
                 let rest = part.split_off(part.len() / 2);
@@ -107,7 +107,7 @@ async fn send(map: &FairMap, batch: Vec<PendingBeat>, nodes: &Nodes) {
             Err(fault) => {
                 for pending in part {
                     let lock = pending.waiters.name().as_str();
-                    tracing::debug!(lock, ?fault, "beat refused");
+                    tracing::debug!(lock, reason = fault.reason(), "beat refused");
                     pending.answered(|waiters| waiters.beat_refused(now));
                 }
             }

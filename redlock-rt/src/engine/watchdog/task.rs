@@ -291,7 +291,11 @@ impl Watchdog {
         let Some(retry_at) = holds.clone().map(|hold| hold.retry_at(now)).min() else {
             return;
         };
-        tracing::debug!(holds = holds.clone().count(), ?fault, "renewals failed");
+        tracing::debug!(
+            holds = holds.clone().count(),
+            reason = fault.reason(),
+            "renewals failed"
+        );
         for hold in holds {
             hold.renewal_failed(now, retry_at);
             self.rewatch_or_end(hold);
