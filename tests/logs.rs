@@ -180,15 +180,52 @@ async fn a_log_said_nothing_of_the_server_that_a_client_connects_to() {
     let (log, _guard) = Log::start();
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
-    lock_and_unlock(&client.rlock(&unique("first"))).await;
+    lock_and_unlock(&client.rlock(unique("first"))).await;
     server.kill();
     eventually(DEADLINE, async || !log.lines(LOST).is_empty()).await;
     server.restart();
-    lock_and_unlock(&client.rlock(&unique("again"))).await;
+    lock_and_unlock(&client.rlock(unique("again"))).await;
     let line = one(log.lines("first connection to redis"));
     let place = format!("server=\"127.0.0.1:{}\"", server.port());
     let topology = "role=\"master\" topology=\"one server\"";
     assert_says(&line, &["INFO", &place, "version=\"", topology]);
+}
+
+#[tokio::test]
+async fn a_list_of_clients_did_not_say_whose_connections_they_are() {
+    let server = RedisServer::start();
+    let mut redis = server.connect().await.unwrap();
+    let mut names = async |named: Option<&str>| {
+        let mut builder = Client::builder().url(&server.url());
+        if let Some(name) = named {
+            builder = builder.client_name(name);
+        }
+        let client = builder.connect().await.unwrap();
+        let guard = client.rlock(unique("named")).lock().await.unwrap();
+        let list: String = redis::cmd("CLIENT")
+            .arg("LIST")
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+        let (id, _) = guard.hold_id().as_str().rsplit_once(':').unwrap();
+        let name = named.map_or_else(|| format!("redlock-rt:{id}"), str::to_owned);
+        assert!(list.contains(&format!(" name={name} ")), "{list}");
+    };
+    names(None).await;
+    names(Some("orders-7")).await;
+    // Without the right, the client works on.
+    let mut acl = redis::cmd("ACL");
+    acl.arg(&["SETUSER", "default", "-client|setname"]);
+    acl.exec_async(&mut server.connect().await.unwrap())
+        .await
+        .unwrap();
+    let client = Client::connect(&server.url()).await.unwrap();
+    lock_and_unlock(&client.rlock(unique("unnamed"))).await;
+    for name in ["orders 7", "a\nb", "ä"] {
+        let error = Client::builder().url(&server.url()).client_name(name);
+        let error = error.build().unwrap_err();
+        assert_eq!(error.kind(), redlock_rt::ErrorKind::BadInput, "{error}");
+    }
 }
 
 /// An unused client makes no attempt to connect.

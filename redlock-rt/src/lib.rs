@@ -130,7 +130,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! # Permissions
 //!
 //! An ACL user needs at least: `+evalsha +script|load +client|id +client|kill +info +ping +select
-//! +subscribe +unsubscribe` (and `+client|setinfo` from Redis 7.2 on), the commands that the
+//! +subscribe +unsubscribe` (and `+client|setinfo` from Redis 7.2 on, `+client|setname`
+//! for the name in `CLIENT LIST`), the commands that the
 //! scripts call (`+pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`;
 //! for read-write locks also `+set +zrange +zrem`, `+hrandfield`, which keeps the end of one of
 //! many readers cheap, and for preferred writers `+time +zadd +zremrangebyscore`; for latches

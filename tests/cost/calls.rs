@@ -193,8 +193,8 @@ async fn a_connection_is_set_up_with_few_commands() {
     let lock = client.rlock(unique("connect"));
     lock_and_unlock(&lock).await;
     assert_eq!(proxy.connections(tests::Which::All).len(), 2);
-    // Two names of the library, the client id, the server and its role, for each; then the lock.
-    let setup = counts([("CLIENT", 6), ("INFO", 4)]);
+    // The name of the client, two of the library, the client id, the server and its role, for each; then the lock.
+    let setup = counts([("CLIENT", 8), ("INFO", 4)]);
     // At the first connection, whether it can renew: in one write.
     let renews = ["SCRIPT", "EVALSHA 0", "HGET", "PTTL", "PEXPIRE"].map(|command| (command, 1));
     let lock = counts([("RESTORE", 1), ("HDEL", 1), ("PUBLISH", 1)]);

@@ -124,6 +124,7 @@ async fn what_the_page_lists_is_enough_and_needed() {
     ];
     let mut base = rights(&base.concat());
     let connection: Vec<String> = cluster.command(0, &["ACL", "CAT", "connection"]).await;
+    base.push("+client|setname".to_owned());
     if connection.iter().any(|command| command == "client|setinfo") {
         base.push("+client|setinfo".to_owned());
     }

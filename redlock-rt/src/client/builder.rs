@@ -32,6 +32,7 @@ pub struct ClientBuilder {
     sentinel_login: Option<SentinelLogin>,
     namespace: Option<String>,
     server_name: Option<String>,
+    client_name: Option<String>,
     lease: Duration,
     default_wait: Option<Duration>,
     poll_interval: Duration,
@@ -118,6 +119,7 @@ impl ClientBuilder {
             sentinel_login: None,
             namespace: None,
             server_name: None,
+            client_name: None,
             lease: Duration::from_secs(30),
             default_wait: Some(Duration::from_secs(1)),
             poll_interval: Duration::from_secs(1),
@@ -225,6 +227,15 @@ impl ClientBuilder {
     /// [`connector`](Self::connector), which otherwise counts as a separate server.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
+        self
+    }
+
+    /// Sets the name of this client's connections in `CLIENT LIST`. Defaults to `redlock-rt:` and the
+    /// client's id, with which its holds begin. Without the right to `CLIENT SETNAME` they have none.
+    ///
+    /// Redis allows printable ASCII without spaces; [`build`](Self::build) refuses anything else.
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.client_name = Some(name.into());
         self
     }
 
@@ -554,13 +565,21 @@ impl ClientBuilder {
             Some(source) => dialer.with_credentials(source)?,
             None => dialer,
         };
-        let dialer = match &self.server_name {
+        let mut dialer = match &self.server_name {
             Some(name) if name.trim().is_empty() => {
                 return refuse("the server's name is empty or blank");
             }
             Some(name) => dialer.named(name),
             None => dialer,
         };
+        if let Some(name) = self.client_name {
+            if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return refuse(
+                    "the client's name has spaces, or other than printable ASCII characters",
+                );
+            }
+            dialer.or_client_name(name);
+        }
         check_lease(ACTION, self.lease)?;
         let Timeouts {
             connect,

@@ -42,6 +42,8 @@ pub(crate) struct Dialer {
     sentinel_login: Login,
     /// The name that the caller gave to the server.
     name: Option<Arc<str>>,
+    /// For CLIENT SETNAME.
+    client_name: Option<Arc<str>>,
     /// Whether the server is a node of a cluster.
     clustered: bool,
     #[cfg(feature = "tls")]
@@ -142,6 +144,7 @@ impl Dialer {
             source: None,
             sentinel_login: Login::default(),
             name: None,
+            client_name: None,
             #[cfg(feature = "tls")]
             tls,
         })
@@ -155,6 +158,7 @@ impl Dialer {
             source: None,
             sentinel_login: Login::default(),
             name: None,
+            client_name: None,
             clustered: false,
             #[cfg(feature = "tls")]
             tls: None,
@@ -221,6 +225,15 @@ impl Dialer {
     pub(crate) fn named(mut self, name: &str) -> Self {
         self.name = Some(name.into());
         self
+    }
+
+    /// Calls its connections this, unless they have a name.
+    pub(crate) fn or_client_name(&mut self, name: impl Into<Arc<str>>) {
+        self.client_name.get_or_insert_with(|| name.into());
+    }
+
+    pub(super) fn client_name(&self) -> &str {
+        self.client_name.as_deref().unwrap_or(LIB_NAME)
     }
 
     /// The identity of the server and its database: the same in every process with the same URL or

@@ -70,7 +70,15 @@ where
     let (commands, expiry) = login;
     let looks = dialer.looks_for_the_master();
     let clustered = dialer.is_clustered();
-    match greet(commands.clone(), looks, clustered, &mut stream).await {
+    match greet(
+        commands.clone(),
+        dialer.client_name(),
+        looks,
+        clustered,
+        &mut stream,
+    )
+    .await
+    {
         Ok(Greeting { info, client_id }) => Ok(Reached {
             stream,
             info,
@@ -162,11 +170,13 @@ pub(super) async fn ask(
 /// Logs in with `commands`, and asks.
 async fn greet(
     mut commands: Pipeline,
+    name: &str,
     looks_for_the_master: bool,
     clustered: bool,
     stream: &mut Framed<BoxStream>,
 ) -> Result<Greeting, TurnedAway> {
     let needed = commands.len();
+    commands.cmd("CLIENT").arg("SETNAME").arg(name);
     for (what, value) in [("LIB-NAME", LIB_NAME), ("LIB-VER", LIB_VERSION)] {
         commands.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
     }
@@ -182,8 +192,8 @@ async fn greet(
 /// `needed`: this many of the first replies must not be errors.
 fn judge(replies: &[Value], needed: usize, clustered: bool) -> Result<Greeting, Fault> {
     let (logged_in, told) = replies.split_at(needed);
-    // Servers before 7.2 do not know SETINFO.
-    let [_, _, id, infos @ ..] = told else {
+    // Servers before 7.2 do not know SETINFO, and an ACL may forbid the name.
+    let [_, _, _, id, infos @ ..] = told else {
         return Ok(Greeting {
             info: Info::default(),
             client_id: None,

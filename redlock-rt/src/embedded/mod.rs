@@ -89,7 +89,7 @@ use tokio::net::ToSocketAddrs;
 ///
 /// | of | commands |
 /// | --- | --- |
-/// | connections | `AUTH` `CLIENT ID` `CLIENT KILL` `CLIENT SETINFO` `PING` `SELECT` |
+/// | connections | `AUTH` `CLIENT ID` `CLIENT KILL` `CLIENT SETINFO` `CLIENT SETNAME` `PING` `SELECT` |
 /// | the server | `DBSIZE` `FLUSHALL` `INFO` `TIME` |
 /// | scripts | `EVAL` `EVALSHA` `SCRIPT EXISTS` `SCRIPT FLUSH` `SCRIPT LOAD` |
 /// | messages | `PSUBSCRIBE` `PUBLISH` `PUBSUB CHANNELS` `PUBSUB NUMPAT` `PUBSUB NUMSUB` `PUNSUBSCRIBE` `SUBSCRIBE` `UNSUBSCRIBE` |

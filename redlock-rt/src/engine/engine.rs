@@ -105,7 +105,11 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(config: Config) -> Arc<Self> {
+    pub(crate) fn new(mut config: Config) -> Arc<Self> {
+        let id = config.id.map_or_else(ClientId::random, ClientId::fixed);
+        config
+            .dialer
+            .or_client_name(format!("redlock-rt:{}", id.as_str()));
         let watchdog = Arc::new(Watchdog::new());
         let doubted = Arc::downgrade(&watchdog);
         let Config {
@@ -120,7 +124,6 @@ impl Engine {
             }
         });
         let releases = Arc::new(Releases::new());
-        let id = config.id.map_or_else(ClientId::random, ClientId::fixed);
         let hub = Arc::new(Hub::new(config.linger, nodes.cluster().cloned()));
         Arc::new_cyclic(|engine| Self {
             fair: Arc::new(FairMap::new(engine, id.clone(), &hub, config.poll_interval)),

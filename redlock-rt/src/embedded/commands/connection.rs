@@ -55,6 +55,14 @@ pub(super) fn id(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<Reply, Fail> {
     Ok(Reply::Int(i64::try_from(ctx.client).unwrap_or(i64::MAX)))
 }
 
+/// Nothing shows the name.
+pub(super) fn set_name(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+    if args[2].iter().all(u8::is_ascii_graphic) {
+        return Ok(Reply::Ok);
+    }
+    Err("ERR Client names cannot contain spaces, newlines or special characters.".into())
+}
+
 /// A command of Redis 7.2, which clients send without asking for the version. No command shows the
 /// values.
 pub(super) fn set_info(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {

@@ -29,6 +29,7 @@ pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
     ("client|id", 2, NO_SCRIPT, Plain(connection::id)),
     ("client|kill", -3, NO_SCRIPT, Plain(connection::kill)),
     ("client|setinfo", 4, NO_SCRIPT, Plain(connection::set_info)),
+    ("client|setname", 3, NO_SCRIPT, Plain(connection::set_name)),
     ("ping", -1, WHILE_SUBSCRIBED, Plain(connection::ping)),
     ("select", 2, 0, Plain(connection::select)),
     // Server
