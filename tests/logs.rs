@@ -6,15 +6,21 @@
 use std::{
     io,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use redlock_rt::{Client, LockOptions, LostReason};
-use tests::{ENDS, Proxy, RedisServer, eventually, lock_and_unlock, shared_server, unique, within};
+use redlock_rt::{Client, ErrorKind, LockOptions, LostReason, ReplicaAck};
+use tests::{
+    Cluster, ENDS, Proxy, RedisServer, Replicated, eventually, lock_and_unlock, shared_server,
+    unique, within,
+};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::EnvFilter;
 
 const DEADLINE: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_millis(300);
+/// A failover may take several votes on a busy machine.
+const FAILOVER: Duration = Duration::from_secs(60);
 /// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 const PAGE: &str = include_str!("../docs/observability.md");
@@ -224,7 +230,7 @@ async fn a_list_of_clients_did_not_say_whose_connections_they_are() {
     for name in ["orders 7", "a\nb", "ä"] {
         let error = Client::builder().url(&server.url()).client_name(name);
         let error = error.build().unwrap_err();
-        assert_eq!(error.kind(), redlock_rt::ErrorKind::BadInput, "{error}");
+        assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
     }
 }
 
@@ -591,5 +597,115 @@ fn the_page_has_every_line() {
         "redlock_rt::semaphore",
     ] {
         assert!(PAGE.contains(&format!("`{target}`")), "{target}");
+    }
+}
+
+/// The number of a field.
+fn number(line: &str, field: &str) -> u64 {
+    let (_, rest) = line.split_once(&format!(" {field}=")).unwrap();
+    let end = rest.find(' ').unwrap_or(rest.len());
+    rest[..end].parse().unwrap()
+}
+
+/// Once, the log said that a master was lost, and nothing when another one served its slots: only that
+/// the old node was back, with all the time that it had been away.
+#[tokio::test]
+async fn after_a_failover_the_log_said_nothing_until_the_old_node_returned() {
+    let cluster = Cluster::options().replicas(1).start();
+    let replica = cluster.replicas_of(0).await[0];
+    let name = cluster.name_at(0, "told").await;
+    let (log, _guard) = Log::start();
+    let client = Client::connect(&cluster.url()).await.unwrap();
+    let lock = client.rlock(&name);
+    let wait = LockOptions::new().wait(FAILOVER);
+    lock_and_unlock(&lock).await;
+    cluster.kill(0);
+    let began = Instant::now();
+    let guard = lock.lock_with(wait).await.unwrap();
+    let felt = began.elapsed();
+    guard.unlock().await.unwrap();
+    let [old, new] = [0, replica].map(|at| cluster.node(at).address().to_string());
+    let served = one(log.lines("another node serves the slots"));
+    let [server, lost] = [format!("server=\"{new}\""), format!("lost=\"{old}\"")];
+    assert_says(&served, &["INFO", &server, &lost]);
+    let told = Duration::from_millis(number(&served, "down_for_ms"));
+    let apart = told.max(felt) - told.min(felt);
+    assert!(apart < Duration::from_secs(2), "{told:?} of {felt:?}");
+    cluster.restart(0);
+    cluster.is_well().await;
+    for at in 0..9 {
+        lock_and_unlock(&client.rlock(format!("after:{at}"))).await;
+    }
+    // The return of the old one is none of a server with slots.
+    let of_old = |line: &String| line.contains(&format!("server=\"{old}\""));
+    assert_eq!(
+        log.lines(BACK).iter().filter(|line| of_old(line)).count(),
+        0
+    );
+    assert_eq!(
+        log.lines(LOST).iter().filter(|line| of_old(line)).count(),
+        1
+    );
+    one(log.lines("another node serves the slots"));
+}
+
+/// Once, the line came with the connection, before two more seconds of CLUSTERDOWN.
+#[tokio::test]
+async fn a_node_that_still_refused_all_calls_was_told_to_be_back() {
+    let cluster = Cluster::options().replicas(0).start();
+    let name = cluster.name_at(0, "told").await;
+    let (log, _guard) = Log::start();
+    let client = Client::connect(&cluster.url()).await.unwrap();
+    let lock = client.rlock(&name);
+    lock_and_unlock(&lock).await;
+    cluster.kill(0);
+    let began = Instant::now();
+    let waiter = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.lock_with(LockOptions::new().wait(FAILOVER)).await }
+    });
+    eventually(DEADLINE, async || !log.lines(LOST).is_empty()).await;
+    cluster.restart(0);
+    drop(waiter.await.unwrap().unwrap());
+    let felt = began.elapsed();
+    let address = format!("server=\"{}\"", cluster.node(0).address());
+    let back: Vec<_> = log.lines(BACK);
+    let back = one(back
+        .into_iter()
+        .filter(|line| line.contains(&address))
+        .collect());
+    let told = Duration::from_millis(number(&back, "down_for_ms"));
+    let apart = told.max(felt) - told.min(felt);
+    assert!(apart < Duration::from_secs(1), "{told:?} of {felt:?}");
+}
+
+/// Once, a master whose replicas did not answer was lost and back every second, and no line named them.
+#[tokio::test]
+async fn a_master_whose_replicas_were_missing_was_lost_and_back_every_second() {
+    let servers = Replicated::start(RedisServer::options(), 1).await;
+    let (log, _guard) = Log::start();
+    let builder = Client::builder().url(&servers.server(0).url());
+    let builder = builder.replica_ack(ReplicaAck::AtLeast(1));
+    let client = builder.replica_timeout(SOON).connect().await.unwrap();
+    let lock = client.rlock(unique("few"));
+    for _ in 0..2 {
+        eventually(DEADLINE, async || {
+            let got = lock.lock().await;
+            got.is_ok()
+        })
+        .await;
+        let before = log.lines("replicas are missing").len();
+        servers.server(1).pause();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(3) {
+            let error = lock.lock().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error}");
+        }
+        servers.server(1).resume();
+        let lines = log.lines("replicas are missing").split_off(before);
+        assert_says(&one(lines), &["WARN", "acknowledged=0", "wanted=1"]);
+    }
+    for message in [LOST, BACK] {
+        assert_eq!(log.lines(message), [""; 0]);
     }
 }

@@ -289,7 +289,9 @@ async fn locks_that_are_ready_together_share_one_wait() {
         .collect();
     assert!(guards.iter().all(redlock_rt::RLockGuard::is_valid));
     let waits = proxy.count("WAIT");
-    assert!((2..=4).contains(&waits), "{waits} WAITs for 65 locks");
+    // The first, that at the gate, one for all that are ready by then, and some for tasks that the machine
+    // has not let run by then.
+    assert!((2..=8).contains(&waits), "{waits} WAITs for 65 locks");
 }
 
 /// Found out with the first lock, which is released; the next one is not even taken.

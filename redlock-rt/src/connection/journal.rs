@@ -17,6 +17,8 @@ struct Presence {
     outage: Option<Outage>,
     /// Whether a connection was ever made.
     reached: bool,
+    /// Another server has its slots.
+    replaced: bool,
     limit: Limit,
 }
 
@@ -24,12 +26,19 @@ struct Presence {
 struct Outage {
     since: Instant,
     told: bool,
+    /// The server that was lost, if this one has its slots now.
+    of: Option<Arc<str>>,
+    /// There is a connection again, on which no call was answered yet.
+    connected: bool,
+    /// When it ended for callers, unless they were refused since.
+    ended: Option<Instant>,
 }
 
 /// A line about an outage.
 #[derive(Debug, PartialEq, Eq)]
 struct Told {
     message: &'static str,
+    of: Option<Arc<str>>,
     down_for: Duration,
     left_out: u64,
 }
@@ -43,10 +52,17 @@ impl Presence {
     /// A connection was lost, or could not be made. If this is to be logged (once per outage),
     /// returns the duration of the outage and how many short ones were left out before it.
     fn lost(&mut self, now: Instant) -> Option<Told> {
+        if self.replaced {
+            return None;
+        }
         let outage = self.outage.get_or_insert(Outage {
             since: now,
             told: false,
+            of: None,
+            connected: false,
+            ended: None,
         });
+        outage.connected = false;
         if outage.told || !self.limit.is_open(now) {
             return None;
         }
@@ -57,27 +73,58 @@ impl Presence {
                 true => "connection to redis lost",
                 false => "cannot connect to redis",
             },
+            of: None,
             down_for: now.saturating_duration_since(outage.since),
             left_out,
         })
     }
 
-    /// A connection was made. Returns how long there was none, if the loss was logged.
+    /// A connection was made. Returns whether an outage ends with the first call that is answered.
+    fn connected(&mut self, now: Instant) -> bool {
+        let Some(outage) = &mut self.outage else {
+            self.reached = true;
+            return false;
+        };
+        outage.connected = true;
+        outage.ended = Some(now);
+        true
+    }
+
+    /// A call was refused, as all others would be.
+    fn refused(&mut self) {
+        if let Some(outage) = &mut self.outage {
+            outage.ended = None;
+        }
+    }
+
+    /// A call was answered. Returns how long there was no connection, if the loss was logged.
     fn back(&mut self, now: Instant) -> Option<Told> {
+        let outage = self.outage.take_if(|outage| outage.connected)?;
         let again = std::mem::replace(&mut self.reached, true);
-        let outage = self.outage.take()?;
         if !outage.told {
             self.limit.leave_out();
             return None;
         }
         Some(Told {
-            message: match again {
-                true => "connection to redis is back",
-                false => "connected to redis at last",
+            message: match (&outage.of, again) {
+                (Some(_), _) => "another node serves the slots",
+                (None, true) => "connection to redis is back",
+                (None, false) => "connected to redis at last",
             },
-            down_for: now.saturating_duration_since(outage.since),
+            of: outage.of,
+            down_for: outage
+                .ended
+                .unwrap_or(now)
+                .saturating_duration_since(outage.since),
             left_out: 0,
         })
+    }
+
+    /// Another server, which answers, has got all slots of this one, and the outage with them.
+    fn replaced(&mut self) -> Option<Outage> {
+        let outage = self.outage.take()?;
+        self.replaced = true;
+        Some(outage)
     }
 }
 
@@ -157,6 +204,8 @@ struct State {
     missing: [bool; Right::ALL],
     /// The connections whose lack was logged, until they are made, and the limit of these lines.
     without: Vec<Beside>,
+    /// Whether it was logged that replicas are missing, until there are enough.
+    few: bool,
     lacks: Limit,
 }
 
@@ -221,6 +270,24 @@ impl Journal {
             target: TARGET,
             server = &*self.server, reason = fault.reason(), effect = lane.0, left_out,
             "a connection is missing"
+        );
+    }
+
+    /// So many replicas had a lock in time, and so many were to have it.
+    pub(super) fn replicated(&self, acknowledged: u32, wanted: u32) {
+        let mut state = self.state();
+        let few = acknowledged < wanted;
+        let is_new = few && !state.few;
+        let Some(left_out) = is_new.then(|| state.lacks.pass(clock::now())).flatten() else {
+            state.few &= few;
+            return;
+        };
+        state.few = true;
+        drop(state);
+        tracing::warn!(
+            target: TARGET,
+            server = &*self.server, acknowledged, wanted, left_out,
+            "replicas are missing"
         );
     }
 
@@ -315,20 +382,51 @@ impl Journal {
         }
     }
 
-    /// A connection was made; `None`: that for commands.
-    pub(super) fn back(&self, lane: Option<Beside>) {
+    /// A connection was made; `None`: that for commands. Returns whether the end of an outage is told when
+    /// a call is answered.
+    pub(super) fn connected(&self, lane: Option<Beside>) -> bool {
         let mut state = self.state();
         state.held_up = false;
         state.without.retain(|without| Some(*without) != lane);
-        let told = state.presence.back(clock::now());
-        drop(state);
+        state.presence.connected(clock::now())
+    }
+
+    /// A call was refused, as all others would be.
+    pub(super) fn refused(&self) {
+        self.state().presence.refused();
+    }
+
+    /// A call was answered.
+    pub(super) fn back(&self) {
+        let told = self.state().presence.back(clock::now());
         if let Some(told) = told {
             tracing::info!(
                 target: TARGET,
-                server = &*self.server, down_for_ms = millis(told.down_for),
+                server = &*self.server, lost = told.of.as_deref(),
+                down_for_ms = millis(told.down_for),
                 "{}", told.message
             );
         }
+    }
+
+    /// Takes over the outage of a server whose slots this one has. Returns whether there is one.
+    pub(super) fn replaces(&self, lost: &Self) -> bool {
+        let Some(outage) = lost.state().presence.replaced() else {
+            return false;
+        };
+        let of = outage.of.unwrap_or_else(|| Arc::clone(&lost.server));
+        self.state().presence.outage = Some(Outage {
+            of: Some(of),
+            connected: true,
+            ended: None,
+            ..outage
+        });
+        true
+    }
+
+    /// It has slots again.
+    pub(super) fn returns(&self) {
+        self.state().presence.replaced = false;
     }
 
     /// Redis refuses a command because of an ACL; logged once per client.
@@ -357,6 +455,7 @@ mod tests {
     fn told(message: &'static str, down_for: Duration, left_out: u64) -> Option<Told> {
         Some(Told {
             message,
+            of: None,
             down_for,
             left_out,
         })
@@ -366,13 +465,17 @@ mod tests {
     fn an_outage_is_told_once_and_its_end_too() {
         let start = Instant::now();
         let mut presence = Presence::default();
-        assert_eq!(presence.back(start), None);
+        assert!(!presence.connected(start));
         let lost = || told("connection to redis lost", Duration::ZERO, 0);
         assert_eq!(presence.lost(start), lost());
         for second in 0..100 {
             assert_eq!(presence.lost(start + second * S), None);
         }
         let back = told("connection to redis is back", 100 * S, 0);
+        assert_eq!(presence.back(start + 99 * S), None, "no connection");
+        assert!(presence.connected(start + 90 * S));
+        // As by a server that is loading: its callers still feel it.
+        presence.refused();
         assert_eq!(presence.back(start + 100 * S), back);
         assert_eq!(presence.back(start + 100 * S), None);
         assert_eq!(presence.lost(start + 100 * S), lost());
@@ -385,25 +488,50 @@ mod tests {
         let never = told("cannot connect to redis", Duration::ZERO, 0);
         assert_eq!(presence.lost(start), never);
         let at_last = told("connected to redis at last", S, 0);
-        assert_eq!(presence.back(start + S), at_last);
+        assert!(presence.connected(start + S));
+        // The first call may come much later.
+        assert_eq!(presence.back(start + 50 * S), at_last);
         let lost = told("connection to redis lost", Duration::ZERO, 0);
         assert_eq!(presence.lost(start + 2 * S), lost);
+    }
+
+    /// Its end was told when the node returned, with all the time that it was away.
+    #[test]
+    fn the_outage_of_a_node_ends_where_another_one_serves_its_slots() {
+        let (lost, other) = (Journal::new("a:1".into()), Journal::new("b:1".into()));
+        lost.connected(None);
+        lost.lost("it hung up");
+        assert!(other.replaces(&lost) && !other.replaces(&lost));
+        // What still tries to connect there tells nothing.
+        lost.lost("it hung up");
+        assert!(lost.state().presence.outage.is_none());
+        let told = other.state().presence.back(clock::now()).unwrap();
+        assert_eq!(told.message, "another node serves the slots");
+        assert_eq!(told.of.as_deref(), Some("a:1"));
+        assert!(!lost.connected(None));
+        lost.returns();
+        lost.lost("it hung up");
+        assert!(lost.state().presence.outage.is_some());
     }
 
     #[test]
     fn outages_that_follow_each_other_are_counted() {
         let start = Instant::now();
         let mut presence = Presence::default();
-        assert!(presence.lost(start).is_some() && presence.back(start).is_some());
+        let back = |presence: &mut Presence, now| {
+            presence.connected(now);
+            presence.back(now)
+        };
+        assert!(presence.lost(start).is_some() && back(&mut presence, start).is_some());
         for _ in 0..5 {
             assert_eq!(presence.lost(start + S / 2), None);
-            assert_eq!(presence.back(start + S / 2), None);
+            assert_eq!(back(&mut presence, start + S / 2), None);
         }
         // A lasting outage is logged as soon as the limit allows it.
         assert_eq!(presence.lost(start + S / 2), None);
         let lost = told("connection to redis lost", S / 2, 5);
         assert_eq!(presence.lost(start + S), lost);
-        let back = told("connection to redis is back", 3 * S / 2, 0);
-        assert_eq!(presence.back(start + 2 * S), back);
+        let end = told("connection to redis is back", 3 * S / 2, 0);
+        assert_eq!(back(&mut presence, start + 2 * S), end);
     }
 }

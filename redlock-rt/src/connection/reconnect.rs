@@ -288,14 +288,18 @@ impl Connection {
         match answer {
             Err(fault) if fault.is_of_all_calls() => {
                 self.shared.gate.refused(&self.shared.timeouts.retry, fault);
+                self.shared.server.answered(true);
             }
             Err(fault) if fault.may_have_run() || fault.is_of_dialing() => {}
-            Ok(_) | Err(_) => self.shared.gate.open(),
+            Ok(_) | Err(_) => {
+                self.shared.gate.open();
+                self.shared.server.answered(false);
+            }
         }
     }
 }
 
-/// Gives up a link when dropped, unless the link has answered.
+/// Ends a link when dropped, unless the link has answered.
 struct Waiting {
     link: Arc<Link>,
     answered: bool,
@@ -304,7 +308,8 @@ struct Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if !self.answered {
-            self.link.give_up("no answer in time");
+            // Not for a fault of the server, which reads nothing behind a WAIT.
+            self.link.break_off();
         }
     }
 }
@@ -436,7 +441,7 @@ impl Tried for Shared {
                 }
                 let topology = shared.dialer.topology();
                 shared.server.introduce(link.info(), topology);
-                shared.server.back(shared.lane);
+                shared.server.connected(shared.lane);
                 (shared.on_up)(again);
             }
             Err(fault) => {

@@ -138,6 +138,8 @@ pub(crate) struct CurrentServer {
     /// The master that the sentinels named last.
     named: watch::Sender<Option<Address>>,
     journal: Journal,
+    /// The end of an outage is told with the next call that is answered.
+    returning: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -188,6 +190,7 @@ impl CurrentServer {
             on_move: Box::new(on_move),
             reached: AtomicBool::new(false),
             proven: AtomicBool::new(false),
+            returning: AtomicBool::new(false),
             named: watch::Sender::new(None),
             state: Mutex::default(),
         }
@@ -316,14 +319,47 @@ impl CurrentServer {
         self.journal.failed(beside, fault);
     }
 
+    /// So many replicas had a lock in time, and so many were to have it.
+    pub(crate) fn replicated(&self, acknowledged: u32, wanted: u32) {
+        self.journal.replicated(acknowledged, wanted);
+    }
+
     /// What the first connection leads to.
     pub(super) fn introduce(&self, info: &Info, topology: &'static str) {
         self.journal.introduce(info, topology);
     }
 
-    /// A connection was made; `None`: that for commands.
-    pub(crate) fn back(&self, lane: Option<Beside>) {
-        self.journal.back(lane);
+    /// A connection was made; `None`: that for commands. An outage ends with the first call that is
+    /// answered.
+    pub(crate) fn connected(&self, lane: Option<Beside>) {
+        if self.journal.connected(lane) {
+            self.returning.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A call was answered; `refused`: as all others would be.
+    pub(super) fn answered(&self, refused: bool) {
+        if self.returning.load(Ordering::Relaxed) {
+            match refused {
+                true => self.journal.refused(),
+                false => {
+                    self.returning.store(false, Ordering::Relaxed);
+                    self.journal.back();
+                }
+            }
+        }
+    }
+
+    /// It has the slots of this server, which may be lost.
+    pub(super) fn replaces(&self, lost: &Self) {
+        if self.journal.replaces(&lost.journal) {
+            self.returning.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// It has slots again.
+    pub(super) fn returns(&self) {
+        self.journal.returns();
     }
 
     /// An ACL forbids a command.

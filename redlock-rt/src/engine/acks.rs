@@ -256,6 +256,10 @@ impl Engine {
             outcome: SetOnce::new(),
         });
         let outcome = clock::timeout_at(clock::to_tokio(until), self.counted(&entry)).await;
+        let node = self.nodes.known(entry.slot);
+        if let (Ok(Outcome::Counted { wanted, got, .. }), Some(node)) = (&outcome, &node) {
+            node.current().replicated(*got, *wanted);
+        }
         let error = match outcome {
             Ok(Outcome::Counted { wanted, got, local }) if got >= wanted && local => {
                 match guard.hold.lost_reason(clock::now()) {
@@ -270,7 +274,6 @@ impl Engine {
             }
             Ok(Outcome::Failed(fault)) => fault.into_error(action),
             Err(_) => {
-                let node = self.nodes.known(entry.slot);
                 let wanted = node.and_then(|node| ack.wanted(node.acks(ack.lane())));
                 ack.missed(action, wanted.unwrap_or_default(), 0, false)
             }

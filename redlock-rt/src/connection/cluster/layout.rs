@@ -15,6 +15,8 @@ pub(super) struct Layout {
     pub(super) owners: Vec<u16>,
     /// The epoch of the cluster, which grows with every change; `None` where an ACL forbids to ask.
     pub(super) epoch: Option<u64>,
+    /// Whether the cluster serves its slots, as far as this user may know.
+    pub(super) serves: bool,
 }
 
 /// More masters, or replicas, than a cluster can have are not kept.
@@ -33,6 +35,7 @@ impl Layout {
             replicas: Vec::new(),
             owners: vec![NOBODY; usize::from(Slot::COUNT)],
             epoch: epoch_of(info),
+            serves: !text_of(info).is_some_and(|info| info.contains("cluster_state:fail")),
         };
         for range in ranges {
             let Value::Array(parts) = range else {

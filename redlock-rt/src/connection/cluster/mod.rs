@@ -299,13 +299,14 @@ impl Cluster {
                 if let Some(slot) = Slot::new(number) {
                     moved.insert(slot);
                 }
-                gaining.insert(*now);
+                gaining.insert((*before, *now));
             }
         }
-        for place in gaining {
-            state.gains(place);
-        }
         state.owners = owners;
+        for (before, now) in gaining {
+            state.gains(now);
+            state.replaces(before, now);
+        }
         state.replicas = layout.replicas;
         state.forget_idle(now, &places);
         drop(state);
@@ -392,7 +393,22 @@ impl State {
     fn gains(&mut self, place: u16) {
         if let Some(Some(member)) = self.nodes.get_mut(usize::from(place)) {
             member.idle = None;
+            member.node.current().returns();
             member.returned |= member.node.has_stale_clients();
+        }
+    }
+
+    /// The node at a place has got slots of another one, which may be lost.
+    fn replaces(&self, lost: u16, by: u16) {
+        let current = |place: u16| {
+            let member = self.nodes.get(usize::from(place))?.as_ref()?;
+            Some(member.node.current())
+        };
+        if let (Some(lost), Some(by)) = (
+            current(lost).filter(|_| !self.owners.contains(&lost)),
+            current(by),
+        ) {
+            by.replaces(lost);
         }
     }
 

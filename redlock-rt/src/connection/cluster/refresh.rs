@@ -70,8 +70,9 @@ impl Cluster {
         let fault = match told {
             Ok(layout) => {
                 self.current.is_reached();
+                self.current.connected(None);
+                self.current.answered(!layout.serves);
                 self.apply(layout);
-                self.current.back(None);
                 None
             }
             Err(fault) => {

@@ -70,7 +70,7 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
         }
         match Subscriber::open(dialer, timeouts.connect, server).await {
             Ok((subscriber, announcements)) => {
-                server.back(Some(Beside::ANNOUNCEMENTS));
+                server.connected(Some(Beside::ANNOUNCEMENTS));
                 told = false;
                 let since = clock::now();
                 let why = listen(site, server, subscriber, announcements, timeouts.response);
