@@ -33,6 +33,8 @@ const LOCK_LOST: &str = "lock lost";
 const MORE: &str = "more locks lost";
 const RIGHT: &str = "redis refuses a right";
 const MISSING: &str = "a connection is missing";
+const SERVED: &str = "another node serves the slots";
+const FEW: &str = "replicas are missing";
 const WAITS: &str = "releases wait until redis lets this client in";
 
 /// The log lines of this thread.
@@ -128,9 +130,8 @@ async fn an_outage_is_one_warning_and_its_end_one_line() {
         &line,
         &["INFO redlock_rt::connection:", &place, "down_for_ms="],
     );
-    let (_, down_for) = line.split_once("down_for_ms=").unwrap();
-    let down_for = down_for.split_whitespace().next().unwrap().parse().unwrap();
-    assert!((2000..20_000_u64).contains(&down_for), "{line}");
+    let down_for = number(&line, "down_for_ms");
+    assert!((2000..20_000).contains(&down_for), "{line}");
     for debug in ["Fault {", "Dialer {"] {
         assert!(!log.text().contains(debug), "{}", log.text());
     }
@@ -587,6 +588,8 @@ fn the_page_has_every_line() {
         "late release",
         MISSING,
         "first connection to redis",
+        SERVED,
+        FEW,
     ] {
         assert!(PAGE.contains(&format!("`{message}`")), "{message}");
     }
@@ -625,7 +628,7 @@ async fn after_a_failover_the_log_said_nothing_until_the_old_node_returned() {
     let felt = began.elapsed();
     guard.unlock().await.unwrap();
     let [old, new] = [0, replica].map(|at| cluster.node(at).address().to_string());
-    let served = one(log.lines("another node serves the slots"));
+    let served = one(log.lines(SERVED));
     let [server, lost] = [format!("server=\"{new}\""), format!("lost=\"{old}\"")];
     assert_says(&served, &["INFO", &server, &lost]);
     let told = Duration::from_millis(number(&served, "down_for_ms"));
@@ -646,7 +649,7 @@ async fn after_a_failover_the_log_said_nothing_until_the_old_node_returned() {
         log.lines(LOST).iter().filter(|line| of_old(line)).count(),
         1
     );
-    one(log.lines("another node serves the slots"));
+    one(log.lines(SERVED));
 }
 
 /// Once, the line came with the connection, before two more seconds of CLUSTERDOWN.
@@ -694,7 +697,7 @@ async fn a_master_whose_replicas_were_missing_was_lost_and_back_every_second() {
             got.is_ok()
         })
         .await;
-        let before = log.lines("replicas are missing").len();
+        let before = log.lines(FEW).len();
         servers.server(1).pause();
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(3) {
@@ -702,7 +705,7 @@ async fn a_master_whose_replicas_were_missing_was_lost_and_back_every_second() {
             assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error}");
         }
         servers.server(1).resume();
-        let lines = log.lines("replicas are missing").split_off(before);
+        let lines = log.lines(FEW).split_off(before);
         assert_says(&one(lines), &["WARN", "acknowledged=0", "wanted=1"]);
     }
     for message in [LOST, BACK] {

@@ -189,10 +189,9 @@ mod template;
 /// }
 /// ```
 ///
-/// Braces are
-/// text, such as a hash tag of a cluster: `{<tenant>}:<id>`. But `{id}` does not compile if `id` is
-/// a parameter, since it is probably a mistake. A placeholder whose name is not a parameter does
-/// not compile either:
+/// Braces are text, such as a hash tag of a cluster: `{<tenant>}:<id>`. But `{id}` does not compile
+/// if `id` is a parameter, since it is probably a mistake. A placeholder whose name is not a
+/// parameter does not compile either:
 ///
 /// ```compile_fail
 /// # use redlock_rt::{Error, distributed_lock};

@@ -60,14 +60,11 @@ impl LockName {
 }
 
 fn is_derived(name: &str) -> bool {
-    let begins = |prefix| {
-        let rest = name.strip_prefix(prefix)?;
-        Some(rest.starts_with(':') || rest.starts_with("_braced:"))
-    };
-    name.starts_with("red")
-        && DERIVED
-            .into_iter()
-            .any(|prefix| begins(prefix) == Some(true))
+    let begins_one = |rest: &str| rest.starts_with(':') || rest.starts_with("_braced:");
+    let mut rests = DERIVED
+        .iter()
+        .filter_map(|prefix| name.strip_prefix(prefix));
+    name.starts_with("red") && rests.any(begins_one)
 }
 
 /// Why a name is invalid. A handle stores it until its first use, since creating a handle cannot

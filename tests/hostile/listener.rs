@@ -26,6 +26,13 @@ fn memory() -> usize {
     pages * 4096 / MIB
 }
 
+/// The process has taken less than so many MiB since it had `before`.
+#[track_caller]
+fn assert_grew_by_less(before: usize, mib: usize) {
+    let after = memory();
+    assert!(after < before + mib, "{before} MiB before, {after} after");
+}
+
 async fn ask(stream: &mut TcpStream, line: &str) -> String {
     stream
         .write_all(format!("{line}\r\n").as_bytes())
@@ -115,12 +122,7 @@ async fn a_subscriber_that_never_reads_is_cut_off_and_its_socket_closed() {
         // What the kernel takes is some MiB.
         assert!(sent < 100, "{sent} MiB are unread");
     }
-    assert!(
-        memory() < before + 100,
-        "{} MiB before, {} after",
-        before,
-        memory()
-    );
+    assert_grew_by_less(before, 100);
     // The task that writes to it does not wait for it to read.
     eventually(DEADLINE, async || {
         let mut third = TcpStream::connect(listener.local_addr()).await.unwrap();
@@ -171,11 +173,7 @@ async fn commands_wait_while_their_client_does_not_read() {
         &mut session,
         "GET big\r\n".repeat(COMMANDS).as_bytes()
     ));
-    assert!(
-        memory() < before + 150,
-        "{before} MiB before, {} after",
-        memory()
-    );
+    assert_grew_by_less(before, 150);
     assert!(
         session.write(b"PING\r\n").now_or_never().is_none(),
         "a further one is not taken"
@@ -205,11 +203,7 @@ async fn a_reply_that_is_too_long_ends_its_client() {
     feed(&mut session, command.as_bytes());
     assert!(!feed(&mut session, b"PING\r\n"), "it was closed");
     assert!(read_some(&mut session).is_empty());
-    assert!(
-        memory() < before + 100,
-        "{before} MiB before, {} after",
-        memory()
-    );
+    assert_grew_by_less(before, 100);
     assert!(is_served(&engine));
 }
 
@@ -244,11 +238,7 @@ async fn requests_that_never_end_are_refused() {
             "{reply}"
         );
         assert!(!feed(&mut session, b"PING\r\n"), "it is closed");
-        assert!(
-            memory() < before + 300,
-            "{before} MiB before, {} after",
-            memory()
-        );
+        assert_grew_by_less(before, 300);
         assert!(is_served(&engine));
     }
 }
@@ -306,11 +296,7 @@ async fn half_requests_of_many_clients_end_the_largest() {
         .filter_map(|session| session.write(b"x").now_or_never());
     let gone = gone.filter(Result::is_err).count();
     assert!(gone >= 6, "{gone} of 12 are gone, {cut} while they wrote");
-    assert!(
-        memory() < before + 400,
-        "{before} MiB before, {} after",
-        memory()
-    );
+    assert_grew_by_less(before, 400);
     assert!(feed(&mut small, b"ok\r\n"));
     assert_eq!(read_some(&mut small), b"$2\r\nok\r\n");
     assert!(is_served(&engine));
@@ -418,11 +404,7 @@ async fn a_long_message_to_many_subscribers_took_all_memory() {
     let message = [message.as_bytes(), &vec![b'x'; 8 * MIB], b"\r\n"].concat();
     feed(&mut publisher, &message);
     assert_eq!(read_some(&mut publisher), b":60\r\n");
-    assert!(
-        memory() < before + 250,
-        "{before} MiB before, {} after",
-        memory()
-    );
+    assert_grew_by_less(before, 250);
     assert!(is_served(&engine));
 }
 

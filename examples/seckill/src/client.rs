@@ -10,6 +10,9 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 
+/// A connection that has been idle for longer is not used again: a server may be about to close it.
+const IDLE: Duration = Duration::from_secs(5);
+
 /// The header by which a session is sent.
 const COOKIE: &str = "cookie";
 
@@ -70,6 +73,7 @@ impl HttpClient {
         Self {
             client: Client::builder(TokioExecutor::new())
                 .pool_max_idle_per_host(1024)
+                .pool_idle_timeout(IDLE)
                 .build(connector),
             timeout,
         }

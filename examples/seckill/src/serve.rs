@@ -14,7 +14,7 @@ use crate::cli::{PaymentsArgs, ServeArgs};
 use crate::client::base_url;
 use crate::http::{self, App};
 use crate::locks::Locks;
-use crate::payment::{Payments, StubConfig};
+use crate::payment::{self, Payments, StubConfig};
 use crate::rush::share;
 use crate::service::{Shop, ShopConfig, ShopError};
 use crate::store::Store;
@@ -97,22 +97,21 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), String> {
     };
     let mut closed = closing.clone();
     let serving = http::serve(listener, http::router(app), end);
-    let served = tokio::select! {
-        served = serving => served,
+    tokio::select! {
+        () = serving => {}
         () = async {
             let _ = closed.wait_for(|closing| *closing).await;
             tokio::time::sleep(LAST_ANSWERS).await;
         } => {
             tracing::warn!("some answers are still under way and are given up");
-            Ok(())
         }
-    };
+    }
     drop(jobs);
     if let Err(error) = shop.leave(&instance).await {
         tracing::debug!(%error, "the others will notice by themselves");
     }
     shop.close().await;
-    served.map_err(|error| error.to_string())
+    Ok(())
 }
 
 /// Stands in for the payment service until the process ends.
@@ -129,9 +128,10 @@ pub(crate) async fn payment_stub(args: &PaymentsArgs) -> Result<(), String> {
         failures: args.failures,
     };
     tokio::select! {
-        served = crate::payment::serve(listener, config) => served.map_err(|error| error.to_string()),
-        () = end_of(args.until_stdin_ends) => Ok(()),
+        () = http::serve(listener, payment::stub(config), std::future::pending()) => {}
+        () = end_of(args.until_stdin_ends) => {}
     }
+    Ok(())
 }
 
 /// What an instance does by itself. All of it ends when this is dropped.

@@ -24,11 +24,11 @@ const CHUNK: usize = 64 * 1024;
 ///
 /// Dropping it stops accepting and closes its connections.
 ///
-/// It has at most 10 000 connections at a time, or what
-/// [`max_clients`](Self::max_clients) says; further ones get
-/// `-ERR max number of clients reached` and are closed. A connection that accepts no byte for 60 s
-/// is closed, and one without subscriptions that sends nothing for an hour, or for 10 s while a password
-/// is missing. Wrong passwords are logged, and answered 100 ms apart, those of all connections together. The other limits are those of [`Engine`](super::Engine#limits).
+/// It has at most 10 000 connections at a time, or what [`max_clients`](Self::max_clients) says;
+/// further ones get `-ERR max number of clients reached` and are closed. A connection that accepts
+/// no byte for 60 s is closed, and one without subscriptions that sends nothing for an hour, or for
+/// 10 s while a password is missing. Wrong passwords are logged, and answered 100 ms apart, those
+/// of all connections together. The other limits are those of [`Engine`](super::Engine#limits).
 #[derive(Debug)]
 #[must_use = "dropping the listener stops it"]
 pub struct Listener {

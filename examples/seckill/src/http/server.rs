@@ -1,6 +1,5 @@
 //! The connections of a port. A peer that sends nothing, or slowly, is not waited for.
 
-use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,18 +25,9 @@ const LIMITS: Limits = Limits {
     connections: 4096,
 };
 
-/// Serves until `end`, and then until what is under way is answered.
-///
-/// # Errors
-///
-/// None; a listener that fails is tried again.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    router: Router,
-    end: impl Future<Output = ()>,
-) -> io::Result<()> {
+/// Serves until `end`, and then until what is under way is answered. A listener that fails is tried again.
+pub(crate) async fn serve(listener: TcpListener, router: Router, end: impl Future<Output = ()>) {
     serve_within(&LIMITS, listener, router, end).await;
-    Ok(())
 }
 
 async fn serve_within(

@@ -5,4 +5,4 @@ mod client;
 mod stub;
 
 pub(crate) use self::client::{PaymentError, Payments};
-pub(crate) use self::stub::{StubConfig, serve};
+pub(crate) use self::stub::{StubConfig, stub};

@@ -1,17 +1,15 @@
 //! A payment service to try out against: slow, and wrong as often as one likes.
 
 use std::collections::HashSet;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::Json;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, put};
-use axum::{Json, serve as serve_http};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 /// How slow and how wrong it is.
 #[derive(Clone, Copy, Debug)]
@@ -34,21 +32,16 @@ struct Books {
     most_at_once: u64,
 }
 
-/// Serves until the process ends.
-///
-/// # Errors
-///
-/// Nothing more can be accepted.
-pub(crate) async fn serve(listener: TcpListener, config: StubConfig) -> io::Result<()> {
+/// What it serves.
+pub(crate) fn stub(config: StubConfig) -> Router {
     let stub = Arc::new(Stub {
         config,
         books: Mutex::default(),
     });
-    let routes = Router::new()
+    Router::new()
         .route("/payments/{order}", put(pay))
         .route("/payments", get(books))
-        .with_state(stub);
-    serve_http(listener, routes).await
+        .with_state(stub)
 }
 
 async fn pay(State(stub): State<Arc<Stub>>, Path(order): Path<String>) -> StatusCode {

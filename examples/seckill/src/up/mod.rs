@@ -28,7 +28,7 @@ pub(crate) struct Up {
     instances: Instances,
     /// What stands in for the payment service, if none was given.
     payments: Option<Running>,
-    front: JoinHandle<std::io::Result<()>>,
+    front: JoinHandle<()>,
     close: watch::Sender<bool>,
     /// An engine of ours ends with this.
     _redis: Redis,
@@ -94,7 +94,7 @@ impl Up {
                 // A sender that is gone closes too.
                 let _ = closing.wait_for(|closing| *closing).await;
             };
-            http::serve(listener, front::router(places, chaos.map(Arc::new)), end).await
+            http::serve(listener, front::router(places, chaos.map(Arc::new)), end).await;
         });
         Ok(Self {
             url: format!("http://{address}"),
