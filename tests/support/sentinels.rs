@@ -19,8 +19,9 @@ use crate::{
 /// The name of the service that the sentinels watch.
 pub const SERVICE: &str = "locks";
 const DEADLINE: Duration = Duration::from_secs(20);
-/// After this long without an answer a server counts as down, by default.
-const DOWN_AFTER: Duration = Duration::from_millis(500);
+/// After this long without an answer a server counts as down, by default. A sentinel takes up to a second
+/// to connect to a new master: with less time it counts as down at once, and failovers follow each other.
+const DOWN_AFTER: Duration = Duration::from_secs(2);
 
 /// How sentinels are to be started.
 #[derive(Clone, Debug, Default)]
