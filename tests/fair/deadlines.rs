@@ -177,6 +177,28 @@ async fn a_dead_waiter_of_ours_behind_java_blocked_java_for_four_minutes() {
     }
 }
 
+/// When the waiter of Java takes the lock, Redisson reduces the deadline of ours by its wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_java_under_a_longer_lease_a_waiter_of_ours_was_dropped() {
+    let stage = Stage::open("fair-longer").await;
+    let client = RedissonClient::connect_with_watchdog(&stage.url, 3 * S);
+    let theirs = client.await.unwrap().fair_lock(&stage.name);
+    assert!(theirs.lock(1, None).await.unwrap());
+    assert!(theirs.attempt(2, Some(60 * S)).await.unwrap().is_some());
+    assert!(stage.redis::<bool>(&["EXPIRE", &stage.name, "300"]).await);
+    let options = LockOptions::new().wait(10 * S);
+    let waiting = wait(&ours(&stage), &Owner::new(), options);
+    stage.queued(2).await;
+    theirs.unlock(1).await.unwrap();
+    assert!(theirs.attempt(2, Some(60 * S)).await.unwrap().is_none());
+    assert!(theirs.attempt(3, Some(S)).await.unwrap().is_some());
+    assert_eq!(stage.queue().await.len(), 2, "ours, and the last");
+    theirs.give_up(3, Some(S)).await.unwrap();
+    theirs.unlock(2).await.unwrap();
+    pass(waiting).await;
+    stage.assert_clean().await;
+}
+
 type Served = Arc<Mutex<Vec<usize>>>;
 
 /// A task of Java that waits, and reports when it has the lock.

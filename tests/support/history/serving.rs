@@ -122,15 +122,26 @@ fn unannounced(history: &History, sight: &Sight, waiter: &Waiter<'_>) -> Ms {
             false => 0,
         };
     }
-    // Who became next by a script of Redisson, or was dropped by its clock, learns it by a beat.
+    // Who became next by a script of Redisson, or was dropped by one, learns it by a beat.
     let asks = |one: &Acquisition| one.key == waiter.key && history.is_foreign(one.process);
-    let dropped = history.clocks_differ.is_some_and(|at| at <= sight.at);
+    let dropped = history.clocks_differ.is_some_and(|at| at <= sight.at)
+        || was_queued(history, waiter, sight.at);
     let queued = dropped || !sight.queue.is_empty();
     let mixed = queued && history.acquisitions.iter().any(asks);
     match mixed {
         true => terms.poll.max(terms.waiter_timeout),
         false => 0,
     }
+}
+
+/// Whether Redis showed a waiter of its process in the queue while it waited.
+fn was_queued(history: &History, waiter: &Waiter<'_>, until: Ms) -> bool {
+    let mut sights = history
+        .sights
+        .iter()
+        .filter(|sight| sight.key == waiter.key && (waiter.called..=until).contains(&sight.at));
+    let of = |owner: &String| history.process_of(owner) == Some(waiter.process);
+    sights.any(|sight| sight.queue.iter().any(of))
 }
 
 fn end_of(history: &History, one: &Acquisition) -> Ms {

@@ -178,7 +178,8 @@ local function settle(most)
             local alive = math.min(now + NEAR, alive_until(client, notes[client]))
             local far = math.max(began + waiter.counts, alive)
             if room == 0 then
-                far = math.min(far, waiter.gone)
+                -- A waiter of Redisson before it counts nothing where the lease ends after its deadline.
+                far = math.min(far, mixed and math.max(waiter.gone, waiter.nominal) or waiter.gone)
             end
             local near, score = room + math.min(far, alive), waiter.score
             if score and (score < near or score > room + far + 1000) then
