@@ -10,6 +10,7 @@ mod latches;
 mod losses;
 mod majorities;
 mod serving;
+mod shares;
 mod tokens;
 
 use tests::history::{
@@ -29,6 +30,7 @@ const TERMS: Terms = Terms {
     keeps_lost_connections: false,
     sets_clock_back: false,
     forgets_scripts: false,
+    throng: false,
 };
 const LEASE: Ms = 1000;
 const KEY: &str = "k";

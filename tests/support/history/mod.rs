@@ -15,6 +15,7 @@ mod losses;
 mod majorities;
 mod record;
 mod serving;
+mod shares;
 mod tokens;
 mod turns;
 
@@ -62,6 +63,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         tokens::check,
         bounds::check,
         serving::check,
+        shares::check,
         latches::check,
         losses::check,
         counts::check,

@@ -99,6 +99,8 @@ pub struct Terms {
     pub sets_clock_back: bool,
     /// Whether the server may forget scripts.
     pub forgets_scripts: bool,
+    /// Whether all want one thing all the time, and nothing goes wrong.
+    pub throng: bool,
 }
 
 impl Terms {

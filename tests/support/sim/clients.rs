@@ -81,7 +81,7 @@ impl Host {
         let terms = self.terms();
         let (net, place) = (self.nets[server].clone(), self.place);
         // Some round trips take longer than the shortest of these.
-        let hand_over = 10 + 30 * place as u64;
+        let hand_over = 10 + 30 * (place as u64 % 8);
         let (name, told) = match server {
             0 => ("sim".to_owned(), String::new()),
             _ => (format!("sim{server}"), format!(" at s{server}")),

@@ -5,6 +5,7 @@
 use super::java_plan;
 use super::plan::{Cut, Ending, Meanwhile, Plan, Step, Terms, Thing, Turn};
 use super::quorum;
+use super::throng;
 use super::troubles::faults;
 use crate::Random;
 use crate::history::Ms;
@@ -56,6 +57,9 @@ impl Plan {
     pub fn of_seed(seed: u64) -> Self {
         if quorum::is_of(seed) {
             return quorum::plan(seed);
+        }
+        if throng::is_of(seed) {
+            return throng::plan(seed);
         }
         let mut random = Random::new(seed);
         let random = &mut random;

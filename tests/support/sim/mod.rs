@@ -36,6 +36,7 @@ mod server;
 mod shrink;
 mod sights;
 mod stream;
+mod throng;
 mod troubles;
 mod turn;
 mod wall;

@@ -113,6 +113,7 @@ impl World {
                 .faults
                 .iter()
                 .any(|fault| fault.what == Trouble::ForgetScripts),
+            throng: plan.is_throng(),
             skew: plan
                 .terms
                 .skew

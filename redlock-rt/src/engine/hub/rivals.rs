@@ -12,7 +12,8 @@
 //! `n` is how many connections received the last announcement of this client, but for those that are
 //! believed *idle*, since a subscription lingers. Who finds the lock still free behind a pause believes it
 //! of nearly all for whom it has waited, and takes it back a little when others use what they are left, or
-//! are faster. Where all are idle, one pause in a while is long enough for the slowest.
+//! are faster. Where all are idle, one pause in a while is long enough for the slowest; where some are, one of
+//! them is left a turn now and then.
 //!
 //! One other connection may be that of many threads of Java: who is next yields once more, for a turn. If
 //! that is in vain, it does so less and less often.
@@ -127,7 +128,7 @@ impl Rivals {
         let longest = (self.turn * 2).clamp(SHORTEST, LONGEST);
         let due = self.heard.saturating_add(free - 1);
         let before = self.clients().saturating_sub(due);
-        let is_over = |until: Option<Instant>| until.is_none_or(|until| until <= now);
+        let is_over = |until| is_over(until, now);
         let (to, pause) = if before > 0 {
             let all = self.others.saturating_add(1);
             let part = longest * SPREAD * all.saturating_sub(due + 1) / all;
@@ -165,8 +166,12 @@ impl Rivals {
     pub(crate) fn acquired(&mut self, sent: Instant) {
         match self.yields.take() {
             Some((until, to)) if sent >= until => self.in_vain(until, to),
-            // Of several, those that are believed idle come back by being faster.
             _ if self.used && self.others == 1 => self.idle = self.idle.saturating_sub(1),
+            // Of several, those that are believed idle come back by being faster, and one after a while.
+            _ if self.used && is_over(self.trusted, sent) => {
+                self.idle = self.idle.saturating_sub(PARTS);
+                self.trust(sent);
+            }
             _ => {}
         }
         self.heard = 0;
@@ -199,8 +204,13 @@ impl Rivals {
         true
     }
 
+    /// Leaves those that are believed idle alone; all clients together look at one of them now and then.
+    fn trust(&mut self, from: Instant) {
+        self.trusted = Some(after(from, TRUSTED * self.others));
+    }
+
     fn in_vain(&mut self, until: Instant, to: Yield) {
-        self.trusted = Some(after(until, TRUSTED));
+        self.trust(until);
         match to {
             Yield::Before(clients) => {
                 let all = self.others.saturating_mul(PARTS);
@@ -214,6 +224,11 @@ impl Rivals {
             }
         }
     }
+}
+
+/// Whether it is later than that, if there is such a time.
+fn is_over(until: Option<Instant>, now: Instant) -> bool {
+    until.is_none_or(|until| until <= now)
 }
 
 #[cfg(test)]
@@ -341,6 +356,22 @@ mod tests {
             let turns = world.take_turns(200 * clients);
             assert!(turns.of.iter().all(|of| *of >= 60), "{turns:?}");
         }
+    }
+
+    /// It was late when it came, and was taken for one that only listens.
+    #[test]
+    fn a_slower_client_that_a_faster_one_believed_idle_had_no_turn() {
+        let mut world = World::of(4);
+        world.slow = true;
+        let _ = world.take_turns(50);
+        // The second has every other turn, and the last two have the rest.
+        world.holder = 1;
+        for (client, heard) in world.clients.iter_mut().zip([9, 0, 3, 1]) {
+            (client.heard, client.idle) = (heard, 0);
+        }
+        world.clients[1].idle = 2 * PARTS;
+        let turns = world.take_turns(2000);
+        assert!(turns.of[0] >= 200, "{turns:?}");
     }
 
     #[test]
