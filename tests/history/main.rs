@@ -9,9 +9,11 @@ mod handed;
 mod latches;
 mod losses;
 mod majorities;
+mod refusals;
 mod serving;
 mod shares;
 mod tokens;
+mod told;
 
 use tests::history::{
     Acquisition, End, Foreign, Grant, History, Mode, Ms, Outcome, Sight, Strike, Terms, check,

@@ -14,9 +14,11 @@ mod latches;
 mod losses;
 mod majorities;
 mod record;
+mod refusals;
 mod serving;
 mod shares;
 mod tokens;
+mod told;
 mod turns;
 
 use std::fmt;
@@ -64,6 +66,8 @@ pub fn check(history: &History) -> Vec<Violation> {
         bounds::check,
         serving::check,
         shares::check,
+        told::check,
+        refusals::check,
         latches::check,
         losses::check,
         counts::check,

@@ -21,6 +21,8 @@ pub(super) enum Due {
     Resume { host: usize },
     Serve,
     Go,
+    Hurry,
+    Mend { thing: usize },
     EndOld,
 }
 
@@ -44,6 +46,13 @@ impl Struck {
     /// Whether it kept this host from something.
     pub(super) fn hinders(&self, host: usize) -> bool {
         self.host.is_none_or(|of| of == host) && !self.only_wipes
+    }
+}
+
+impl Struck {
+    /// Whether it may keep somebody from something at this time or later.
+    pub(super) fn may_hinder(&self, from: Ms) -> bool {
+        !self.only_wipes && from <= self.until
     }
 }
 
@@ -183,6 +192,8 @@ impl World {
                     net.reply(id, Item::Reset);
                 }
             }
+            Due::Hurry => self.nodes[server].each = 0,
+            Due::Mend { thing } => self.mend_ttl(server, thing),
             Due::Go => {
                 self.line(server, "the server goes on".to_owned());
                 self.nodes[server].stands = false;
@@ -257,6 +268,11 @@ impl World {
                 self.strike(here, None, lasts);
                 self.nodes[server].stands = true;
             }
+            Trouble::Overload { each, lasts } => {
+                self.strike(here, None, lasts);
+                self.nodes[server].each = each;
+            }
+            Trouble::SetTtl { thing, to, .. } => self.set_ttl(server, thing, to),
             Trouble::Replace { lasts } => {
                 self.strike(here, None, lasts);
                 self.wiped(server, None, lasts);
@@ -289,9 +305,7 @@ impl World {
             }
             Trouble::Evict { thing } => {
                 let key = self.plan.things[thing].key(thing);
-                self.strike(here, None, 0).only_wipes = true;
-                self.wiped(server, Some(key.clone()), 0);
-                self.nodes[server].server.wipe(&["DEL", &key]);
+                self.evict(server, &key);
             }
         }
         self.follow(server, trouble);
@@ -310,10 +324,19 @@ impl World {
             Trouble::PauseHost { host, lasts } => (lasts, Due::Resume { host }),
             Trouble::CrashServer { lasts, .. } => (lasts, Due::Serve),
             Trouble::PauseServer { lasts } => (lasts, Due::Go),
+            Trouble::Overload { lasts, .. } => (lasts, Due::Hurry),
+            Trouble::SetTtl { thing, lasts, .. } => (lasts, Due::Mend { thing }),
             Trouble::Replace { lasts } => (lasts, Due::EndOld),
             _ => return,
         };
         self.due.push((self.now + lasts, server, due));
+    }
+
+    /// Redis forgets a key.
+    pub(super) fn evict(&mut self, server: usize, key: &str) {
+        self.strike(Some(server), None, 0).only_wipes = true;
+        self.wiped(server, Some(key.to_owned()), 0);
+        self.nodes[server].server.wipe(&["DEL", key]);
     }
 
     fn crash(&mut self, host: usize, silent: bool, lasts: Ms) {

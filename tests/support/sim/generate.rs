@@ -180,6 +180,7 @@ impl Plan {
         if java {
             plan.add_java(random);
         }
+        plan.add_aside();
         plan
     }
 }

@@ -38,6 +38,7 @@ mod sights;
 mod stream;
 mod throng;
 mod troubles;
+mod ttl;
 mod turn;
 mod wall;
 

@@ -7,6 +7,7 @@ use super::net::{Net, Shared};
 use super::plan::{Fault, Plan, Trouble};
 use super::server::Server;
 use super::sights::Sights;
+use crate::history::Ms;
 
 /// See the module.
 pub(super) struct Node {
@@ -14,6 +15,9 @@ pub(super) struct Node {
     pub(super) server: Server,
     /// It stands still.
     pub(super) stands: bool,
+    /// How long it takes for a message, and until when it is busy with the last one.
+    pub(super) each: Ms,
+    pub(super) busy: Ms,
     pub(super) sights: Sights,
 }
 
@@ -32,10 +36,14 @@ impl Node {
         // The other half of the plans are for the plain commands.
         server.only_scripts = plan.seed % 2 == 1;
         let delays = |fault: &Fault| {
-            use Trouble::{Partition, PauseServer, Slow, Stray};
+            use Trouble::{Overload, Partition, PauseServer, Slow, Stray};
             matches!(
                 fault.what,
-                PauseServer { .. } | Partition { .. } | Slow { .. } | Stray { .. }
+                Overload { .. }
+                    | PauseServer { .. }
+                    | Partition { .. }
+                    | Slow { .. }
+                    | Stray { .. }
             )
         };
         if !plan.faults.iter().any(delays) {
@@ -45,6 +53,8 @@ impl Node {
             net: Net::shared(plan.hosts.len(), latency, seed ^ 0x6e65_7477),
             server,
             stands: false,
+            each: 0,
+            busy: 0,
             sights: Sights::new(&plan.things, at),
         }
     }

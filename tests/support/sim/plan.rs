@@ -345,6 +345,22 @@ pub enum Trouble {
         /// By how much.
         by: i64,
     },
+    /// The server takes so long for each message.
+    Overload {
+        /// How long.
+        each: Ms,
+        /// For how long.
+        lasts: Ms,
+    },
+    /// Another program sets the time to live of a thing's key so far, or takes it off (PERSIST).
+    SetTtl {
+        /// Which.
+        thing: usize,
+        /// How far.
+        to: Option<Ms>,
+        /// After this time an operator deletes it, if it still lives for longer than any lease.
+        lasts: Ms,
+    },
     /// FLUSHALL.
     Flush,
     /// SCRIPT FLUSH.

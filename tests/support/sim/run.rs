@@ -10,6 +10,7 @@ use super::log::{Clock, Log};
 use super::machine::Machine;
 use super::node::Node;
 use super::plan::{Fault, Plan, Refusal, Trouble};
+use super::ttl::SetTtl;
 use super::wall::{self, Jump};
 use crate::history::{self, History, Ms, Violation};
 
@@ -49,6 +50,8 @@ pub(super) struct World {
     pub(super) now: Ms,
     /// When clients that do nothing are looked at next.
     look_at: Ms,
+    /// Keys whose time to live another program has set.
+    pub(super) ttls: Vec<SetTtl>,
     /// What clients had in Redis while they did nothing.
     pub(super) ghosts: Vec<Violation>,
 }
@@ -151,6 +154,7 @@ impl World {
             due: plan.faults.iter().map(begin).collect(),
             now: 0,
             look_at: IDLE,
+            ttls: Vec::new(),
             ghosts: Vec::new(),
             machines,
             plan,
@@ -220,6 +224,7 @@ impl World {
         if self.now >= self.look_at {
             self.look_at = self.now + IDLE;
             self.look_at_idle();
+            self.look_at_ttls();
         }
     }
 
@@ -231,6 +236,8 @@ impl World {
             net,
             server,
             sights,
+            each,
+            busy,
             ..
         } = &mut self.nodes[at];
         server.at(now);
@@ -247,9 +254,10 @@ impl World {
                 sights.look(server, &self.log, now, false);
             }
             let mut tell = |host, text| lines.push(format!("h{host}{name}{text}"));
-            if !server.run_one(&mut net, &mut tell) {
+            if *busy > now || !server.run_one(&mut net, &mut tell) {
                 break;
             }
+            *busy = now + *each;
             ran = true;
         }
         let cut = std::mem::take(&mut net.cut);

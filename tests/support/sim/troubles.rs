@@ -1,7 +1,7 @@
 //! Draws what goes wrong in a plan.
 
 use super::generate::{Subject, one_of, up_to};
-use super::plan::{Fault, Place, Refusal, Terms, Thing, Trouble};
+use super::plan::{Fault, Place, Plan, Refusal, Terms, Thing, Trouble};
 use crate::Random;
 use crate::history::Ms;
 
@@ -88,6 +88,43 @@ pub(super) fn faults(
     }
     faults.sort_by_key(|fault| fault.at);
     faults
+}
+
+/// How many seeds of a hundred have another fault, and what it is drawn by: all others stay what they were.
+const ADDED: usize = 12;
+const ASIDE: u64 = 0x6164_6465_64;
+
+impl Plan {
+    /// Adds a server that does not keep up, or times to live that another program sets.
+    pub(super) fn add_aside(&mut self) {
+        let random = &mut Random::new(self.seed ^ ASIDE);
+        if !random.percent(ADDED) {
+            return;
+        }
+        // Redisson waits for ever for a lock without a lease.
+        let sets = random.percent(60) && self.java.is_empty();
+        for _ in 0..1 + random.below(3) {
+            let lasts = 50 + up_to(random, 4000);
+            let what = match sets {
+                true => Trouble::SetTtl {
+                    thing: random.below(self.things.len()),
+                    to: random.percent(50).then(|| 3_600_000 + up_to(random, 1000)),
+                    lasts: 2 * self.terms.lease + lasts,
+                },
+                false => Trouble::Overload {
+                    each: 1 + up_to(random, 6),
+                    lasts,
+                },
+            };
+            let at = 5 + up_to(random, 2000);
+            self.faults.push(Fault {
+                at,
+                what,
+                server: 0,
+            });
+        }
+        self.faults.sort_by_key(|fault| fault.at);
+    }
 }
 
 pub(super) fn trouble(

@@ -1,0 +1,64 @@
+//! A call that does not wait is refused only where somebody had what it asked for, or waited for it.
+
+use super::{Acquisition, History, Mode, Ms, Outcome, Sight, Violation};
+
+const RULE: &str = "refusal";
+
+pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+    for key in history.seen_keys() {
+        let all = history.of_key(key);
+        for one in &all {
+            let Some((returned, Outcome::Refused)) = one.returned else {
+                continue;
+            };
+            if history.is_foreign(one.process) || is_taken(history, one, returned) {
+                continue;
+            }
+            // Its own client knows who of it waits, or has not been told of the end of its hold.
+            let wants = |other: &&&Acquisition| {
+                let until = ended(history, other) + 2 * history.terms.latency;
+                other.process == one.process && other.called <= returned && until >= one.called
+            };
+            let calm = history.is_calm(one.process, one.called, returned);
+            if calm && all.iter().filter(wants).count() == 1 {
+                let what = format!(
+                    "{key}: process {} asked at {} ms, and was refused although nobody had it",
+                    one.process, one.called
+                );
+                broken.push(Violation::new(RULE, returned, what));
+            }
+        }
+    }
+}
+
+/// When the call was over, or the end of its hold began.
+fn ended(history: &History, one: &Acquisition) -> Ms {
+    match &one.grant {
+        Some(grant) => grant.ended.map_or(history.end, |(at, _)| at),
+        None => one.returned.as_ref().map_or(history.end, |(at, _)| *at),
+    }
+}
+
+/// Whether Redis showed at some time of the call that it could not be had.
+fn is_taken(history: &History, one: &Acquisition, returned: Ms) -> bool {
+    // Of two servers at one address the old one is not seen.
+    let mut wiped = history.wiped(&one.key);
+    if wiped
+        .any(|wiped| wiped.at < wiped.until && wiped.at <= returned && one.called <= wiped.until)
+    {
+        return true;
+    }
+    let states = history.states(&one.key);
+    let mut during = states
+        .iter()
+        .filter(|(sight, until)| sight.at <= returned && *until >= one.called);
+    during.any(|(sight, _)| !is_free(sight, one.mode))
+}
+
+fn is_free(sight: &Sight, mode: Mode) -> bool {
+    match mode {
+        Mode::Shared => sight.holders.is_empty() || sight.shared,
+        Mode::Permits { taken, .. } => sight.number.is_none_or(|free| free >= u64::from(taken)),
+        Mode::Exclusive | Mode::Majority(_) => sight.holders.is_empty() && sight.queue.is_empty(),
+    }
+}

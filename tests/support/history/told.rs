@@ -1,0 +1,55 @@
+//! A guard that is renewed tells soon that Redis no longer has its hold.
+
+use super::{Acquisition, Grant, History, Mode, Ms, Violation};
+
+const RULE: &str = "told";
+/// A renewal comes after a third of the lease, and holds that are due soon after go with others.
+const RENEWED: Ms = 3;
+/// Ways of a message: the renewal may be on its way, or first have to load its script.
+const WAYS: Ms = 8;
+/// What whole milliseconds and the order of tasks add.
+const SLACK: Ms = 10;
+
+pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+    for key in history.seen_keys() {
+        for one in history.of_key(key) {
+            let locked = matches!(one.mode, Mode::Exclusive | Mode::Shared);
+            let Some(grant) = one.grant.as_ref().filter(|grant| locked && grant.renewed) else {
+                continue;
+            };
+            let (Some(gone), Some(lease)) = (gone(history, one, grant), grant.longest()) else {
+                continue;
+            };
+            let terms = &history.terms;
+            let due = gone + terms.slow(lease / RENEWED) + WAYS * terms.latency + SLACK;
+            if grant.believed > due && is_well(history, one.process, one.called, grant.believed) {
+                let what = format!(
+                    "{key}: {} (process {}) was not in Redis from {gone} ms, and believed until {} ms",
+                    grant.owner, one.process, grant.believed
+                );
+                broken.push(Violation::new(RULE, grant.believed, what));
+            }
+        }
+    }
+}
+
+/// From when the hold is gone from Redis, before its end.
+fn gone(history: &History, one: &Acquisition, grant: &Grant) -> Option<Ms> {
+    let ended = grant.ended.map_or(Ms::MAX, |(at, _)| at);
+    let states = history.states(&one.key);
+    let mut gone = states.iter().filter(|(sight, until)| {
+        let has = sight.holders.iter().any(|(owner, _)| *owner == grant.owner);
+        !has && *until > grant.at && sight.at < ended
+    });
+    gone.next().map(|(sight, _)| sight.at.max(grant.at))
+}
+
+/// Whether nothing keeps the process from hearing of it.
+fn is_well(history: &History, process: u32, from: Ms, until: Ms) -> bool {
+    let mut struck = history.struck(process, from, until);
+    let shut = |(of, at): &(u32, Ms)| *of == process && *at <= until;
+    struck.all(|strike| strike.only_wipes)
+        && history.stood_until(process, from, until).is_none()
+        && !history.shut_down.iter().any(shut)
+        && !history.is_foreign(process)
+}
