@@ -10,7 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::late_loss::{LateLossHook, LateLosses};
 use super::{Client, LateLoss};
 use crate::connection::{
-    Connector, CredentialSource, Credentials, Dialer, Endpoint, RetryPolicy, Spawner, Timeouts,
+    Connector, CredentialSource, Credentials, Dialer, Endpoint, NodeConnector, RetryPolicy,
+    Spawner, Timeouts,
 };
 use crate::engine::{Config, Engine, Fsync, Handle, ReplicaAck};
 use crate::error::Error;
@@ -26,6 +27,7 @@ pub struct ClientBuilder {
     sentinels: Option<Sentinels>,
     cluster: Option<Vec<Secret>>,
     connector: Option<Connector>,
+    node_connector: Option<NodeConnector>,
     roots: Option<Vec<u8>>,
     identity: Option<Identity>,
     credentials: Option<CredentialSource>,
@@ -113,6 +115,7 @@ impl ClientBuilder {
             sentinels: None,
             cluster: None,
             connector: None,
+            node_connector: None,
             roots: None,
             identity: None,
             credentials: None,
@@ -254,6 +257,19 @@ impl ClientBuilder {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         self.connector = Some(Connector::new(connect));
+        self
+    }
+
+    /// As [`connector`](Self::connector), for the nodes of a [`cluster`](Self::cluster) without TLS: by
+    /// host and port.
+    #[doc(hidden)]
+    pub fn node_connector<F, Fut, S>(mut self, connect: F) -> Self
+    where
+        F: Fn(&str, u16) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        self.node_connector = Some(NodeConnector::new(connect));
         self
     }
 
@@ -556,6 +572,10 @@ impl ClientBuilder {
             (Some(dialer), None) => dialer,
             (None, Some(connector)) => Dialer::through(connector),
             (Some(dialer), Some(connector)) => dialer.over(connector)?,
+        };
+        let dialer = match self.node_connector {
+            Some(connector) => dialer.over_nodes(connector),
+            None => dialer,
         };
         let dialer = match self.sentinel_login {
             Some(SentinelLogin { user, password }) => dialer.with_sentinel_login(user, password)?,

@@ -26,6 +26,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
 
 pub(crate) type BoxStream = Box<dyn Stream>;
 type BoxDial = Pin<Box<dyn Future<Output = io::Result<BoxStream>> + Send>>;
+type DialNode = dyn Fn(&str, u16) -> BoxDial + Send + Sync;
 
 /// The library name for CLIENT SETINFO.
 pub(super) const LIB_NAME: &str = "redlock-rt";
@@ -46,6 +47,8 @@ pub(crate) struct Dialer {
     client_name: Option<Arc<str>>,
     /// Whether the server is a node of a cluster.
     clustered: bool,
+    /// Opens the streams to its nodes.
+    to_nodes: Option<NodeConnector>,
     #[cfg(feature = "tls")]
     tls: Option<super::tls::Tls>,
 }
@@ -121,6 +124,30 @@ impl fmt::Debug for Connector {
     }
 }
 
+/// The same for a cluster: a stream to a node, by its host and port.
+#[derive(Clone)]
+pub(crate) struct NodeConnector(Arc<DialNode>);
+
+impl NodeConnector {
+    pub(crate) fn new<F, Fut, S>(dial: F) -> Self
+    where
+        F: Fn(&str, u16) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<S>> + Send + 'static,
+        S: Stream,
+    {
+        Self(Arc::new(move |host, port| {
+            let stream = dial(host, port);
+            Box::pin(async move { Ok(Box::new(stream.await?) as BoxStream) })
+        }))
+    }
+}
+
+impl fmt::Debug for NodeConnector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NodeConnector")
+    }
+}
+
 impl Dialer {
     /// `roots`: certificates (PEM) to trust for TLS in addition to the well-known ones.
     ///
@@ -145,6 +172,7 @@ impl Dialer {
             sentinel_login: Login::default(),
             name: None,
             client_name: None,
+            to_nodes: None,
             #[cfg(feature = "tls")]
             tls,
         })
@@ -160,6 +188,7 @@ impl Dialer {
             name: None,
             client_name: None,
             clustered: false,
+            to_nodes: None,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -182,6 +211,12 @@ impl Dialer {
         };
         self.how = How::Connector(connector, Some(address));
         Ok(self)
+    }
+
+    /// Takes the streams to the nodes of the cluster from `connector`.
+    pub(crate) fn over_nodes(mut self, connector: NodeConnector) -> Self {
+        self.to_nodes = Some(connector);
+        self
     }
 
     /// Asks for user and password at each connection.
@@ -372,6 +407,10 @@ impl Dialer {
             (Target::Connector, How::Connector(Connector(dial), _)) => return dial().await,
             (Target::Connector, How::Servers(_)) => return Err(io::ErrorKind::Unsupported.into()),
         };
+        if let (Address::Tcp { host, port }, Some(NodeConnector(dial))) = (address, &self.to_nodes)
+        {
+            return dial(host, *port).await;
+        }
         match address {
             Address::Tcp { host, port } => Ok(Box::new(tcp(host, *port, within).await?)),
             #[cfg(feature = "tls")]
