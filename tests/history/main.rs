@@ -9,6 +9,7 @@ mod handed;
 mod latches;
 mod losses;
 mod majorities;
+mod moves;
 mod refusals;
 mod serving;
 mod shares;

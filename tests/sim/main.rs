@@ -10,8 +10,8 @@ const SEEDS: std::ops::Range<u64> = 0..16;
 #[test]
 fn one_seed_is_one_history() {
     // 23, 28 and 60 end runtimes, whose clocks the next ones take over. 6, 9, 10, 18 and 28 have
-    // several servers.
-    for seed in [3, 6, 9, 10, 11, 18, 23, 25, 28, 60] {
+    // several servers, 1, 27 and 38 a cluster.
+    for seed in [1, 3, 6, 9, 10, 11, 18, 23, 25, 27, 28, 38, 60] {
         let plan = Plan::of_seed(seed);
         let first = run(&plan).lines;
         // Whatever else ran on this thread meanwhile.
@@ -108,6 +108,42 @@ fn redlocks_are_had_by_a_majority_and_repaired() {
     assert_eq!(servers.into_iter().collect::<Vec<_>>(), [3, 5]);
     assert!(granted > 100, "{granted} holds");
     assert!(again > 5, "{again} were given a part again");
+}
+
+/// Nor does one in which nobody has a lock whose slot moves, or whose master fails.
+#[test]
+fn locks_are_held_while_slots_move_and_masters_fail() {
+    let (mut across, mut failed, mut lost) = (0, 0, 0);
+    let mut answers = std::collections::BTreeMap::new();
+    let plans = (0..200)
+        .map(Plan::of_seed)
+        .filter(|plan| plan.cluster.is_some());
+    for plan in plans {
+        let report = run(&plan);
+        for moved in &report.history.moves {
+            let all = report.history.acquisitions.iter();
+            let held = all.filter(|one| {
+                let held = |grant: &tests::history::Grant| {
+                    grant.at < moved.from && moved.at < grant.believed
+                };
+                one.key == moved.key && one.grant.as_ref().is_some_and(held)
+            });
+            across += held.count();
+            failed += usize::from(moved.failed);
+            lost += usize::from(moved.lost.is_some());
+        }
+        for word in ["MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"] {
+            let answer = format!("< -{word} ");
+            let lines = report.lines.iter().filter(|line| line.contains(&answer));
+            *answers.entry(word).or_insert(0) += lines.count();
+        }
+    }
+    assert!(across > 10, "{across} holds had another master meanwhile");
+    assert!(
+        failed > lost && lost > 5,
+        "{lost} of {failed} lost something"
+    );
+    assert!(answers.values().all(|count| *count > 5), "{answers:?}");
 }
 
 /// And one in which Redisson's clients have nothing to do with ours.

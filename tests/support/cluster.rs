@@ -14,7 +14,7 @@ use redis::{FromRedisValue, RedisError, Value};
 use crate::{Proxy, RedisServer, ServerOptions, eventually};
 
 /// All slots of a cluster.
-const SLOTS: u16 = 16_384;
+pub(crate) const SLOTS: u16 = 16_384;
 /// For what a cluster does by itself: it may have to vote twice.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Longer than Redis tries to carry out a failover by hand.

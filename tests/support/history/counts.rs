@@ -27,7 +27,12 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
                 // An acquisition that runs once more, late, counts from one again.
                 let late = history.terms.keeps_lost_connections
                     && !history.is_calm(one.process, sight.at, until);
-                let least = if late {
+                // A count that its master wrote last was lost with it.
+                let lost = history.moved(key).any(|moved| {
+                    let then = moved.at <= until && sight.at <= moved.until + history.recovery();
+                    moved.lost.is_some() && then
+                });
+                let least = if late || lost {
                     0
                 } else {
                     let least = grants().map(|grant| least(grant, sight.at, until));

@@ -7,7 +7,7 @@
 //! or where it is not renewed, or a fault struck its process, until its lease is over. From then on the
 //! rule holds for it as for all others.
 
-use super::{Acquisition, Grant, History, Mode, Ms, Violation, Wiped};
+use super::{Acquisition, Grant, History, Mode, Ms, Violation, Wiped, moves};
 
 const RULE: &str = "exclusion";
 /// How often a lease is renewed before it would be over.
@@ -77,9 +77,16 @@ fn exclusive(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<
 /// Whether Redis had forgotten one of the two holds when it gave the other, and the time of that guard to
 /// notice was not over.
 fn is_excused(history: &History, key: &str, first: &Span<'_>, next: &Span<'_>, until: Ms) -> bool {
-    history.wiped(key).any(|wiped| {
+    let wiped = history.wiped(key).map(|wiped| (wiped.clone(), 0));
+    let failed = history.moved(key).filter_map(moves::forgotten);
+    wiped.chain(failed).any(|(wiped, since)| {
+        let wiped = &wiped;
+        let is_since = |one: &Span<'_>, other: &Span<'_>| {
+            since == 0 || moves::is_since(history, one.of, since, other.grant.at)
+        };
         let noticed = |span| known_by(history, span, wiped).is_some_and(|by| by < until);
-        let is_first = is_between(history, wiped, first, next) && !noticed(first);
+        let is_first =
+            is_between(history, wiped, first, next) && is_since(first, next) && !noticed(first);
         // A process that stands still reads late that it had the lock, and one that hands it over to
         // another of its tasks asks nobody.
         let is_late = || {
@@ -91,7 +98,7 @@ fn is_excused(history: &History, key: &str, first: &Span<'_>, next: &Span<'_>, u
             });
             handed || struck.any(|strike| !strike.only_wipes)
         };
-        let is_next = is_between(history, wiped, next, first) && is_late();
+        let is_next = is_between(history, wiped, next, first) && is_since(next, first) && is_late();
         is_first || is_next && !noticed(next)
     })
 }
@@ -144,6 +151,14 @@ fn counted(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<Vi
                 && !history
                     .wiped(key)
                     .any(|wiped| span.of.called <= wiped.until && wiped.at <= moment)
+                && !history
+                    .moved(key)
+                    .filter_map(moves::forgotten)
+                    .any(|(wiped, since)| {
+                        span.of.called <= wiped.until
+                            && wiped.at <= moment
+                            && moves::is_since(history, span.of, since, moment)
+                    })
         });
         let taken: u32 = held.map(|span| span.taken()).sum();
         if taken > limit && !is_set_anew(history, key, moment) {

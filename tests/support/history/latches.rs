@@ -19,7 +19,8 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             .iter()
             .any(|call| history.is_foreign(call.process) && history.was_struck(call.process));
         // What Redis forgot is counted by nobody.
-        if history.wiped(key).next().is_none() && !repeats {
+        let lost = history.moved(key).any(|moved| moved.lost.is_some());
+        if history.wiped(key).next().is_none() && !lost && !repeats {
             latch(key, &calls, broken);
         }
     }

@@ -5,7 +5,7 @@
 //! takes back those whose leases are over by that clock, whoever holds them. Where it is ahead of the
 //! server's, permits of ours are lost early.
 
-use super::{Acquisition, Grant, History, Mode, Ms, Violation};
+use super::{Acquisition, Grant, History, Mode, Ms, Violation, moves};
 
 const RULE: &str = "loss";
 /// A lease of fewer round trips than these may end before its renewal is answered.
@@ -35,7 +35,10 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
         if history.shut_down.iter().any(ended) {
             continue;
         }
-        let excused = forgotten || !kept || is_taken_back(history, one, lost);
+        let excused = forgotten
+            || !kept
+            || is_taken_back(history, one, lost)
+            || moves::was_apart(history, one, lost);
         if !excused && is_early(history, grant, one.called, lost, lease) {
             let what = format!(
                 "{}: {} (process {}) had it from {} ms, with a lease of {lease} ms, and lost it",

@@ -13,6 +13,7 @@ mod handed;
 mod latches;
 mod losses;
 mod majorities;
+mod moves;
 mod record;
 mod refusals;
 mod serving;
@@ -25,8 +26,8 @@ use std::fmt;
 
 pub use self::{
     record::{
-        Acquisition, Again, Ahead, End, Foreign, Grant, History, LatchAct, LatchCall, Mode, Ms,
-        Outcome, Part, Pause, Sight, Strike, Terms, TimedCall, Wiped,
+        Acquisition, Again, Ahead, End, Foreign, Grant, Heard, History, LatchAct, LatchCall, Mode,
+        Moved, Ms, Outcome, Part, Pause, Redirection, Sight, Strike, Terms, TimedCall, Wiped,
     },
     turns::{History as TurnLog, Overlap, Turn, Turns},
 };
@@ -74,6 +75,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         foreign::check,
         handed::check,
         majorities::check,
+        moves::check,
     ] {
         rule(history, &mut broken);
     }

@@ -46,8 +46,63 @@ pub struct History {
     pub struck_servers: Vec<(Option<usize>, Strike)>,
     /// What each server forgot.
     pub wiped_servers: Vec<(usize, Wiped)>,
+    /// The keys whose slots have got another master.
+    pub moves: Vec<Moved>,
+    /// What nodes of a cluster sent elsewhere.
+    pub redirections: Vec<Redirection>,
+    /// When a node told a process which epoch of the cluster.
+    pub layouts: Vec<(Ms, u32, u64)>,
+    /// The words of calls that ran at the nodes of a cluster after its first change.
+    pub heard: Vec<Heard>,
     /// When the run was over.
     pub end: Ms,
+}
+
+/// A key has got another master.
+#[derive(Clone, Debug)]
+pub struct Moved {
+    /// Which.
+    pub key: String,
+    /// The new master.
+    pub node: usize,
+    /// When it began to leave the old one, or that one failed.
+    pub from: Ms,
+    /// Since when the new one has it.
+    pub at: Ms,
+    /// In which epoch of the cluster.
+    pub epoch: u64,
+    /// Whether the old one failed.
+    pub failed: bool,
+    /// Since when what the old one wrote is not known to the new one; `None`: it knows all.
+    pub lost: Option<Ms>,
+    /// Until when the old one wrote.
+    pub until: Ms,
+}
+
+/// A node of a cluster did not run a call, and named another one (MOVED).
+#[derive(Clone, Copy, Debug)]
+pub struct Redirection {
+    /// When.
+    pub at: Ms,
+    /// Whose call.
+    pub process: u32,
+    /// Which node said so.
+    pub node: usize,
+    /// Of which slot.
+    pub slot: u16,
+    /// As of which epoch.
+    pub epoch: u64,
+}
+
+/// A call ran at a node of a cluster.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    /// When.
+    pub at: Ms,
+    /// Where.
+    pub node: usize,
+    /// Its keys and arguments.
+    pub words: Vec<String>,
 }
 
 /// A client of another kind (Redisson), which reads the wall clock of its host.
@@ -374,6 +429,11 @@ impl History {
     pub fn wiped(&self, key: &str) -> impl Iterator<Item = &Wiped> {
         let of_key = move |wiped: &&Wiped| wiped.key.as_deref().is_none_or(|of| of == key);
         self.wiped.iter().filter(of_key)
+    }
+
+    /// When this key got another master.
+    pub fn moved(&self, key: &str) -> impl Iterator<Item = &Moved> {
+        self.moves.iter().filter(move |moved| moved.key == key)
     }
 
     /// The keys that were asked for, each once.

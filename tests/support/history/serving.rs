@@ -105,6 +105,11 @@ fn due(history: &History, sight: &Sight, waiter: &Waiter<'_>, until: Ms) -> Ms {
     let strikes = history.strikes.iter().filter(|strike| {
         strike.process.is_none_or(|struck| struck == waiter.process) && strike.from <= until
     });
+    let moves = history
+        .moved(waiter.key)
+        .filter(|moved| moved.from <= until && begun <= moved.at + history.recovery());
+    let moved = moves.map(|moved| moved.at.max(begun).max(since) + history.recovery());
+    let prompt = moved.fold(prompt, Ms::max);
     strikes
         .filter(|strike| begun <= strike.until + strike.unheard + history.recovery())
         .map(|strike| strike.until.max(begun).max(since) + history.recovery())

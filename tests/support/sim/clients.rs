@@ -7,6 +7,7 @@ use futures::future::join_all;
 use redlock_rt::{Client, Error, Quorum, Shutdown};
 
 use super::act::Host;
+use super::slots::{PORT, port};
 use super::stream::SimStream;
 
 /// See the module.
@@ -40,7 +41,11 @@ impl Host {
             return clients.clone();
         }
         let process = self.next_process();
-        let all = (0..self.nets.len()).map(|server| self.make(server, process));
+        let servers = match self.plan.cluster {
+            Some(_) => 1,
+            None => self.nets.len(),
+        };
+        let all = (0..servers).map(|server| self.make(server, process));
         let all: Vec<Client> = all.collect();
         let quorum = self.plan.quorum.map(|servers| {
             let quorum = Quorum::new(all.clone()).expect("all servers have other names");
@@ -90,8 +95,22 @@ impl Host {
             | (server as u128) << 48
             | u128::from(process) << 16
             | 0x5151;
-        let made = Client::builder()
-            .connector(move || SimStream::connect(net.clone(), place, process))
+        let builder = match self.plan.cluster {
+            Some(of) => {
+                let nets = self.nets.clone();
+                let seeds = (0..of.masters).map(|at| format!("redis://n{at}:{}", port(at)));
+                Client::builder()
+                    .cluster(seeds)
+                    .node_connector(move |_, port| {
+                        let net = nets[usize::from(port - PORT)].clone();
+                        SimStream::connect(net, place, process)
+                    })
+            }
+            None => {
+                Client::builder().connector(move || SimStream::connect(net.clone(), place, process))
+            }
+        };
+        let made = builder
             .server_name(name)
             .fixed_id(number)
             .lease(ms(terms.lease))

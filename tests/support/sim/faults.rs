@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use super::cluster::Next;
 use super::log::Log;
 use super::net::{Item, Listening};
 use super::plan::{Refusal, Trouble};
@@ -24,6 +25,7 @@ pub(super) enum Due {
     Hurry,
     Mend { thing: usize },
     EndOld,
+    Cluster(Next),
 }
 
 /// A fault of this host, at all servers.
@@ -104,6 +106,8 @@ impl World {
         host: Option<usize>,
         lasts: Ms,
     ) -> &mut Struck {
+        // Each client has holds at all nodes of a cluster.
+        let server = server.filter(|_| self.cluster.is_none());
         self.struck.push(Struck {
             server,
             host,
@@ -123,13 +127,19 @@ impl World {
     }
 
     fn wiped(&self, server: usize, key: Option<String>, lasts: Ms) {
+        if self.cluster.is_some() && key.is_none() {
+            for key in self.things_at(server) {
+                self.wiped(server, Some(key), lasts);
+            }
+            return;
+        }
         let wiped = Wiped {
             at: self.now,
             until: self.now + lasts,
             key,
         };
         let mut written = self.log.lock();
-        if server == 0 {
+        if server == 0 || self.cluster.is_some() {
             written.history.wiped.push(wiped.clone());
         }
         written.history.wiped_servers.push((server, wiped));
@@ -143,7 +153,12 @@ impl World {
 
     pub(super) fn act(&mut self, server: usize, due: Due) {
         match due {
+            Due::Cluster(next) => self.in_cluster(next),
             Due::Begin(trouble) => {
+                let server = self.master(server, trouble);
+                if !self.may_begin(server, trouble) {
+                    return;
+                }
                 self.line(server, format!("{trouble:?}"));
                 self.begin(server, trouble);
             }
@@ -307,6 +322,10 @@ impl World {
                 let key = self.plan.things[thing].key(thing);
                 self.evict(server, &key);
             }
+            Trouble::MoveSlot { thing, to, lasts } => self.move_slot(thing, to, lasts),
+            Trouble::FailOver {
+                lost, lasts, late, ..
+            } => self.fail_over(server, lost, lasts, late),
         }
         self.follow(server, trouble);
     }

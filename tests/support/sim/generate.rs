@@ -5,6 +5,7 @@
 use super::java_plan;
 use super::plan::{Cut, Ending, Meanwhile, Plan, Step, Terms, Thing, Turn};
 use super::quorum;
+use super::shards;
 use super::throng;
 use super::troubles::faults;
 use crate::Random;
@@ -60,6 +61,9 @@ impl Plan {
         }
         if throng::is_of(seed) {
             return throng::plan(seed);
+        }
+        if shards::is_of(seed) {
+            return shards::plan(seed);
         }
         let mut random = Random::new(seed);
         let random = &mut random;
@@ -176,6 +180,7 @@ impl Plan {
             java: Vec::new(),
             faults,
             quorum: None,
+            cluster: None,
         };
         if java {
             plan.add_java(random);

@@ -15,8 +15,11 @@
 mod act;
 mod alone;
 mod attribute;
+mod carry;
 mod clients;
+mod cluster;
 mod convert;
+mod failover;
 mod faults;
 mod generate;
 mod guard;
@@ -33,8 +36,10 @@ mod redlock;
 mod rest;
 mod run;
 mod server;
+mod shards;
 mod shrink;
 mod sights;
+mod slots;
 mod stream;
 mod throng;
 mod troubles;
@@ -44,8 +49,8 @@ mod wall;
 
 pub use self::{
     plan::{
-        Cut, Ending, Fault, Meanwhile, Place, Plan, Refusal, Servers, Step, Terms, Thing, Trouble,
-        Turn,
+        Cut, Ending, Fault, Meanwhile, Place, Plan, Refusal, Servers, Shards, Step, Terms, Thing,
+        Trouble, Turn,
     },
     run::{Report, run},
     shrink::shrink,

@@ -31,7 +31,9 @@ impl Node {
         // The first one's are those of a plan with one server.
         let seed = plan.seed ^ (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let latency = plan.terms.latency;
-        let skew = plan.terms.skew[(2 + at) % 3];
+        // A lease ends on the same clock at whichever node of a cluster it is.
+        let clock = if plan.cluster.is_some() { 0 } else { at };
+        let skew = plan.terms.skew[(2 + clock) % 3];
         let mut server = Server::new(seed, skew);
         // The other half of the plans are for the plain commands.
         server.only_scripts = plan.seed % 2 == 1;

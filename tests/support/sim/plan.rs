@@ -24,6 +24,18 @@ pub struct Plan {
     /// Several servers, for a plan in which a `RedLock` occurs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quorum: Option<Servers>,
+    /// The servers are the nodes of a Redis Cluster, which all clients share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Shards>,
+}
+
+/// The nodes of a Redis Cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shards {
+    /// How many masters share the slots.
+    pub masters: usize,
+    /// How many others there are to take the place of one.
+    pub spares: usize,
 }
 
 /// The servers of a plan that has several.
@@ -84,7 +96,8 @@ pub enum Thing {
 impl Plan {
     /// How many servers there are.
     pub fn servers(&self) -> usize {
-        self.quorum.map_or(1, |quorum| quorum.count)
+        let nodes = self.cluster.map(|of| of.masters + of.spares);
+        nodes.unwrap_or_else(|| self.quorum.map_or(1, |quorum| quorum.count))
     }
 
     /// Whether the server refuses this for a while.
@@ -119,6 +132,15 @@ impl Thing {
             Self::RedLock => "red",
         };
         format!("{kind}:{place}")
+    }
+
+    /// The names of the locks that it consists of.
+    pub fn names(self, place: usize) -> Vec<String> {
+        let key = self.key(place);
+        match self {
+            Self::Multi => vec![format!("{key}:a"), format!("{key}:b")],
+            _ => vec![key],
+        }
     }
 }
 
@@ -230,7 +252,8 @@ pub struct Fault {
     pub at: Ms,
     /// What.
     pub what: Trouble,
-    /// At which server, or on the way to which. A host's own troubles ask for none.
+    /// At which server, or on the way to which; in a cluster, the master of which shard. A host's own
+    /// troubles ask for none.
     #[serde(default, skip_serializing_if = "is_first")]
     pub server: usize,
 }
@@ -369,6 +392,26 @@ pub enum Trouble {
     Evict {
         /// Which.
         thing: usize,
+    },
+    /// The slot of a thing moves to another master, key by key.
+    MoveSlot {
+        /// Which.
+        thing: usize,
+        /// To the master of which shard.
+        to: usize,
+        /// For how long it is on its way.
+        lasts: Ms,
+    },
+    /// The master of a thing's slot fails, and another node takes its place.
+    FailOver {
+        /// Of which.
+        thing: usize,
+        /// What it wrote last, for so long, is lost.
+        lost: Ms,
+        /// How long it takes until another node has its place.
+        lasts: Ms,
+        /// It stands still, rather than end, and goes on with what has arrived so long after that.
+        late: Option<Ms>,
     },
 }
 

@@ -101,6 +101,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         faults,
         java: Vec::new(),
         quorum: Some(servers),
+        cluster: None,
     }
 }
 

@@ -42,22 +42,36 @@ impl World {
         // A release that an ACL forbids is not tried again, and where an ACL forbids to end a
         // connection, what it sent may arrive last: the lease ends that.
         if self.plan.refuses(Refusal::Forbidden) || self.plan.refuses(Refusal::Kill) {
-            // Also of what nobody was told of having.
-            let lease = self.plan.terms.watchdog().max(LONGEST_OWN);
-            let until = self.now + self.log.lock().history.recovery() + lease;
-            while self.now < until {
-                self.step();
-            }
+            self.outlast_leases();
             return left.into_iter().chain(self.held_by_nobody()).collect();
+        }
+        if self
+            .log
+            .lock()
+            .history
+            .moves
+            .iter()
+            .any(|moved| moved.lost.is_some())
+        {
+            self.outlast_leases();
         }
         for what in self.without_lease() {
             left.push(Violation::new("leftovers", self.now, what));
         }
         let living: Vec<u32> = self.machines.iter().filter_map(Machine::process).collect();
-        for what in self.keys_of(&living, |_| false) {
+        for what in self.keys_of(&living, |owner| self.is_back(owner)) {
             left.push(Violation::new("leftovers", self.now, what));
         }
         left
+    }
+
+    /// Until all leases are over, also of what nobody was told of having.
+    fn outlast_leases(&mut self) {
+        let lease = self.plan.terms.watchdog().max(LONGEST_OWN);
+        let until = self.now + self.log.lock().history.recovery() + lease;
+        while self.now < until {
+            self.step();
+        }
     }
 
     /// Locks that somebody holds although all leases are over.
@@ -85,7 +99,7 @@ impl World {
         let things = self.plan.things.iter().enumerate();
         let locks = things.filter(|(_, thing)| thing.is_lock());
         let keys = locks.map(|(place, thing)| thing.key(place));
-        keys.filter(|key| &*self.nodes[0].server.ask(&["PTTL", key]) == b":-1\r\n")
+        keys.filter(|key| &*self.server_of(key).ask(&["PTTL", key]) == b":-1\r\n")
             .map(|key| format!("{key} has no lease"))
             .collect()
     }
@@ -109,7 +123,8 @@ impl World {
                         .map(|what| format!("process {process} has {what}")),
                 );
                 let tasks = client.stats().tasks;
-                if tasks > 4 {
+                // Of each node of a cluster.
+                if tasks > 4 * self.plan.servers() && tasks > 4 {
                     busy.push(format!("process {process} has {tasks} tasks"));
                 }
             }
@@ -143,7 +158,7 @@ impl World {
         if self.plan.refuses(Refusal::Forbidden) || self.plan.refuses(Refusal::Kill) {
             return;
         }
-        for what in self.keys_of(&idle, |owner| self.is_over(owner)) {
+        for what in self.keys_of(&idle, |owner| self.is_over(owner) || self.is_back(owner)) {
             self.ghosts.push(Violation::new("ghost", self.now, what));
         }
     }
@@ -163,7 +178,16 @@ impl World {
                 return None;
             };
             let key = thing.key(place);
-            let left = self.nodes[0].server.ask(&["GET", &key]);
+            if self
+                .log
+                .lock()
+                .history
+                .moved(&key)
+                .any(|moved| moved.lost.is_some())
+            {
+                return None;
+            }
+            let left = self.server_of(&key).ask(&["GET", &key]);
             let left = String::from_utf8_lossy(&left);
             let left: u32 = left.lines().nth(1)?.parse().ok()?;
             (left != limit).then(|| format!("{key} has {left} of {limit} permits"))
@@ -193,6 +217,24 @@ impl World {
             && host.is_some_and(|host| self.struck.iter().any(|struck| struck.hinders(host)))
     }
 
+    /// Whether the end of this may be among what a master wrote last, which its successor does not know:
+    /// until its lease is over, if it has one.
+    fn is_back(&self, owner: &Owner<'_>) -> bool {
+        let written = self.log.lock();
+        let history = &written.history;
+        let things = self.plan.things.iter().enumerate();
+        let mut of = things.filter(|(place, thing)| {
+            let mut names = thing.names(*place).into_iter();
+            names.any(|name| owner.key.contains(&name))
+        });
+        of.any(|(place, thing)| {
+            let endless = matches!(thing, Thing::Semaphore(_));
+            let key = thing.key(place);
+            let mut lost = history.moved(&key).filter(|moved| moved.lost.is_some());
+            lost.any(|moved| endless || self.now <= moved.until + history.recovery())
+        })
+    }
+
     /// Keys in Redis that name a client of these processes, but for these owners.
     fn keys_of(&self, processes: &[u32], but: impl Fn(&Owner<'_>) -> bool) -> Vec<String> {
         let mut found = Vec::new();
@@ -205,6 +247,14 @@ impl World {
                 .collect()
         };
         for (at, node) in self.nodes.iter().enumerate() {
+            // What a master that has failed has is on another node.
+            if self
+                .cluster
+                .as_ref()
+                .is_some_and(|roles| !roles.is_master(at))
+            {
+                continue;
+            }
             let name = self.name(at);
             for (key, word) in words_of(&node.server) {
                 let owner = living

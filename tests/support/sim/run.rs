@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::act::Host;
 use super::alone::Alone;
+use super::cluster::Roles;
 use super::faults::{Due, Struck, write_down};
 use super::log::{Clock, Log};
 use super::machine::Machine;
@@ -42,6 +43,8 @@ pub(super) struct World {
     pub(super) jumps: Vec<Jump>,
     pub(super) plan: Arc<Plan>,
     pub(super) nodes: Vec<Node>,
+    /// What the nodes are, if they are those of a cluster.
+    pub(super) cluster: Option<Roles>,
     pub(super) log: Log,
     pub(super) machines: Vec<Machine>,
     pub(super) paused: Vec<bool>,
@@ -70,6 +73,7 @@ pub fn run(plan: &Plan) -> Report {
         Violation::new("outdated", *at, what)
     }));
     world.end();
+    world.write_down_nodes();
     wall::write_down(&world.jumps, &mut world.log.lock());
     write_down(&world.struck, &world.log);
     let written = std::mem::take(&mut *world.log.lock());
@@ -93,7 +97,8 @@ pub fn run(plan: &Plan) -> Report {
 impl World {
     fn new(plan: &Plan) -> Self {
         let plan = Arc::new(plan.clone());
-        let nodes = Node::all(&plan);
+        let mut nodes = Node::all(&plan);
+        let cluster = Roles::of(&plan, &mut nodes);
         let log = Log::new();
         log.lock().history.terms = history::Terms {
             latency: plan.terms.latency.1,
@@ -150,6 +155,7 @@ impl World {
             struck: Vec::new(),
             jumps: Vec::new(),
             nodes,
+            cluster,
             paused: vec![false; machines.len()],
             due: plan.faults.iter().map(begin).collect(),
             now: 0,
@@ -240,17 +246,24 @@ impl World {
             busy,
             ..
         } = &mut self.nodes[at];
+        let mut sights = match &mut self.cluster {
+            // What it does not know yet that it has not got any more is not looked at.
+            Some(roles) => roles.is_master(at).then_some(&mut roles.sights),
+            None => Some(sights),
+        };
         server.at(now);
         let mut net = net.lock();
         net.now = now;
         let mut lines = Vec::new();
         let mut ran = false;
-        if sights.is_due(now) {
+        if let Some(sights) = sights.as_mut().filter(|sights| sights.is_due(now)) {
             sights.look(server, &self.log, now, true);
         }
         // One message after the other, so that no state of a queue goes unseen.
         loop {
-            if std::mem::take(&mut server.changed) {
+            if std::mem::take(&mut server.changed)
+                && let Some(sights) = &mut sights
+            {
                 sights.look(server, &self.log, now, false);
             }
             let mut tell = |host, text| lines.push(format!("h{host}{name}{text}"));
@@ -262,6 +275,8 @@ impl World {
         }
         let cut = std::mem::take(&mut net.cut);
         drop(net);
+        let published = server.published();
+        self.pass_on(at, &published);
         for (host, lasts) in cut {
             self.strike(Some(at), Some(host), lasts);
         }

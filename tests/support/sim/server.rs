@@ -3,6 +3,7 @@
 //! An engine has no task and no timer of its own, so there is no runtime here: a message is run at
 //! the moment at which it arrives, and what it brings about is sent back at once.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -17,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::net::{Item, Net};
 use super::plan::{Place, Refusal};
+use super::slots::{Asker, Slots};
 use crate::history::Ms;
 use crate::proxy::{CALLS, take_frame, words};
 
@@ -51,6 +53,10 @@ pub(super) struct Server {
     pub(super) changed: bool,
     /// For questions that come past the network.
     past: RefCell<Option<Session>>,
+    /// Where it is a node of a cluster.
+    pub(super) slots: Option<Slots>,
+    /// Hears what is published here, for the other nodes.
+    pub(super) bus: Option<Session>,
 }
 
 struct Connection {
@@ -62,6 +68,8 @@ struct Connection {
     fresh: bool,
     /// It has logged in with a password that was no longer right.
     stranger: bool,
+    /// The next command comes after ASKING.
+    asks: bool,
 }
 
 /// What the server tells whoever writes the time line.
@@ -84,6 +92,8 @@ impl Server {
             scripts: BTreeMap::new(),
             changed: false,
             past: RefCell::new(None),
+            slots: None,
+            bus: None,
         };
         server.replace();
         server
@@ -113,7 +123,7 @@ impl Server {
         self.changed = true;
     }
 
-    fn engine(&self) -> &Engine {
+    pub(super) fn engine(&self) -> &Engine {
         self.engines.last().expect("there is one from the start")
     }
 
@@ -133,6 +143,7 @@ impl Server {
         self.sessions.clear();
         self.engine().restart();
         *self.past.get_mut() = None;
+        self.bus = None;
         if !keeps {
             self.ask(&["FLUSHALL"]);
         }
@@ -147,11 +158,18 @@ impl Server {
 
     /// Runs one command past the network; its reply as it is.
     pub(super) fn ask(&self, words: &[&str]) -> Bytes {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.ask_bytes(&words)
+    }
+
+    /// As [`ask`](Self::ask), where a word need not be text.
+    pub(super) fn ask_bytes(&self, words: &[&[u8]]) -> Bytes {
         let mut past = self.past.borrow_mut();
         let session = past.get_or_insert_with(|| self.engine().connect());
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
-            request.extend(format!("${}\r\n{word}\r\n", word.len()).into_bytes());
+            request.extend(format!("${}\r\n", word.len()).into_bytes());
+            request.extend([word, &b"\r\n"[..]].concat());
         }
         write(session, &request);
         read(session).unwrap_or_default()
@@ -219,6 +237,7 @@ impl Server {
                 rest: BytesMut::new(),
                 fresh: true,
                 stranger: self.refuses(host, Refusal::Login),
+                asks: false,
             },
         };
         if let Some(link) = net.links.get_mut(&id) {
@@ -282,14 +301,18 @@ impl Server {
             tell(host, format!("   {id}> {}", self.readable(&request)));
             let fresh = std::mem::replace(&mut connection.fresh, false);
             let stranger = connection.stranger.then_some(NO_LOGIN);
-            match stranger.or_else(|| self.refusal(host, fresh, &request)) {
+            let refusal = stranger.or_else(|| self.refusal(host, fresh, &request));
+            let now = net.now;
+            let by = Asker { process, now };
+            let answer = refusal.map(Cow::Borrowed);
+            match answer.or_else(|| self.as_node(&mut connection.asks, by, &request)) {
                 Some(text) => {
                     tell(host, format!("   {id}< {}", text.trim_end()));
                     // What was asked before is answered before.
                     if let Some(reply) = read(&mut connection.session) {
                         net.reply(id, Item::Data(reply));
                     }
-                    net.reply(id, Item::Data(Bytes::from_static(text.as_bytes())));
+                    net.reply(id, Item::Data(Bytes::from(text.to_string())));
                     if text.contains("max number") {
                         net.reply(id, Item::End);
                         return None;
@@ -344,7 +367,7 @@ impl Server {
     }
 
     /// Sends what the engines have to say, to whomever.
-    fn send(&mut self, net: &mut Net) {
+    pub(super) fn send(&mut self, net: &mut Net) {
         let mut over = Vec::new();
         for (id, connection) in &mut self.sessions {
             // The end of a stream comes behind what was said before it.
@@ -412,7 +435,7 @@ fn kills(request: &[Bytes]) -> bool {
     action.is_some_and(|action| action.eq_ignore_ascii_case(b"KILL"))
 }
 
-fn is_script(request: &[Bytes]) -> bool {
+pub(super) fn is_script(request: &[Bytes]) -> bool {
     let command = request.first().map_or(&b""[..], |word| word);
     CALLS
         .iter()
@@ -429,13 +452,13 @@ fn cut(net: &mut Net, host: usize) -> Option<Place> {
     Some(cuts.remove(due).1)
 }
 
-fn write(session: &mut Session, bytes: &[u8]) {
+pub(super) fn write(session: &mut Session, bytes: &[u8]) {
     let mut cx = Context::from_waker(Waker::noop());
     // An engine takes all at once, or has ended; then there is nobody to tell.
     let _ = Pin::new(session).poll_write(&mut cx, bytes);
 }
 
-fn read(session: &mut Session) -> Option<Bytes> {
+pub(super) fn read(session: &mut Session) -> Option<Bytes> {
     match poll_read(session) {
         Poll::Ready(bytes) if !bytes.is_empty() => Some(bytes),
         _ => None,

@@ -11,8 +11,8 @@ pub(super) struct Sights {
     at: usize,
     things: Vec<(String, Thing)>,
     last: Vec<Option<Sight>>,
-    /// When one of them ends by itself.
-    expires: Option<Ms>,
+    /// When each of them ends by itself.
+    expires: Vec<Option<Ms>>,
 }
 
 impl Sights {
@@ -30,23 +30,26 @@ impl Sights {
         Self {
             at,
             last: vec![None; things.len()],
+            expires: vec![None; things.len()],
             things,
-            expires: None,
         }
     }
 
     /// Whether something has ended by itself since the last look.
     pub(super) fn is_due(&self, now: Ms) -> bool {
-        self.expires.is_some_and(|at| at <= now)
+        self.expires.iter().flatten().any(|at| *at <= now)
     }
 
     /// `expired`: nothing was run at the server since the last look.
     pub(super) fn look(&mut self, server: &Server, log: &Log, now: Ms, expired: bool) {
-        self.expires = None;
-        for ((key, thing), last) in self.things.iter().zip(&mut self.last) {
+        let seen = self.last.iter_mut().zip(&mut self.expires);
+        for ((key, thing), (last, expires)) in self.things.iter().zip(seen) {
+            // Of a cluster, each node has some.
+            if !server.shows(key) {
+                continue;
+            }
             let (sight, lives) = sight(server, key, *thing);
-            let ends = lives.map(|lives| now + lives);
-            self.expires = self.expires.into_iter().chain(ends).min();
+            *expires = lives.map(|lives| now + lives);
             if last.as_ref() != Some(&sight) {
                 *last = Some(sight.clone());
                 let sight = Sight {

@@ -63,6 +63,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         faults: Vec::new(),
         java: Vec::new(),
         quorum: None,
+        cluster: None,
     }
 }
 

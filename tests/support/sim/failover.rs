@@ -1,0 +1,157 @@
+//! A master of a cluster fails, and another node takes its place.
+
+use super::carry::{Copied, copy, keys_where, paste};
+use super::cluster::{AGAIN, Next};
+use super::net::{Item, Listening};
+use super::node::Node;
+use super::run::World;
+use crate::history::{Moved, Ms};
+
+/// After so long without a master the others do not answer (`cluster-node-timeout`).
+const NOTICED: Ms = 200;
+
+/// A node that has failed, or is about to.
+pub(super) struct Failing {
+    pub(super) node: usize,
+    /// What its successor has, if that is not all.
+    copied: Option<Vec<Copied>>,
+    /// When that was copied, and when it failed.
+    since: Ms,
+    stopped: Ms,
+    lasts: Ms,
+    late: Option<Ms>,
+}
+
+impl World {
+    pub(super) fn fail_over(&mut self, node: usize, lost: Ms, lasts: Ms, late: Option<Ms>) {
+        let server = &self.nodes[node].server;
+        server.at(self.now);
+        let copied = (lost > 0).then(|| copy(server, &keys_where(server, |_| true)));
+        let since = self.now;
+        self.roles().failing.push(Failing {
+            node,
+            copied,
+            since,
+            stopped: since,
+            lasts,
+            late,
+        });
+        match lost {
+            0 => self.stop(node),
+            _ => self.then(lost, Next::Stop { node }),
+        }
+    }
+
+    pub(super) fn stop(&mut self, node: usize) {
+        let now = self.now;
+        let roles = self.roles();
+        let failing = roles
+            .failing
+            .iter_mut()
+            .find(|failing| failing.node == node);
+        let Some(failing) = failing else { return };
+        failing.stopped = now;
+        let (lasts, late) = (failing.lasts, failing.late);
+        self.strike(None, None, lasts);
+        self.log.line(now, format!("## s{node} stops"));
+        match late {
+            Some(_) => self.nodes[node].stands = true,
+            None => {
+                let Node { server, net, .. } = &mut self.nodes[node];
+                server.crash(true);
+                let mut net = net.lock();
+                net.server = Listening::Refuses;
+                for id in net.of(None) {
+                    net.reply(id, Item::Reset);
+                }
+            }
+        }
+        if lasts > NOTICED {
+            self.then(NOTICED, Next::Notice { node });
+        }
+        self.then(lasts, Next::Promote { node });
+    }
+
+    /// The others have noticed that it is away.
+    pub(super) fn notice(&mut self, node: usize) {
+        for other in (0..self.nodes.len()).filter(|other| *other != node) {
+            self.slots(other).is_down = true;
+        }
+    }
+
+    pub(super) fn promote(&mut self, node: usize) {
+        let Some(next) = self.successor() else {
+            return self.then(AGAIN, Next::Promote { node });
+        };
+        let now = self.now;
+        let roles = self.roles();
+        let failing = roles
+            .failing
+            .iter_mut()
+            .find(|failing| failing.node == node);
+        let Some(failing) = failing else { return };
+        let (stopped, since, late) = (failing.stopped, failing.since, failing.late);
+        let copied = failing.copied.take();
+        let lost = match late {
+            _ if copied.is_some() => Some(since),
+            // What it does when it goes on.
+            Some(_) => Some(stopped),
+            None => None,
+        };
+        self.nodes[node].server.at(now);
+        self.nodes[next].server.at(now);
+        let server = &self.nodes[node].server;
+        let copied = copied.unwrap_or_else(|| copy(server, &keys_where(server, |_| true)));
+        paste(&mut self.nodes[next].server, &copied);
+        let keys = self.things_at(node);
+        let roles = self.roles();
+        roles.view = roles
+            .view
+            .with(|_, owner| if owner == node { next } else { owner });
+        for shard in &mut roles.shards {
+            if *shard == node {
+                *shard = next;
+            }
+        }
+        for other in 0..self.nodes.len() {
+            self.slots(other).is_down = false;
+        }
+        self.spread();
+        let moved = Moved {
+            key: String::new(),
+            node: next,
+            from: stopped,
+            at: now,
+            epoch: self.roles().view.epoch,
+            failed: true,
+            lost,
+            until: late.map_or(now, |late| now + late + 1),
+        };
+        self.write_down_moved(keys, &moved);
+        self.log
+            .line(now, format!("## s{next} takes the place of s{node}"));
+        self.then(late.unwrap_or(NOTICED), Next::Return { node });
+    }
+
+    /// The old master goes on with what has arrived, or starts again.
+    pub(super) fn come_back(&mut self, node: usize) {
+        self.log.line(self.now, format!("## s{node} is back"));
+        self.nodes[node].stands = false;
+        let net = self.nodes[node].net.clone();
+        let was_off = std::mem::replace(&mut net.lock().server, Listening::Yes) != Listening::Yes;
+        match was_off {
+            // Redis does not serve a slot before it has heard from the others.
+            true => self.learn(node),
+            false => self.then(1, Next::Learn { node }),
+        }
+    }
+
+    /// It hears that it is a master no more.
+    pub(super) fn learn(&mut self, node: usize) {
+        let roles = self.roles();
+        roles.failing.retain(|failing| failing.node != node);
+        let view = roles.view.clone();
+        self.slots(node).view = view;
+        self.nodes[node].server.wipe(&["FLUSHALL"]);
+    }
+}
