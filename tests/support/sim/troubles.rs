@@ -92,7 +92,7 @@ pub(super) fn faults(
 
 /// How many seeds of a hundred have another fault, and what it is drawn by: all others stay what they were.
 const ADDED: usize = 12;
-const ASIDE: u64 = 0x6164_6465_64;
+const ASIDE: u64 = 0x0061_6464_6564;
 
 impl Plan {
     /// Adds a server that does not keep up, or times to live that another program sets.
