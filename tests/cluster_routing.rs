@@ -5,10 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_rt::{Client, ClientBuilder, ErrorKind, LockOptions, ReplicaAck, Shutdown};
+use redlock_rt::{Client, ClientBuilder, ErrorKind, GuardState, LockOptions, ReplicaAck, Shutdown};
 use tests::{
-    Cluster, RedisServer, eventually, lock_and_unlock, shared_cluster, slot_of, trace_init, unique,
-    within,
+    Cluster, Matcher, RedisServer, calls, eventually, lock_and_unlock, shared_cluster, slot_of,
+    trace_init, unique, within,
 };
 use tokio::task::block_in_place;
 
@@ -236,4 +236,38 @@ async fn replicas_of_the_master_of_each_lock_acknowledge() {
     let guard = client.rlock(&elsewhere).lock().await.unwrap();
     guard.unlock().await.unwrap();
     block_in_place(|| cluster.resume(replica));
+}
+
+/// What the old master has answered says nothing of a slot that it has no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_outlived_its_lease_by_a_renewal_that_its_old_master_answered() {
+    const LEASE: Duration = Duration::from_secs(12);
+    let options = Cluster::options().masters(2).replicas(0).behind_proxies();
+    let cluster = block_in_place(|| options.start());
+    let [old, new] = &cluster.proxies()[..] else {
+        panic!("there are two");
+    };
+    let patient = builder(&cluster).response_timeout(LEASE);
+    let client = patient.connect().await.unwrap();
+    let name = cluster.name_at(0, "answered").await;
+    let renewed = LockOptions::new().lease(LEASE).renew(LEASE / 4);
+    let guard = client.rlock(&name).lock_with(renewed).await.unwrap();
+    let GuardState::Held { until } = guard.state() else {
+        panic!("{guard:?}");
+    };
+    let migration = cluster.migrate(slot_of(&name), 1).await;
+    let renewals = calls("renew").mentioning(&name);
+    let answered = old.hold_reply(renewals);
+    answered.reached().await;
+    // The new master does not answer, so nothing renews the lock there.
+    let asked = new.hold_request(Matcher::any().mentioning(&name));
+    migration.finish().await;
+    let sibling = client.rlock(format!("{{{name}}}:sibling"));
+    let told = tokio::spawn(async move { sibling.try_lock().await });
+    asked.reached_by(2).await;
+    answered.open();
+    tokio::time::sleep_until(until.into()).await;
+    assert!(!guard.is_valid(), "{guard:?}");
+    asked.open();
+    drop(told.await.unwrap());
 }

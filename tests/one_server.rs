@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redlock_rt::{Client, ClientBuilder, LockOptions, LostReason, RLockGuard};
-use tests::{CALL, Matcher, Proxy, RedisServer, Which, eventually, trace_init, within};
+use redlock_rt::{Client, ClientBuilder, ErrorKind, LockOptions, LostReason, RLockGuard};
+use tests::{
+    CALL, Matcher, Proxy, RedisServer, Which, eventually, lock_and_unlock, trace_init, within,
+};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -59,7 +61,11 @@ impl Stage {
     }
 
     fn fail_over(&self) {
-        self.leads_to.store(NEW, Ordering::SeqCst);
+        self.lead_to(NEW);
+    }
+
+    fn lead_to(&self, server: usize) {
+        self.leads_to.store(server, Ordering::SeqCst);
     }
 
     /// A lock that is held and renewed, and the connections for commands and for renewals.
@@ -213,6 +219,45 @@ async fn a_lock_stayed_valid_on_the_old_server_when_only_the_subscription_led_to
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Taken);
     assert!(taken.is_valid());
     stage.assert_hears_the_new_server(waiter, held).await;
+}
+
+// What the old server has not read.
+
+/// It reads that after a failover back. The client has forgotten the connection, and did not end it.
+#[tokio::test]
+async fn a_call_given_up_before_a_failover_took_the_lock_after_the_one_back() {
+    const BRIEF: Duration = Duration::from_millis(200);
+    let stage = Stage::open();
+    let [old, new] = &stage.proxies;
+    let builder = stage.builder().connect_timeout(BRIEF);
+    let client = builder.response_timeout(BRIEF).build().unwrap();
+    lock_and_unlock(&client.rlock("a")).await;
+    let gate = old.hold_request(Matcher::command(CALL).mentioning("late"));
+    let given_up = LockOptions::new().wait(BRIEF / 4).lease(4 * DEADLINE);
+    let error = client.rlock("late").lock_with(given_up).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    gate.reached().await;
+    let held = old
+        .frames()
+        .into_iter()
+        .find(|frame| frame.mentions("late"));
+    let held = Which::Connection(held.unwrap().connection);
+    stage.fail_over();
+    eventually(DEADLINE, async || client.stats().releases == 0).await;
+
+    stage.lead_to(OLD);
+    new.cut_all();
+    // A server that was left is refused for a while.
+    old.mark();
+    eventually(DEADLINE, async || {
+        let _ = client.rlock("a").is_locked().await;
+        old.count(CALL) > 0
+    })
+    .await;
+    gate.open();
+    eventually(DEADLINE, async || old.connections(held).is_empty()).await;
+    let late = stage.client_of(OLD).await.rlock("late");
+    assert!(!late.is_locked().await.unwrap());
 }
 
 /// Without a failover: each connection leads to the other server than the last one.

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use redlock_rt::{Client, LockOptions, Owner, RLock, Unlocked};
-use tests::{Frame, Gate, Matcher, Proxy, World, eventually, shared_server};
+use tests::{Frame, Gate, Matcher, Proxy, Which, World, eventually, shared_server};
 
 use crate::DEADLINE;
 
@@ -72,10 +72,7 @@ impl Stage {
         gate.open();
         // Each is answered, or dropped with its connection, which the server has closed.
         eventually(DEADLINE, async || {
-            !self
-                .proxy
-                .connections(tests::Which::All)
-                .contains(&connection)
+            !self.proxy.connections(Which::All).contains(&connection)
         })
         .await;
         // When this is answered, the server has run everything that it had read before.
@@ -200,6 +197,34 @@ async fn a_late_reentry_of_a_dropped_call_brings_nothing_back() {
     assert!(!stage.seen.is_locked().await.unwrap());
 
     stage.deliver(reentry, &held).await;
+    assert!(!stage.seen.is_locked().await.unwrap());
+    stage.assert_clean().await;
+}
+
+/// The server cannot be reached until the lease would be over, and reads the acquisition only then.
+#[tokio::test]
+async fn a_dropped_call_took_the_lock_when_the_server_read_it_after_its_lease() {
+    const LEASE: Duration = Duration::from_secs(1);
+    let stage = Stage::set("late-lease").await;
+    let (acquisition, held) = stage.hold_first(Frame::is_call);
+    let (lock, options) = (stage.lock.clone(), LockOptions::new().lease(LEASE));
+    let call = tokio::spawn(async move { lock.lock_with(options).await });
+    acquisition.reached().await;
+    stage.proxy.refuse();
+    let late = held.get().unwrap().connection;
+    for other in stage.proxy.connections(Which::All) {
+        if other != late {
+            stage.proxy.cut(Which::Connection(other));
+        }
+    }
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    // The client gives a lease a second more.
+    tokio::time::sleep(LEASE + Duration::from_secs(2)).await;
+    stage.proxy.accept();
+    stage.settled().await;
+
+    stage.deliver(acquisition, &held).await;
     assert!(!stage.seen.is_locked().await.unwrap());
     stage.assert_clean().await;
 }

@@ -107,3 +107,31 @@ async fn locks_of_several_keys_wait_until_they_are_together() {
     write.unlock().await.unwrap();
     assert_clean(&cluster, "torn", &[&holder, &waiting]).await;
 }
+
+/// The lock has arrived, and the keys with the leases of the reader have not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_was_lost_while_the_keys_of_its_lock_were_on_their_way() {
+    let cluster = block_in_place(|| Cluster::options().masters(2).replicas(0).start());
+    let patient = builder(&cluster).response_timeout(DEADLINE);
+    let client = patient.lease(DEADLINE).build().unwrap();
+    let name = cluster.name_at(0, "reader").await;
+    let guard = client.read_write_lock(&name).read().await.unwrap();
+    let migration = cluster.migrate(slot_of(&name), 1).await;
+    migration.carry(&[&name]).await;
+    assert!(!migration.left().await.is_empty());
+    let finished = async {
+        // The extension was sent on to the new master, and is to be again.
+        eventually(DEADLINE, async || {
+            let errors: String = cluster.command(0, &["INFO", "errorstats"]).await;
+            let mut lines = errors.lines();
+            let asks = lines.find_map(|line| line.strip_prefix("errorstat_ASK:count="));
+            asks.is_some_and(|asks| asks.parse::<u32>().unwrap() > 1)
+        })
+        .await;
+        migration.finish().await;
+        Ok(())
+    };
+    tokio::try_join!(guard.extend(2 * DEADLINE), finished).unwrap();
+    guard.unlock().await.unwrap();
+    assert_clean(&cluster, "reader", &[&client]).await;
+}

@@ -251,6 +251,29 @@ async fn a_release_without_an_answer_gives_the_lock_to_one_waiter() {
     }
 }
 
+/// The first try has given the lock, and the second one finds it there.
+#[tokio::test(start_paused = true)]
+async fn a_guard_outlived_its_key_when_the_reply_that_gave_it_was_lost() {
+    let stage = Stage::open().await;
+    let fixed = LockOptions::new().lease(MS * 300).renew(false);
+    let (guard, next) = stage.followed(stage.lock.lock_with(fixed)).await;
+    stage.wires.hang();
+    let mut unlock = tokio_test::task::spawn(guard.unlock());
+    assert_pending!(unlock.poll());
+    sleep(MS * 100).await;
+    assert!(stage.wires.cut(Which::Scripts) > 0);
+    stage.wires.speak();
+    assert_eq!(unlock.await.unwrap(), Unlocked::Released);
+    let next = next.await.unwrap();
+    let GuardState::Held { until } = next.state() else {
+        panic!("{next:?}");
+    };
+    let left = until - tokio::time::Instant::now().into_std();
+    let told = stage.other.remaining_ttl().await.unwrap().unwrap();
+    assert!(left <= told, "{left:?}, and the key for {told:?}");
+    next.unlock().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_is_cancelled_gives_the_lock_all_the_same() {
     let stage = Stage::open().await;

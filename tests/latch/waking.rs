@@ -55,13 +55,55 @@ async fn a_late_subscriber_looks_again_and_returns() {
     let gate = proxy.hold_request("SUBSCRIBE");
     stage.clients_connect_to(proxy.url());
     let waits = wait(&stage.latch());
-    proxy.wait_for_answer(calls("latch_check")).await;
+    gate.reached().await;
     // The waiter has looked and is not subscribed, so it misses the zero.
     latch.count_down().await.unwrap();
     stage.subscribed(0).await;
     assert!(!waits.is_finished());
     gate.open();
     ended(waits).await.unwrap();
+    stage.assert_clean().await;
+}
+
+/// The subscription of an earlier waiter is confirmed, and has brought the zero, while it looks.
+#[tokio::test]
+async fn a_waiter_slept_on_when_an_earlier_one_had_subscribed_while_it_looked() {
+    let proxy = Proxy::to(&shared_server());
+    let mut stage = Stage::open("latch-joins").await;
+    let latch = stage.latch();
+    latch.try_set_count(1).await.unwrap();
+    let second = format!("{}:second", stage.name);
+    let other = stage.client().count_down_latch(&second);
+    other.try_set_count(1).await.unwrap();
+    stage.clients_connect_to(proxy.url());
+    let client = stage.client_with(|builder| builder.linger(DEADLINE));
+    let look = |name: &str| calls("latch_check").mentioning(format!("{{{name}}}"));
+    // The server has the script from here on.
+    let now = other.wait_with(Duration::ZERO).await;
+    assert!(now.unwrap_err().is_timed_out());
+    let others = wait(&client.count_down_latch(&second));
+    proxy.wait_for_count(look(&second), 2).await;
+
+    let subscribed = proxy.hold_reply("SUBSCRIBE");
+    let earlier = wait(&client.count_down_latch(&stage.name));
+    subscribed.reached().await;
+    earlier.abort();
+    waiting(&client, 1).await;
+    let looked = proxy.hold_reply(look(&stage.name));
+    let waits = wait(&client.count_down_latch(&stage.name));
+    looked.reached().await;
+    latch.count_down().await.unwrap();
+    subscribed.open();
+    // Whoever hears this has heard all that was said before.
+    other.count_down().await.unwrap();
+    proxy.wait_for_count(look(&second), 3).await;
+    looked.open();
+    ended(waits).await.unwrap();
+    ended(others).await.unwrap();
+    client
+        .shutdown(redlock_rt::Shutdown::ReleaseAll)
+        .await
+        .unwrap();
     stage.assert_clean().await;
 }
 

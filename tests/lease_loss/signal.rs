@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, LockOptions, LostReason, Unlocked, embedded::Engine};
-use tests::{LeakCheck, RedisServer, RedissonClient, connection_over, trace_init, unique, within};
+use tests::{
+    LeakCheck, RedisServer, RedissonClient, Which, Wires, connection_over, eventually, trace_init,
+    unique, within,
+};
 
 use crate::{DEADLINE, LATE, LINGER, NEVER, ask, held_beyond, valid_until};
 
@@ -190,5 +193,65 @@ async fn flushed_scripts_lose_nothing() {
     flush().await;
     let next = within(DEADLINE, waiter).await.unwrap();
     assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
+    leaks.assert_clean().await;
+}
+
+/// The server has run the renewal, and says so later: the lease counts from when it was sent.
+#[tokio::test(start_paused = true)]
+async fn a_guard_outlived_its_key_when_the_reply_to_a_renewal_came_late() {
+    let (engine, name) = (Engine::new(), unique("late-reply"));
+    let wires = Wires::to_engine(&engine);
+    let client = wires.builder().build().unwrap();
+    let redis = connection_over(engine.connect()).await.unwrap();
+    let renewed = LockOptions::new().lease(20 * INTERVAL).renew(INTERVAL);
+    let guard = client.rlock(&name).lock_with(renewed).await.unwrap();
+    // The next one has its connection and its script.
+    held_beyond(&guard, valid_until(&guard)).await;
+    let (before, sent) = (valid_until(&guard), wires.count());
+    wires.hang();
+    eventually(DEADLINE, async || wires.count() > sent).await;
+    tokio::time::sleep(2 * INTERVAL).await;
+    wires.speak();
+    held_beyond(&guard, before).await;
+    let left = valid_until(&guard) - tokio::time::Instant::now().into_std();
+    let ttl = Duration::from_millis(ask(&redis, &["PTTL", &name]).await);
+    assert!(left <= ttl, "{left:?}, and the key for {ttl:?}");
+    guard.unlock().await.unwrap();
+    let leaks = LeakCheck::over(redis, &name).client(&client);
+    leaks.assert_clean().await;
+}
+
+/// The client learns of it by the unlock.
+#[tokio::test(start_paused = true)]
+async fn an_unlock_of_a_lock_that_was_gone_said_released() {
+    let (engine, name) = (Engine::new(), unique("gone"));
+    let client = Client::builder().embedded(&engine).build().unwrap();
+    let redis = connection_over(engine.connect()).await.unwrap();
+    let guard = client.rlock(&name).lock_with(options()).await.unwrap();
+    Misdeed::Delete.commit(&name, &redis, &client).await;
+    assert!(guard.is_valid());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    let leaks = LeakCheck::over(redis, &name).client(&client);
+    leaks.assert_clean().await;
+}
+
+/// The lease ended while there was no connection; then the first try of the release was lost.
+#[tokio::test(start_paused = true)]
+async fn an_unlock_that_was_sent_after_the_lease_said_released() {
+    let (engine, name) = (Engine::new(), unique("sent-after"));
+    let wires = Wires::to_engine(&engine);
+    let client = wires.builder().build().unwrap();
+    let fixed = LockOptions::new().lease(INTERVAL).renew(false);
+    let guard = client.rlock(&name).lock_with(fixed).await.unwrap();
+    wires.refuse();
+    assert!(wires.cut(Which::All) > 0);
+    let unlocked = tokio::spawn(guard.unlock());
+    tokio::time::sleep(2 * INTERVAL).await;
+    wires.lose_next("CALL");
+    wires.accept();
+    let unlocked = within(DEADLINE, unlocked).await.unwrap();
+    assert_eq!(unlocked.unwrap(), Unlocked::AlreadyExpired);
+    let redis = connection_over(engine.connect()).await.unwrap();
+    let leaks = LeakCheck::over(redis, &name).client(&client);
     leaks.assert_clean().await;
 }

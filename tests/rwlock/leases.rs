@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{LockOptions, LostReason, Unlocked};
+use redlock_rt::{GuardState, LockOptions, LostReason, Unlocked};
 use tests::{eventually, within};
 use tokio::time::Instant;
 
@@ -150,6 +150,29 @@ async fn the_lock_lives_as_long_as_the_longest_lease_of_its_readers() {
     assert_about(lock.read_lock().remaining_ttl().await.unwrap(), leases[2]);
     guards.remove(0).unlock().await.unwrap();
     assert!(!stage.is_there().await);
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_reader_was_lost_with_the_shorter_lease_of_another_that_was_renewed() {
+    let stage = Stage::set("shorter").await;
+    let (lock, elsewhere) = (stage.lock(), stage.lock());
+    let (short, long) = (Duration::from_secs(10), Duration::from_secs(60));
+    let reading = lock.read_with(fixed(long)).await.unwrap();
+    let often = LockOptions::new().lease(short);
+    let often = often.renew(Duration::from_millis(50));
+    let renewed = elsewhere.read_with(often).await.unwrap();
+    let GuardState::Held { until: before } = renewed.state() else {
+        panic!("{renewed:?}");
+    };
+    eventually(DEADLINE, async || match renewed.state() {
+        GuardState::Held { until } => until > before,
+        _ => false,
+    })
+    .await;
+    assert_about(stage.ttl().await, long);
+    reading.unlock().await.unwrap();
+    renewed.unlock().await.unwrap();
     stage.end().await;
 }
 

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use futures::StreamExt;
 use redlock_rt::{
     GuardState, LeasedPermit, LostReason, PermitExpirableSemaphore, PermitOptions, Shutdown,
     Unlocked,
 };
-use tests::{calls, eventually, within};
+use tests::{calls, eventually, shared_server, within};
 
 use crate::stage::{DEADLINE, Stage};
 
@@ -185,6 +186,28 @@ async fn a_lease_that_is_over_is_not_lengthened_however_many_are() {
     assert!(begin.elapsed() < DEADLINE / 2, "{:?}", begin.elapsed());
     all.release().await.unwrap();
     stage.end(MANY.into()).await;
+}
+
+/// As by Redisson, whose clients may wait for it.
+#[tokio::test]
+async fn who_listens_is_told_of_permits_that_lapsed_together() {
+    let stage = Stage::open("together").await;
+    let semaphore = stage.permits(3).await;
+    let options = PermitOptions::new().lease(LEASE).renew(false);
+    let lapsing = semaphore.acquire_with(options.permits(2)).await.unwrap();
+    let _ = lapsing.forget();
+    let client = redis::Client::open(shared_server().url()).unwrap();
+    let mut heard = client.get_async_pubsub().await.unwrap();
+    heard.subscribe(stage.channel()).await.unwrap();
+    // The first call that finds them over.
+    eventually(DEADLINE, async || {
+        semaphore.available_permits().await.unwrap() == 3
+    })
+    .await;
+    let told = within(DEADLINE, heard.on_message().next()).await.unwrap();
+    assert_eq!(told.get_payload::<i64>().unwrap(), 3);
+    drop(heard);
+    stage.end(3).await;
 }
 
 /// A waiter that sleeps until the old end learns the new one.

@@ -96,6 +96,10 @@ impl Stage {
         format!("redlock_sem:{{{}}}", self.name)
     }
 
+    pub(crate) fn channel(&self) -> String {
+        format!("redisson_sc:{{{}}}", self.name)
+    }
+
     /// The free permits in Redis.
     pub(crate) async fn free(&self) -> i64 {
         self.redis(&["GET", &self.name]).await
@@ -116,7 +120,7 @@ impl Stage {
     /// Waits until this many tasks wait and are subscribed.
     pub(crate) async fn listening(&self, tasks: usize) {
         self.waiting(tasks).await;
-        let channel = format!("redisson_sc:{{{}}}", self.name);
+        let channel = self.channel();
         eventually(DEADLINE, async || {
             let list: Vec<String> = self.redis(&["PUBSUB", "CHANNELS", &channel]).await;
             list.len() == 1
