@@ -16,11 +16,12 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 pub(super) use self::ask::NOT_A_NODE;
 use self::follow::Next;
@@ -60,7 +61,9 @@ pub(crate) struct Cluster {
     /// A try to ask for the layout has ended.
     asked: Notify,
     /// Counts the changes of the layout.
-    changes: watch::Sender<u64>,
+    changes: AtomicU64,
+    /// There was one. No `tokio::sync::watch`, which wakes in an order that is left to chance.
+    changed: Notify,
 }
 
 #[derive(Default)]
@@ -106,7 +109,8 @@ impl Cluster {
             outdated: Arc::default(),
             state: Mutex::default(),
             asked: Notify::new(),
-            changes: watch::Sender::new(0),
+            changes: AtomicU64::new(0),
+            changed: Notify::new(),
         }
     }
 
@@ -130,9 +134,12 @@ impl Cluster {
             .collect()
     }
 
-    /// Counts the changes of the layout, for those that depend on it.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+    /// The changes of the layout from here on, for those that depend on it.
+    pub(crate) fn changes(&self) -> Changes<'_> {
+        Changes {
+            cluster: self,
+            seen: self.changes.load(Ordering::Acquire),
+        }
     }
 
     /// The master of a slot; asks for it first, if it is not known.
@@ -316,7 +323,8 @@ impl Cluster {
     }
 
     fn changed(&self) {
-        self.changes.send_modify(|changes| *changes += 1);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.changed.notify_waiters();
         (self.on_doubt)();
     }
 
@@ -328,10 +336,7 @@ impl Cluster {
             if owner.is_some_and(|owner| !Arc::ptr_eq(&owner, node)) {
                 return;
             }
-            // The sender lives as long as the cluster.
-            if changes.changed().await.is_err() {
-                return std::future::pending().await;
-            }
+            changes.next().await;
         }
     }
 
@@ -359,6 +364,33 @@ impl Cluster {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The changes of a layout, as far as one has not seen them.
+pub(crate) struct Changes<'a> {
+    cluster: &'a Cluster,
+    seen: u64,
+}
+
+impl Changes<'_> {
+    /// Waits for one.
+    ///
+    /// # Cancel safety
+    ///
+    /// No change is missed.
+    pub(crate) async fn next(&mut self) {
+        loop {
+            let mut changed = pin!(self.cluster.changed.notified());
+            // Registered before the number is read, so that no change is missed.
+            changed.as_mut().enable();
+            let changes = self.cluster.changes.load(Ordering::Acquire);
+            if changes != self.seen {
+                self.seen = changes;
+                return;
+            }
+            changed.await;
+        }
     }
 }
 

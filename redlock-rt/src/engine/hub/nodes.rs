@@ -41,7 +41,7 @@ pub(super) async fn run_in_cluster(hub: &Arc<Hub>, cluster: &Arc<Cluster>, timeo
         tokio::select! {
             biased;
             () = hub.signal.notified() => {}
-            _ = changes.changed() => links.end(hub, cluster),
+            () = changes.next() => links.end(hub, cluster),
             Some(()) = links.running.next(), if !links.running.is_empty() => {}
         }
     }
