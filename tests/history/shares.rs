@@ -51,3 +51,12 @@ fn a_wait_of_many_rounds_is_found() {
     assert_eq!(broken(&turns(gap(10..50))), ["share"]);
     assert_eq!(broken(&turns(gap(0..40))), ["share"], "also of a new one");
 }
+
+#[test]
+fn more_calls_than_the_turns_need_are_found() {
+    let mut busy = turns(|_, _| false);
+    busy.calls_run = 5 * 180;
+    assert_eq!(broken(&busy), [""; 0]);
+    busy.calls_run += 1;
+    assert_eq!(broken(&busy), ["share"]);
+}

@@ -54,6 +54,8 @@ pub struct History {
     pub layouts: Vec<(Ms, u32, u64)>,
     /// The words of calls that ran at the nodes of a cluster after its first change.
     pub heard: Vec<Heard>,
+    /// How many calls for locks the servers have run.
+    pub calls_run: usize,
     /// When the run was over.
     pub end: Ms,
 }

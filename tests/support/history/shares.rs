@@ -16,6 +16,10 @@ const TIMES: Ms = 4;
 /// For how long, times the number of processes, a slower one may be taken for one that wants nothing.
 const PASSED_OVER: Ms = 128;
 
+/// Calls a turn: those that take and release, heartbeats of a fair lock, and one more for so many processes.
+const CALLS: usize = 5;
+const EACH: usize = 8;
+
 /// When each process asked, and when it had what it asked for.
 type Turns = BTreeMap<u32, Vec<(Ms, Ms)>>;
 
@@ -31,6 +35,7 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
         }
         few(key, &turns, broken);
         long(key, &turns, history.terms.latency, broken);
+        many(history, key, &turns, broken);
     }
 }
 
@@ -79,5 +84,16 @@ fn long(key: &str, turns: &Turns, latency: Ms, broken: &mut Vec<Violation>) {
             );
             broken.push(Violation::new(RULE, *at, what));
         }
+    }
+}
+
+/// More calls than the turns need.
+fn many(history: &History, key: &str, turns: &Turns, broken: &mut Vec<Violation>) {
+    let count: usize = turns.values().map(Vec::len).sum();
+    let most = (CALLS + turns.len() / EACH) * count;
+    let calls = history.calls_run;
+    if calls > most {
+        let what = format!("{key}: {calls} calls for {count} turns, and {most} at most");
+        broken.push(Violation::new(RULE, history.end, what));
     }
 }

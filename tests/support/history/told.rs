@@ -1,6 +1,6 @@
 //! A guard that is renewed tells soon that Redis no longer has its hold.
 
-use super::{Acquisition, Grant, History, Mode, Ms, Violation};
+use super::{Acquisition, Grant, History, Mode, Ms, Sight, Violation};
 
 const RULE: &str = "told";
 /// A renewal comes after a third of the lease, and holds that are due soon after go with others.
@@ -37,11 +37,11 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
 fn gone(history: &History, one: &Acquisition, grant: &Grant) -> Option<Ms> {
     let ended = grant.ended.map_or(Ms::MAX, |(at, _)| at);
     let states = history.states(&one.key);
-    let mut gone = states.iter().filter(|(sight, until)| {
-        let has = sight.holders.iter().any(|(owner, _)| *owner == grant.owner);
-        !has && *until > grant.at && sight.at < ended
-    });
-    gone.next().map(|(sight, _)| sight.at.max(grant.at))
+    let has = |sight: &Sight| sight.holders.iter().any(|(owner, _)| *owner == grant.owner);
+    let mut later = states.iter().filter(|(_, until)| *until > grant.at);
+    let gone = later.find(|(sight, _)| !has(sight))?.0.at;
+    let seen = states.iter().any(|(sight, _)| has(sight));
+    (seen && gone < ended).then(|| gone.max(grant.at))
 }
 
 /// Whether nothing keeps the process from hearing of it.

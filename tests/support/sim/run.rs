@@ -79,6 +79,7 @@ pub fn run(plan: &Plan) -> Report {
     let written = std::mem::take(&mut *world.log.lock());
     let mut history = written.history;
     history.end = world.now;
+    history.calls_run = world.nodes.iter().map(|node| node.server.calls).sum();
     violations.extend(history::check(&history));
     violations.sort_by_key(|violation| violation.at);
     let mut lines = written.lines;

@@ -51,6 +51,8 @@ pub(super) struct Server {
     scripts: BTreeMap<String, String>,
     /// Whether anything may have been written since this was last looked at.
     pub(super) changed: bool,
+    /// How many calls for locks it has run.
+    pub(super) calls: usize,
     /// For questions that come past the network.
     past: RefCell<Option<Session>>,
     /// Where it is a node of a cluster.
@@ -91,6 +93,7 @@ impl Server {
             set: 0,
             scripts: BTreeMap::new(),
             changed: false,
+            calls: 0,
             past: RefCell::new(None),
             slots: None,
             bus: None,
@@ -320,7 +323,9 @@ impl Server {
                 }
                 None => {
                     self.answered(process, &connection, &request, net.now);
-                    self.changed |= is_script(&request);
+                    let call = is_script(&request);
+                    self.changed |= call;
+                    self.calls += usize::from(call);
                     write(&mut connection.session, &frame);
                 }
             }
