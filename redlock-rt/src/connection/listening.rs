@@ -483,6 +483,17 @@ mod tests {
         assert!(open.now_or_never().unwrap().is_err());
     }
 
+    /// As when the task that reads it is aborted.
+    #[test]
+    fn a_connection_that_is_dropped_answers_all_that_is_open() {
+        let both = both();
+        let mut open = Box::pin(both.asking.subscribe("c", Reach::Shard));
+        assert!((&mut open).now_or_never().is_none());
+        drop(both.listening);
+        assert!(open.now_or_never().unwrap().is_err());
+        assert!(both.asking.ping().now_or_never().unwrap().is_err());
+    }
+
     #[test]
     fn commands_wait_until_the_server_takes_them() {
         let (ours, mut server) = tokio::io::duplex(16);

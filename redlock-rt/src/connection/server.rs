@@ -470,6 +470,15 @@ mod tests {
         assert_eq!(moves.load(Ordering::Relaxed), 1);
     }
 
+    #[test]
+    fn a_slow_dial_to_the_server_before_is_refused() {
+        let server = CurrentServer::new("here".into(), S, || {});
+        let (first, second) = (server.dial(), server.dial());
+        let tie = || Tie::new(None, || {});
+        assert!(server.follow(second, "b", &tie()));
+        assert!(!server.follow(first, "a", &tie()));
+    }
+
     proptest! {
         /// An address that leads to two servers in turn changes the current one at most once in
         /// the time for which one that was left is refused.

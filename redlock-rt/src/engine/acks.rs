@@ -403,6 +403,8 @@ fn patience(entries: &[Arc<Entry>]) -> Duration {
 #[cfg(all(test, not(redlock_loom)))]
 mod tests {
     use super::*;
+    use crate::name::LockName;
+    use crate::wire::RLockWire;
 
     #[test]
     fn a_majority_counts_the_master() {
@@ -416,5 +418,49 @@ mod tests {
         let effort = |replicas| ReplicaAck::BestEffort(2).wanted(replicas);
         assert_eq!([Some(0), Some(1), Some(3)].map(effort), [0, 1, 2].map(Some));
         assert_eq!(effort(None), None);
+    }
+
+    #[test]
+    fn the_error_says_who_has_not_written_the_lock_to_disk() {
+        let missed = |fsync, local| {
+            let replicas = ReplicaAck::AtLeast(2);
+            let error = Ack { replicas, fsync }.missed("lock", 2, 1, local);
+            error.to_string()
+        };
+        let disk = "on disk: the master did not write it to disk in time, 1 of 2 replicas did";
+        assert!(missed(Fsync::All, false).contains(disk));
+        assert!(missed(Fsync::All, true).contains("on disk: 1 of 2 replicas did"));
+        assert!(!missed(Fsync::None, true).contains("disk"));
+    }
+
+    #[test]
+    fn too_few_servers_are_asked_again_while_there_is_time_for_a_turn() {
+        let now = clock::now();
+        let outcome = |rest, replicas, local| {
+            let name = LockName::new(None, "n").unwrap();
+            let entry = Entry {
+                slot: Slot::of("n"),
+                recipe: Arc::new(RLockWire::new(name)),
+                owner: HoldId::from_wire("owner"),
+                ack: Ack {
+                    replicas: ReplicaAck::AtLeast(2),
+                    fsync: Fsync::All,
+                },
+                until: now + rest,
+                outcome: SetOnce::new(),
+            };
+            entry.heard(true, 2, Had { replicas, local }, now);
+            match entry.outcome.get() {
+                Some(Outcome::Counted { got, local, .. }) => Some((*got, *local)),
+                _ => None,
+            }
+        };
+        let (long, short) = (LATE * 2, LATE);
+        assert_eq!(outcome(long, 1, true), None);
+        assert_eq!(outcome(long, 2, false), None);
+        assert_eq!(outcome(long, 2, true), Some((2, true)));
+        assert_eq!(outcome(long, 3, true), Some((3, true)));
+        assert_eq!(outcome(short, 1, true), Some((1, true)));
+        assert_eq!(outcome(short, 2, false), Some((2, false)));
     }
 }

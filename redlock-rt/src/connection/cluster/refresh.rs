@@ -155,3 +155,17 @@ impl Tried for Cluster {
         futures::future::join_all(returned).await;
     }
 }
+
+#[cfg(all(test, not(redlock_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_layout_is_asked_for_again_and_a_new_one_is_not() {
+        let mut refreshing = Refreshing::default();
+        assert!(!refreshing.is_older(Duration::ZERO), "there is none");
+        refreshing.succeeded = Some(clock::now());
+        assert!(refreshing.is_older(Duration::ZERO));
+        assert!(!refreshing.is_older(Duration::from_secs(60)));
+    }
+}

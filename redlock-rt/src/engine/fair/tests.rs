@@ -5,11 +5,12 @@ use std::time::Duration;
 use super::FairTicket;
 use super::batch::PendingBeat;
 use crate::clock;
-use crate::connection::Connector;
+use crate::connection::{Connector, Message};
+use crate::engine::hub::Listener;
 use crate::engine::wait::Wake;
 use crate::engine::{Config, Engine};
 use crate::name::LockName;
-use crate::wire::{Beat, FairPlace, FairWire, Recipe, Slot};
+use crate::wire::{Beat, FairPlace, FairWire, Recipe, Slot, Turn};
 
 const S: Duration = Duration::from_secs(1);
 /// A third of which passes between two beats.
@@ -161,6 +162,26 @@ fn a_name_that_is_refused_goes_alone_until_it_is_answered() {
     calls.sort();
     assert_eq!(calls, [vec!["0", "2"], vec!["1"]]);
     assert_eq!(pick(), Vec::<String>::new());
+}
+
+/// Whoever it was for has left, and nobody else hears of it.
+#[test]
+fn redis_is_asked_soon_about_a_turn_of_nobody_here_and_not_about_that_of_a_waiter() {
+    let engine = engine();
+    let _ticket = queued(&engine, 0);
+    let number = engine.next_number();
+    let hear = |number| {
+        let (channel, payload) = ("c".into(), Turn::encode_now(number, "0"));
+        engine.fair.heard(&Message { channel, payload }, None);
+    };
+    let asked = || {
+        let due = clock::now() + ALIVE / 10;
+        engine.fair.pick(due, one_slot, |_| false).len()
+    };
+    hear(number - 1);
+    assert_eq!(asked(), 0);
+    hear(number);
+    assert_eq!(asked(), 1);
 }
 
 /// Its first try found the lock free, so it was never queued, and nothing was subscribed.

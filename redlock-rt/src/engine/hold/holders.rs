@@ -157,3 +157,34 @@ impl<H: MayExpire> OwnedHolds<H> {
         self.0.iter().all(|hold| hold.strong_count() == 0)
     }
 }
+
+#[cfg(all(test, not(redlock_loom)))]
+mod tests {
+    use super::*;
+
+    struct Held;
+
+    impl MayExpire for Held {
+        fn is_valid(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn holds_that_have_ended_are_forgotten_whenever_the_number_has_doubled() {
+        let holders = Holders::default();
+        let kept = || {
+            let known = holders.known();
+            let several = known.several.as_ref().unwrap();
+            (several.holds.len(), several.sweep_at)
+        };
+        let held: Vec<_> = (0..20).map(|_| Arc::new(Held)).collect();
+        held.iter().for_each(|hold| holders.add(hold));
+        assert_eq!(kept(), (20, 32));
+        drop(held);
+        for _ in 0..100 {
+            holders.add(&Arc::new(Held));
+            assert!(kept().0 <= 32);
+        }
+    }
+}

@@ -456,6 +456,23 @@ mod tests {
     }
 
     #[test]
+    fn the_one_other_client_is_left_a_further_turn_less_and_less_often() {
+        let mut rivals = Rivals::default();
+        rivals.released(1);
+        let mut now = Instant::now();
+        let gaps = std::iter::repeat_with(|| {
+            rivals.heard(now, 1);
+            now += rivals.heard(now, 1).expect("it is left one more turn");
+            rivals.acquired(now);
+            assert_eq!(rivals.eager, Some(now + rivals.gap));
+            now += rivals.gap;
+            rivals.gap.as_millis()
+        });
+        let gaps: Vec<_> = gaps.take(7).collect();
+        assert_eq!(gaps, [128, 256, 512, 1024, 2048, 4000, 4000]);
+    }
+
+    #[test]
     fn where_others_are_not_counted_each_chain_is_followed_by_a_short_pause() {
         let (mut rivals, mut now) = (Rivals::default(), Instant::now());
         for _ in 0..100 {
