@@ -554,6 +554,40 @@ async fn secrets_are_not_shown() {
     assert!(format!("{builder:?}").contains("127.0.0.1"), "{builder:?}");
 }
 
+#[tokio::test]
+async fn what_is_printed_of_a_handle_or_a_guard_says_which_lock_it_is() {
+    let client = Client::embedded();
+    let names = |value: &dyn Debug| {
+        let text = format!("{value:?}");
+        assert!(text.contains("order:7"), "{text}");
+    };
+    let (name, both) = ("order:7", client.read_write_lock("order:7:both"));
+    let quorum = Quorum::new([Client::embedded()]).unwrap();
+    names(&client.rlock(name));
+    names(&client.fair_lock(name));
+    names(&client.fenced_lock(name));
+    names(&client.spin_lock(name));
+    names(&client.fenced_value(name));
+    names(&client.count_down_latch(name));
+    names(&both);
+    names(&both.read_lock());
+    names(&client.multi_lock([name]));
+    names(&quorum.redlock(name));
+    names(&client.rlock(name).lock().await.unwrap());
+    names(&both.write().await.unwrap());
+    names(&client.multi_lock(["order:71"]).lock().await.unwrap());
+    names(&quorum.redlock(name).lock().await.unwrap());
+
+    let permits = client.semaphore("order:7:permits");
+    names(&permits);
+    permits.try_set_permits(1).await.unwrap();
+    names(&permits.acquire().await.unwrap());
+    let leases = client.permit_expirable_semaphore("order:7:leases");
+    names(&leases);
+    leases.try_set_permits(1).await.unwrap();
+    names(&leases.acquire().await.unwrap());
+}
+
 /// An unlocked lock was once called free while nobody could acquire it.
 #[tokio::test(start_paused = true)]
 async fn an_unlock_under_min_hold_does_not_say_released_while_the_lock_is_locked() {

@@ -8,6 +8,8 @@ use tests::{CALL, Proxy, shared_server, within};
 use crate::{DEADLINE, Scene};
 
 const INCREMENT: &str = "return redis.call('INCR', KEYS[1])";
+/// The longest time that Redis can keep a key, less the time of day.
+const LONGEST: Duration = Duration::from_millis(i64::MAX as u64 / 4);
 
 /// A value of a scene, which is removed with it.
 struct Stage {
@@ -229,8 +231,15 @@ async fn the_token_may_be_forgotten_after_a_time() {
     tests::eventually(DEADLINE, async || stage.seen().await.is_none()).await;
     assert_eq!(stage.is().await.unwrap(), "c", "the value stays");
     stage.value.set("d", 1).await.unwrap();
+    let longest = stage.value.clone().fence_ttl(LONGEST);
+    longest.set("e", 7).await.unwrap();
+    assert!(ttl().await > 0);
     for (ttl, says) in [
         (Duration::ZERO, "shorter than a millisecond"),
+        (
+            LONGEST + Duration::from_millis(1),
+            "longer than redis can keep",
+        ),
         (Duration::MAX, "longer than redis can keep"),
     ] {
         let value = stage.value.clone().fence_ttl(ttl);

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::{Client, ErrorKind, LockOptions, MultiLock};
+use redlock_rt::{Client, ErrorKind, LockOptions, MultiLock, embedded::Engine};
 use tests::{LeakCheck, Matcher, Proxy, RedisServer, eventually, within};
 use tokio::time::Instant;
 
@@ -30,6 +30,27 @@ async fn a_release_wakes_who_waits_for_several() {
     let guard = within(DEADLINE, call).await.unwrap().unwrap();
     guard.unlock().await.unwrap();
     leaks.assert_clean().await;
+}
+
+/// A lock without renewal ended while its caller waited for the next one.
+#[tokio::test(start_paused = true)]
+async fn a_lock_with_a_fixed_lease_is_kept_while_the_next_one_is_waited_for() {
+    const LEASE: Duration = Duration::from_secs(3);
+    let engine = Engine::new();
+    let client = || settings(Client::builder().embedded(&engine));
+    let (here, other) = (client(), client());
+    let last = other.rlock("b").lock().await.unwrap();
+    let lock = here.multi_lock(["a", "b"]);
+    let options = LockOptions::new().lease(LEASE).renew(false);
+    let call = tokio::spawn(async move { lock.lock_with(options).await });
+    eventually(DEADLINE, async || here.stats().held == 1).await;
+    for _ in 0..4 {
+        tokio::time::sleep(LEASE * 2 / 3).await;
+        assert!(other.rlock("a").is_locked().await.unwrap());
+    }
+    last.unlock().await.unwrap();
+    let guard = call.await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
 }
 
 #[tokio::test]

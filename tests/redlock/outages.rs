@@ -127,6 +127,24 @@ async fn a_slow_server_joins_later() {
     party.assert_idle(0..3).await;
 }
 
+/// The first answer set the time in which all others had to come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_free_lock_was_refused_where_one_server_was_nearer_than_the_majority() {
+    let servers = Servers::start(3);
+    let (party, to_it) = servers.party_by_proxies();
+    let lock = party.quorum.clone().server_timeout(LEASE / 2).redlock(NAME);
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    for far in &to_it[1..] {
+        far.delay(CALL, SERVER_TIMEOUT / 2);
+    }
+    let guard = within(DEADLINE, lock.try_lock()).await.unwrap();
+    assert!(guard.expect("it is free").servers() >= 2);
+    to_it.iter().for_each(tests::Proxy::clear);
+    servers.assert_free(0..3).await;
+    party.assert_idle(0..3).await;
+}
+
 /// The release on a silent server continues in the background.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_does_not_wait_for_a_silent_minority() {
