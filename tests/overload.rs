@@ -50,6 +50,26 @@ async fn a_connection_that_delivered_replies_was_given_up_for_calls_that_waited_
     assert_eq!(server.connections(), connections);
 }
 
+/// A lease was counted from before the call waited for room on its connection.
+#[tokio::test(start_paused = true)]
+async fn a_lease_was_over_when_the_lock_came() {
+    // Four times as many as there is room for.
+    const CALLERS: usize = 4096;
+    let server = SlowServer::new(ms(1));
+    let client = warm(&server).await;
+    let commands = server.commands();
+    let options = || LockOptions::new().lease(ms(2000)).renew(false);
+    let came = join_all((0..CALLERS).map(|at| {
+        let lock = client.rlock(format!("lock:{at}"));
+        async move {
+            let guard = lock.lock_with(options()).await.unwrap();
+            (guard.is_valid(), guard)
+        }
+    }));
+    assert!(came.await.iter().all(|(was_valid, _)| *was_valid));
+    assert_eq!(server.commands() - commands, CALLERS, "one for each lock");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_time_is_over_fails_alone() {
     const WAIT: Duration = ms(300);
