@@ -187,6 +187,25 @@ async fn a_lock_could_not_be_released_where_no_connection_for_commands_could_be_
     .await;
 }
 
+/// The connection for renewals took the place of one that was being made when the caller had no time left.
+#[tokio::test]
+async fn a_lock_could_not_be_taken_while_a_connection_for_commands_was_dialed_in_vain() {
+    const CONNECT: Duration = Duration::from_secs(4);
+    let server = RedisServer::start();
+    let (door, proxy) = (Door::of(&server).await, Proxy::to(&server));
+    let builder = builder(&proxy.url()).connect_timeout(CONNECT);
+    let client = builder.connect().await.unwrap();
+    let [commands, _] = &door.has(2).await[..] else {
+        panic!()
+    };
+    let gate = proxy.hold_request("INFO");
+    door.kill(commands).await;
+    let options = LockOptions::new().wait(CONNECT * 3 / 4);
+    let guard = client.rlock("order").lock_with(options).await.unwrap();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    gate.open();
+}
+
 #[tokio::test]
 async fn connect_failed_where_only_the_second_connection_was_refused() {
     let server = RedisServer::start();

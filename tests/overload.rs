@@ -70,6 +70,26 @@ async fn a_lease_was_over_when_the_lock_came() {
     assert_eq!(server.commands() - commands, CALLERS, "one for each lock");
 }
 
+/// The connection does not wake who waits for room.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waited_for_room_outlasted_its_wait() {
+    const WAIT: Duration = ms(3500);
+    let server = SlowServer::new(ms(2));
+    let client = warm(&server).await;
+    let began = Instant::now();
+    let calls = (0..4096).map(|at| {
+        let lock = client.rlock(format!("lock:{at}"));
+        let options = LockOptions::new().wait(WAIT);
+        async move { (lock.lock_with(options).await, began.elapsed()) }
+    });
+    let ended = join_all(calls).await;
+    assert!(
+        ended.iter().any(|(call, _)| call.is_ok()) && ended.iter().any(|(call, _)| call.is_err())
+    );
+    let longest = ended.iter().map(|(_, after)| *after).max().unwrap();
+    assert!(longest < WAIT + ms(100), "{longest:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_time_is_over_fails_alone() {
     const WAIT: Duration = ms(300);
