@@ -185,6 +185,13 @@ def plant(text, edits):
     return "".join(written) + text[at:], regions
 
 
+def is_of_tests(change):
+    """Whether it is in the module of a file's unit tests, which is the last one."""
+    text = (ROOT / change["file"]).read_text()
+    tests = re.search(r"^#\[cfg\((all\()?test\b.*\]\nmod \w+ \{", text, re.MULTILINE)
+    return bool(tests) and change["span"]["start"]["line"] > text.count("\n", 0, tests.start())
+
+
 def cross(one, other):
     """Whether two places have a part in common, and each a part for itself."""
     return one[0] < other[0] < one[1] < other[1] or other[0] < one[0] < other[1] < one[1]
