@@ -27,6 +27,20 @@ fn a_refusal_although_nobody_had_it_is_found() {
 }
 
 #[test]
+fn a_wait_that_is_over_although_nobody_had_it_is_found() {
+    let waits = |called, returned| {
+        let mut history = beside_a_hold(called);
+        history.acquisitions[1].returned = Some((returned, Outcome::TimedOut));
+        // Who waits for what is free is another rule.
+        history.acquisitions[1].announced = false;
+        broken(&history)
+    };
+    assert_eq!(waits(60, 60 + 119), [""; 0], "it has just come");
+    assert_eq!(waits(60, 60 + 120), ["refusal"]);
+    assert_eq!(waits(50, 50 + 120), [""; 0]);
+}
+
+#[test]
 fn a_queue_and_too_few_permits_refuse() {
     let mut queued = beside_a_hold(60);
     queued.sights[1].queue = vec!["client-2:21".to_owned()];

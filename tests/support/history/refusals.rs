@@ -1,5 +1,7 @@
-//! A call that does not wait is refused only where somebody had what it asked for, or waited for it.
+//! A call that does not wait is refused, and one that waits is told that its time is over, only where somebody
+//! had what it asked for, or waited for it.
 
+use super::serving::SETUP;
 use super::{Acquisition, History, Mode, Ms, Outcome, Sight, Violation};
 
 const RULE: &str = "refusal";
@@ -8,9 +10,15 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
     for key in history.seen_keys() {
         let all = history.of_key(key);
         for one in &all {
-            let Some((returned, Outcome::Refused)) = one.returned else {
-                continue;
+            let (returned, least) = match one.returned {
+                Some((at, Outcome::Refused)) => (at, 0),
+                // In less time who is new is not heard.
+                Some((at, Outcome::TimedOut)) => (at, SETUP * history.terms.latency),
+                _ => continue,
             };
+            if returned < one.called + least {
+                continue;
+            }
             if history.is_foreign(one.process) || is_taken(history, one, returned) {
                 continue;
             }
@@ -22,7 +30,7 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             let calm = history.is_calm(one.process, one.called, returned);
             if calm && all.iter().filter(wants).count() == 1 {
                 let what = format!(
-                    "{key}: process {} asked at {} ms, and was refused although nobody had it",
+                    "{key}: process {} asked at {} ms, and was told at {returned} ms that others have it",
                     one.process, one.called
                 );
                 broken.push(Violation::new(RULE, returned, what));
