@@ -12,7 +12,8 @@ pub enum ErrorKind {
     /// Another owner holds the lock, and the call was not to wait.
     Contended,
     /// The wait ran out while another owner held the lock, or before the latch opened; or behind a caller of
-    /// the same client whose future [is not polled](crate::Lock#futures-that-are-not-polled).
+    /// the same client whose future [is not polled](crate::Lock#futures-that-are-not-polled). A wait of a few
+    /// milliseconds can also end while the client lets others go first, before it has asked.
     TimedOut,
     /// Redis could not be reached, or did not answer, within the given time.
     Unavailable,

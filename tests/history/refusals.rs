@@ -30,9 +30,11 @@ fn a_refusal_although_nobody_had_it_is_found() {
 fn a_wait_that_is_over_although_nobody_had_it_is_found() {
     let waits = |called, returned| {
         let mut history = beside_a_hold(called);
-        history.acquisitions[1].returned = Some((returned, Outcome::TimedOut));
+        let waiter = &mut history.acquisitions[1];
+        waiter.bound = Some(returned - called);
+        waiter.returned = Some((returned, Outcome::TimedOut));
         // Who waits for what is free is another rule.
-        history.acquisitions[1].announced = false;
+        waiter.announced = false;
         broken(&history)
     };
     assert_eq!(waits(60, 60 + 119), [""; 0], "it has just come");

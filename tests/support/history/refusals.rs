@@ -10,13 +10,12 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
     for key in history.seen_keys() {
         let all = history.of_key(key);
         for one in &all {
-            let (returned, least) = match one.returned {
-                Some((at, Outcome::Refused)) => (at, 0),
-                // In less time who is new is not heard.
-                Some((at, Outcome::TimedOut)) => (at, SETUP * history.terms.latency),
-                _ => continue,
+            let Some((returned, Outcome::Refused | Outcome::TimedOut)) = one.returned else {
+                continue;
             };
-            if returned < one.called + least {
+            // In less time who is new is not heard, and its client may give way to others.
+            let short = returned < one.called + SETUP * history.terms.latency;
+            if short && one.bound != Some(0) {
                 continue;
             }
             if history.is_foreign(one.process) || is_taken(history, one, returned) {
