@@ -28,15 +28,9 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             .wiped(&one.key)
             .any(|wiped| since <= wiped.until && wiped.at <= lost);
         // What Redis forgot is no excuse for other keys.
-        let mut struck = history.struck(one.process, one.called, lost);
-        let kept = struck.all(|strike| strike.only_wipes)
-            && history.stood_until(one.process, one.called, lost).is_none();
-        let ended = |(process, at): &(u32, Ms)| *process == one.process && *at <= lost;
-        if history.shut_down.iter().any(ended) {
-            continue;
-        }
+        let well = history.is_well(one.process, one.called, lost);
         let excused = forgotten
-            || !kept
+            || !well
             || is_taken_back(history, one, lost)
             || moves::was_apart(history, one, lost);
         if !excused && is_early(history, grant, one.called, lost, lease) {

@@ -420,6 +420,16 @@ impl History {
         self.struck(process, from, until).next().is_none()
     }
 
+    /// Whether nothing kept this process from renewing its holds in that time, or shortly before; that Redis
+    /// forgot something does not.
+    pub fn is_well(&self, process: u32, from: Ms, until: Ms) -> bool {
+        let shut = |(of, at): &(u32, Ms)| *of == process && *at <= until;
+        let mut struck = self.struck(process, from, until);
+        struck.all(|strike| strike.only_wipes)
+            && self.stood_until(process, from, until).is_none()
+            && !self.shut_down.iter().any(shut)
+    }
+
     /// When the last pause ended in which this process stood still in that time.
     pub fn stood_until(&self, process: u32, from: Ms, until: Ms) -> Option<Ms> {
         let of = self.pauses.iter().filter(|pause| pause.process == process);

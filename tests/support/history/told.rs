@@ -22,7 +22,8 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             };
             let terms = &history.terms;
             let due = gone + terms.slow(lease / RENEWED) + WAYS * terms.latency + SLACK;
-            if grant.believed > due && is_well(history, one.process, one.called, grant.believed) {
+            let well = history.is_well(one.process, one.called, grant.believed);
+            if grant.believed > due && well && !history.is_foreign(one.process) {
                 let what = format!(
                     "{key}: {} (process {}) was not in Redis from {gone} ms, and believed until {} ms",
                     grant.owner, one.process, grant.believed
@@ -42,14 +43,4 @@ fn gone(history: &History, one: &Acquisition, grant: &Grant) -> Option<Ms> {
     let gone = later.find(|(sight, _)| !has(sight))?.0.at;
     let seen = states.iter().any(|(sight, _)| has(sight));
     (seen && gone < ended).then(|| gone.max(grant.at))
-}
-
-/// Whether nothing keeps the process from hearing of it.
-fn is_well(history: &History, process: u32, from: Ms, until: Ms) -> bool {
-    let mut struck = history.struck(process, from, until);
-    let shut = |(of, at): &(u32, Ms)| *of == process && *at <= until;
-    struck.all(|strike| strike.only_wipes)
-        && history.stood_until(process, from, until).is_none()
-        && !history.shut_down.iter().any(shut)
-        && !history.is_foreign(process)
 }

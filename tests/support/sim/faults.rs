@@ -49,9 +49,7 @@ impl Struck {
     pub(super) fn hinders(&self, host: usize) -> bool {
         self.host.is_none_or(|of| of == host) && !self.only_wipes
     }
-}
 
-impl Struck {
     /// Whether it may keep somebody from something at this time or later.
     pub(super) fn may_hinder(&self, from: Ms) -> bool {
         !self.only_wipes && from <= self.until

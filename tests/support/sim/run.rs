@@ -15,9 +15,9 @@ use super::ttl::SetTtl;
 use super::wall::{self, Jump};
 use crate::history::{self, History, Ms, Violation};
 
-/// No run takes longer.
 /// Four times the longest pause of `engine/hub/rivals.rs`.
 const YIELDS: Ms = 64;
+/// No run takes longer.
 const LONGEST: Ms = 600_000;
 /// What happens at once when nothing is on its way.
 const LEAP: Ms = 4;
