@@ -166,8 +166,9 @@ const COUNTS: &[&str] = &["0", "1", "2", "3", "5"];
 fn argument(random: &mut Random, description: &str) -> Vec<u8> {
     let text = description.to_lowercase();
     let pool = if random.percent(4) {
-        // No number of a few milliseconds, since its rest depends on the time of a call.
-        &["", "x", "-1", "70000.5", "99999999999999999999"]
+        // No number of a few milliseconds, since its rest depends on the time of a call, and no half
+        // of one: whether it is rounded up depends on whether that time is odd.
+        &["", "x", "-1", "70000.25", "99999999999999999999"]
     } else if text.contains("the script") {
         SCRIPTS
     } else if text.contains("hexadecimal") {

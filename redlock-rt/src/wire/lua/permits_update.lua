@@ -14,14 +14,15 @@
 -- * Waiters sleep until the end of the lease that they were told, so they are woken when a lease
 --   becomes shorter.
 -- Redisson: RPermitExpirableSemaphore.updateLeaseTime, which announces nothing.
-local lease, most, all, shorter = tonumber(ARGV[3]), tonumber(ARGV[5]), 1, false
+local lease, all, shorter = tonumber(ARGV[3]), 1, false
+local most = math.max(lease, tonumber(ARGV[5]))
 for _, id in ipairs(raw_ids(ARGV[4])) do
     local score = tonumber(redis.call('ZSCORE', KEYS[2], id) or 0)
     -- A sweep may leave some permits whose leases are over.
     if score <= now then
         all = 0
     elseif score < now + lease or score > now + most then
-        local rest = score < now + lease and lease or math.max(lease, most)
+        local rest = score < now + lease and lease or most
         redis.call('ZADD', KEYS[2], 'XX', string.format('%.0f', now + rest), id)
         shorter = shorter or now + rest < score
     end
