@@ -165,10 +165,14 @@ const COUNTS: &[&str] = &["0", "1", "2", "3", "5"];
 /// A value for an argument, by the words of its description.
 fn argument(random: &mut Random, description: &str) -> Vec<u8> {
     let text = description.to_lowercase();
+    let is_time = ["lease", " ms", "ttl", "milli", "wait", "expiry"]
+        .iter()
+        .any(|w| text.contains(w));
     let pool = if random.percent(4) {
-        // No number of a few milliseconds, since its rest depends on the time of a call, and no half
-        // of one: whether it is rounded up depends on whether that time is odd.
-        &["", "x", "-1", "70000.25", "99999999999999999999"]
+        // No number of a few milliseconds, since its rest depends on the time of a call, and no negative
+        // one, since a script may make it 1. No half: whether it is rounded up depends on an odd time.
+        let small = if is_time { "y" } else { "-1" };
+        &["", "x", small, "70000.25", "99999999999999999999"]
     } else if text.contains("the script") {
         SCRIPTS
     } else if text.contains("hexadecimal") {
@@ -183,10 +187,7 @@ fn argument(random: &mut Random, description: &str) -> Vec<u8> {
         LEASES
     } else if text.contains("field") {
         FIELDS
-    } else if ["lease", " ms", "ttl", "milli", "wait", "expiry"]
-        .iter()
-        .any(|w| text.contains(w))
-    {
+    } else if is_time {
         MILLIS
     } else if ["owner", "field", "uuid", "holder", "client"]
         .iter()
