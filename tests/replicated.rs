@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_rt::{Client, ErrorKind, LockOptions, LostReason};
+use redlock_rt::{Client, ErrorKind, LockOptions, LostReason, ReplicaAck};
 use tests::{Proxy, RedisServer, Replicated, told, trace_init, unique, within};
 use tokio::net::TcpListener;
 
@@ -44,6 +44,26 @@ async fn the_master_is_found_wherever_it_is_in_the_url() {
         let client = Client::builder().urls(urls).connect().await.unwrap();
         assert_eq!(taken_at(&servers, &client, &[0, 1, 2]).await, 0);
     }
+}
+
+/// It was never connected, so the master knows nothing of it.
+#[tokio::test]
+async fn a_replica_of_the_url_that_is_down_counts_for_all_replicas() {
+    let servers = open(1).await;
+    servers.is_counted(0, 1).await;
+    let down = RedisServer::start();
+    let addresses = [servers.server(0), servers.server(1), &down].map(RedisServer::address);
+    let [master, replica, gone] = addresses;
+    down.kill();
+    let all = |url: String| async move {
+        let client = Client::connect(&url).await.unwrap();
+        let options = LockOptions::new().wait(SHORT).replica_ack(ReplicaAck::All);
+        let outcome = client.rlock(unique("all")).lock_with(options).await;
+        outcome.map(drop)
+    };
+    all(format!("redis://{master},{replica}/")).await.unwrap();
+    let error = all(format!("redis://{master},{replica},{gone}/")).await;
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::NotReplicated);
 }
 
 /// The lock was replicated, so its guard is held on, and the waiter gets it afterwards.

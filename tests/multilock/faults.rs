@@ -49,6 +49,28 @@ async fn one_part_lost_is_all_lost_for_good() {
     leaks.assert_clean().await;
 }
 
+/// It waits for the second lock when somebody deletes the first.
+#[tokio::test]
+async fn a_lock_that_is_lost_while_the_next_is_waited_for_is_taken_again() {
+    let (here, there) = (Client::embedded(), Client::embedded());
+    let (first, second) = (here.rlock("a"), there.rlock("b"));
+    let held = second.lock().await.unwrap();
+    let lock = MultiLock::new([first.clone(), second.clone()]);
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    eventually(DEADLINE, async || first.is_locked().await.unwrap()).await;
+    eventually(DEADLINE, async || there.stats().waiting == 1).await;
+    assert!(first.force_unlock().await.unwrap());
+    let theirs = first.lock().await.unwrap();
+    held.unlock().await.unwrap();
+    // It has the second, sees that the first is gone, and gives it back.
+    eventually(DEADLINE, async || !second.is_locked().await.unwrap()).await;
+    assert!(!waiter.is_finished());
+    theirs.unlock().await.unwrap();
+    let guard = within(DEADLINE, waiter).await.unwrap().unwrap();
+    assert!(first.is_locked().await.unwrap() && second.is_locked().await.unwrap());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+}
+
 #[tokio::test]
 async fn it_is_lost_at_the_first_deadline_where_a_server_is_silent() {
     let (one, two) = (RedisServer::start(), RedisServer::start());

@@ -148,6 +148,16 @@ mod tests {
         assert_eq!(of_host("::1", 1, S).await.unwrap(), addresses(&["[::1]:1"]));
     }
 
+    #[tokio::test]
+    async fn a_slow_resolver_has_most_of_the_time() {
+        let within = 20 * S;
+        let look = move || {
+            std::thread::sleep(within / 40);
+            Ok(())
+        };
+        look_up(within, look).await.unwrap();
+    }
+
     /// It was tried until connecting had taken too long.
     #[tokio::test(start_paused = true)]
     async fn a_first_address_that_is_black_holed_hid_the_one_that_answers() {

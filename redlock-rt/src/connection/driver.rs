@@ -6,7 +6,6 @@
 //! as far as the socket accepts them without waiting.
 
 use std::cell::Cell;
-use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -198,12 +197,6 @@ impl State {
             waker.wake_by_ref();
         }
         polled
-    }
-}
-
-impl fmt::Debug for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").finish_non_exhaustive()
     }
 }
 

@@ -470,6 +470,24 @@ mod tests {
         assert_eq!(moves.load(Ordering::Relaxed), 1);
     }
 
+    /// Some proxies and forks leave the run id out of INFO.
+    #[test]
+    fn a_master_without_a_run_id_is_left_when_sentinels_name_another() {
+        let server = CurrentServer::new("here".into(), S, || {});
+        let host = "10.0.0.1".to_owned();
+        let at = |port| Address::Tcp {
+            host: host.clone(),
+            port,
+        };
+        let ties = [Some(at(1)), Some(at(2)), None].map(|at| Tie::new(at, || {}));
+        for tie in &ties {
+            let arrived = server.arrive(server.dial(), &Info::default(), tie);
+            assert!(arrived.is_ok(), "{arrived:?}");
+        }
+        server.is_named(&at(2));
+        assert_eq!(ties.map(|tie| tie.is_left()), [true, false, false]);
+    }
+
     #[test]
     fn a_slow_dial_to_the_server_before_is_refused() {
         let server = CurrentServer::new("here".into(), S, || {});

@@ -185,9 +185,26 @@ impl fmt::Debug for Tls {
 
 #[cfg(test)]
 mod tests {
-    use rustls::{CertificateError, Error};
+    use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
 
     use super::misfit;
+
+    #[test]
+    fn a_handshake_that_cannot_succeed_says_why() {
+        let incompatible = PeerIncompatible::NoCipherSuitesInCommon;
+        for (error, says) in [
+            (Error::PeerIncompatible(incompatible), "in common"),
+            (InvalidMessage::InvalidContentType.into(), "not speak TLS"),
+            (
+                Error::AlertReceived(AlertDescription::CertificateRequired),
+                "tls_identity",
+            ),
+        ] {
+            let hint = misfit(&error).unwrap();
+            assert!(hint.contains(says), "{hint}");
+        }
+        assert_eq!(misfit(&Error::HandshakeNotComplete), None);
+    }
 
     /// To name another authority does not help.
     #[test]

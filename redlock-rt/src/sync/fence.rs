@@ -127,7 +127,10 @@ mod tests {
         for token in [5, 5, 8, 8] {
             assert_eq!(gate.check(token), Ok(()));
         }
-        assert_eq!(gate.check(7), Err(StaleToken { token: 7, last: 8 }));
+        let stale = gate.check(7).unwrap_err();
+        assert_eq!(stale, StaleToken { token: 7, last: 8 });
+        let says = stale.to_string();
+        assert!(says.contains("token 7 is older than 8"), "{says}");
         assert_eq!(gate.last(), 8);
         assert!(FenceGate::new().check(0).is_ok());
     }

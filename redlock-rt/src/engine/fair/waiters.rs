@@ -13,7 +13,7 @@ use super::queue::{BeatRequest, FairWaitQueue, SOON};
 use crate::clock;
 use crate::connection::Message;
 use crate::engine::hub::{Listener, Subscription};
-use crate::engine::wait::{Health, Keyed, Refusal, Seat};
+use crate::engine::wait::{Health, Refusal, Seat};
 use crate::name::LockName;
 use crate::shim::{Mutex, lock};
 use crate::wire::{Beat, FairPlace, FairQueue, Recipe};
@@ -289,12 +289,6 @@ impl Listener for FairWaiters {
         if !self.is_next(number, None) {
             self.unclaimed();
         }
-    }
-}
-
-impl Keyed<LockName> for FairWaiters {
-    fn key(&self) -> &LockName {
-        self.name()
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::called::Waits;
 use super::place::Place;
 use super::queue::{Departure, Health, OfferLook, Refusal, Ticket, WaitQueue, Wake};
-use super::weak_map::{Keyed, WeakMap};
+use super::weak_map::WeakMap;
 use crate::clock;
 use crate::connection::Message;
 use crate::engine::hub::{Hub, Listener, Subscription};
@@ -376,12 +376,6 @@ impl<S: Subject> Waiters<S> {
     /// Whether the queue is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.if_any(|queue| queue.is_empty()).unwrap_or(true)
-    }
-}
-
-impl<S: Subject> Keyed<Key> for Waiters<S> {
-    fn key(&self) -> &Key {
-        &self.key
     }
 }
 

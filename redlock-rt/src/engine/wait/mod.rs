@@ -29,4 +29,4 @@ pub(crate) use self::latch::{ACTION as WAIT_LATCH, LatchWaiters, wait_latch};
 pub(crate) use self::map::{Key, Subject, WaiterGuard, WaiterMap, Waiters};
 pub(crate) use self::queue::{Health, Refusal, Wake};
 pub(crate) use self::seat::Seat;
-pub(crate) use self::weak_map::{Keyed, WeakMap};
+pub(crate) use self::weak_map::WeakMap;

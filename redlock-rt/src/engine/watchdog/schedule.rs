@@ -1,7 +1,6 @@
 //! A schedule ordered by time. Pure state.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Instant;
 
 use crate::clock::Moment;
@@ -9,31 +8,10 @@ use crate::clock::Moment;
 /// Items with one moment each.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
-    moments: HashMap<u64, Moment, BuildHasherDefault<OfNumbers>>,
+    moments: HashMap<u64, Moment>,
     queue: BTreeMap<(Moment, u64), T>,
     /// When the task next looks by itself, or was told to look.
     armed: Option<Instant>,
-}
-
-/// Hashes numbers that this client gave: nobody chooses them to collide.
-#[derive(Debug, Default)]
-struct OfNumbers(u64);
-
-impl Hasher for OfNumbers {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // An odd number, which spreads what it is multiplied with over all bits.
-        self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(self.0 ^ u64::from(*byte));
-        }
-    }
 }
 
 impl<T> Default for Schedule<T> {
