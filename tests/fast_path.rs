@@ -347,7 +347,8 @@ async fn a_server_that_was_busy_between_a_release_and_its_announcement_left_the_
             }
         }
         assert_eq!(within(DEADLINE, waiter).await.unwrap(), Unlocked::Released);
-        assert_eq!(stage.sent("PUBLISH"), 3);
+        // The release of a dropped guard may still be under way, where the waiter looked by itself.
+        eventually(DEADLINE, async || stage.sent("PUBLISH") == 3).await;
     }
     stage.end().await;
 }

@@ -332,6 +332,37 @@ async fn a_fair_waiter_was_dropped_and_never_told_where_no_new_connection_could_
     .await;
 }
 
+/// Its turn was announced while it could not hear it, and its first heartbeat is late.
+#[tokio::test]
+async fn a_fair_waiter_whose_turn_came_while_it_subscribed_in_vain_waited_for_a_heartbeat() {
+    let server = RedisServer::start();
+    let door = Door::of(&server).await;
+    let proxy = Proxy::to(&server);
+    let holder = builder(&server.url()).connect().await.unwrap();
+    // A heartbeat every 30 s.
+    let never = 20 * DEADLINE;
+    let waiting = builder(&proxy.url())
+        .poll_interval(never)
+        .waiter_timeout(never);
+    let waiting = waiting.connect().await.unwrap();
+    door.has(4).await;
+    let lease = LockOptions::new().lease(5 * DEADLINE);
+    let guard = holder.fair_lock("f").lock_with(lease).await.unwrap();
+    let last = Which::Connection(proxy.connections(Which::All).iter().max().unwrap() + 1);
+    let subscribes = proxy.hold_request(Matcher::any().on(last));
+    let lock = waiting.fair_lock("f");
+    let waits = tokio::spawn(async move { lock.lock().await.map(drop) });
+    subscribes.reached().await;
+    eventually(DEADLINE, async || {
+        holder.fair_lock("f").queue_len().await.unwrap() == 1
+    })
+    .await;
+    proxy.refuse();
+    guard.unlock().await.unwrap();
+    assert_eq!(proxy.cut(last), 1);
+    within(DEADLINE, waits).await.unwrap().unwrap();
+}
+
 /// A waiter finds itself out of the queue at its next heartbeat.
 #[tokio::test]
 async fn a_fair_waiter_that_was_taken_out_of_the_queue_enters_again() {

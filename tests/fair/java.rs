@@ -137,6 +137,29 @@ async fn a_forced_release_of_java_woke_ours_only_by_the_next_beat() {
     stage.assert_clean().await;
 }
 
+/// The one that moved up had no channel.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_of_ours_that_moved_up_listens_for_a_forced_release_of_java() {
+    let stage = Stage::open("fair-java-moved-up").await;
+    // A heartbeat every second.
+    let client = stage.client_with(|builder| builder.waiter_timeout(Duration::from_secs(3)));
+    let ours = client.fair_lock(&stage.name);
+    let (_client, theirs) = java(&stage).await;
+    let guard = ours.lock().await.unwrap();
+    let mut waiting = stage.queue_up(&ours, 2).await;
+    let channel = theirs.channel_of(&stage.queue().await[1]);
+    guard.unlock().await.unwrap();
+    let held = within(DEADLINE, waiting.remove(0)).await.unwrap().unwrap();
+    eventually(DEADLINE, async || {
+        let (_, listeners): (String, usize) = stage.redis(&["PUBSUB", "NUMSUB", &channel]).await;
+        listeners == 1
+    })
+    .await;
+    held.unlock().await.unwrap();
+    pass(waiting.remove(0)).await;
+    stage.assert_clean().await;
+}
+
 #[tokio::test]
 async fn a_live_waiter_past_its_deadline_is_kept_and_gets_a_new_one() {
     let stage = Stage::open("fair-past").await;
