@@ -142,3 +142,11 @@ fn permits_that_redisson_gives_back_late_add_to_a_new_number() {
         r#"{"seed":1795448452002166,"terms":{"latency":[1,1],"lease":600,"response":1000,"connect":500,"poll":3000,"linger":1,"waiter":2000,"skew":[-900,300,0]},"things":[{"Semaphore":3}],"hosts":[[],[[{"Turn":{"thing":0,"after":30,"strong":false,"wait":174,"lease":1213,"renew":true,"cut":null,"hold":8,"meanwhile":"Nothing","end":"Unlock"}},{"Turn":{"thing":0,"after":22,"strong":false,"wait":7,"lease":1119,"renew":false,"cut":null,"hold":151,"meanwhile":{"Extend":1439},"end":{"Cut":0}}}],[{"Turn":{"thing":0,"after":7,"strong":false,"wait":296,"lease":null,"renew":true,"cut":null,"hold":58,"meanwhile":"Nothing","end":"Unlock"}},{"Turn":{"thing":0,"after":3,"strong":false,"wait":6,"lease":null,"renew":true,"cut":null,"hold":118,"meanwhile":{"Extend":816},"end":"Unlock"}}],[{"Turn":{"thing":0,"after":25,"strong":false,"wait":93,"lease":1129,"renew":true,"cut":null,"hold":84,"meanwhile":"Nothing","end":"Unlock"}},{"Turn":{"thing":0,"after":10,"strong":true,"wait":356,"lease":null,"renew":true,"cut":null,"hold":122,"meanwhile":"Nothing","end":"Unlock"}}]]],"java":[1],"faults":[{"at":60,"what":{"Evict":{"thing":0}}}]}"#,
     );
 }
+
+/// The rule was wrong: the process stood still when the newer server answered.
+#[test]
+fn a_process_that_stood_still_asks_the_server_that_it_knows() {
+    replay(
+        r#"{"seed":1795733684000184,"terms":{"latency":[1,3],"lease":2000,"response":500,"connect":500,"poll":1000,"linger":300,"waiter":2000,"skew":[0,300,0]},"things":["Fenced"],"hosts":[[],[[{"Turn":{"thing":0,"after":0,"strong":true,"wait":778,"lease":1255,"renew":false,"cut":null,"hold":2,"meanwhile":"Nothing","end":{"Cut":0}}}],[],[]]],"faults":[{"at":15,"what":{"Replace":{"lasts":444}}},{"at":22,"what":{"PauseHost":{"host":1,"lasts":3534}}},{"at":42,"what":{"PauseHost":{"host":1,"lasts":98}}}]}"#,
+    );
+}

@@ -192,6 +192,11 @@ impl World {
             Due::Resume { host } => {
                 self.line(server, format!("h{host} goes on"));
                 self.paused[host] = false;
+                if let Some(process) = self.machines[host].process() {
+                    for node in &mut self.nodes {
+                        node.server.goes_on(process, self.now);
+                    }
+                }
             }
             Due::Serve => {
                 self.line(server, "the server is there again".to_owned());

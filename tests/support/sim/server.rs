@@ -401,6 +401,13 @@ impl Server {
         }
     }
 
+    /// The process stood still, and reads now what it was told meanwhile.
+    pub(super) fn goes_on(&mut self, process: u32, now: Ms) {
+        if let Some((_, since)) = self.newest.get_mut(&process) {
+            *since = now;
+        }
+    }
+
     /// Keeps what a script is called: by its first line, which says what it is for.
     fn learn(&mut self, request: &[Bytes]) {
         if let [script, load, text] = request
