@@ -303,7 +303,7 @@ async fn a_subscription_at_the_wrong_node_ended_the_others_there() {
         let lock = waiting.rlock(name);
         waiters.push(tokio::spawn(async move { lock_and_unlock(&lock).await }));
         // Also after a detour, since the other node says that it is here.
-        let subscribed = servers.proxy(here).wait_for_answer(subscribe(name));
+        let subscribed = servers.proxy(here).wait_for(subscribe(name));
         within(DEADLINE, subscribed).await;
     }
     assert_eq!(
