@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use redlock_rt::{Client, ClientBuilder, ErrorKind, GuardState, LockOptions, ReplicaAck, Shutdown};
 use tests::{
-    Cluster, Matcher, Place, Proxied, RedisServer, Which, calls, eventually, lock_and_unlock,
-    shared_cluster, slot_of, trace_init, unique, within,
+    Cluster, Matcher, RedisServer, calls, eventually, lock_and_unlock, shared_cluster, slot_of,
+    trace_init, unique, within,
 };
 use tokio::task::block_in_place;
 
@@ -270,48 +270,4 @@ async fn a_guard_outlived_its_lease_by_a_renewal_that_its_old_master_answered() 
     assert!(!guard.is_valid(), "{guard:?}");
     asked.open();
     drop(told.await.unwrap());
-}
-
-/// A slot has moved, and its old node says so when a channel is to be subscribed there.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscription_at_the_wrong_node_ended_the_others_there() {
-    let servers = Proxied::at(Place::Cluster).await;
-    let (here, tag) = (0, unique("moved"));
-    let mut names = (0..).map(|number| format!("{tag}:{number}"));
-    let mut at_this_one = Vec::new();
-    while at_this_one.len() < 2 {
-        let name = names.next().unwrap();
-        if servers.server_of(&name).await == here {
-            at_this_one.push(name);
-        }
-    }
-    let (holder, waiting) = (
-        servers.undisturbed().connect().await.unwrap(),
-        servers.client().connect().await.unwrap(),
-    );
-    let subscribe = |name: &str| Matcher::command("SSUBSCRIBE").mentioning(name);
-    let (mut guards, mut waiters) = (Vec::new(), Vec::new());
-    let mut connection = Vec::new();
-    for (number, name) in at_this_one.iter().enumerate() {
-        guards.push(holder.rlock(name).lock().await.unwrap());
-        if number == 1 {
-            connection = servers.proxy(here).connections(Which::Subscribers);
-            let elsewhere = servers.proxy(here + 1).address();
-            let moved = format!("-MOVED {} {elsewhere}\r\n", slot_of(name));
-            servers.proxy(here).answer(subscribe(name), moved, 1);
-        }
-        let lock = waiting.rlock(name);
-        waiters.push(tokio::spawn(async move { lock_and_unlock(&lock).await }));
-        // Also after a detour, since the other node says that it is here.
-        let subscribed = servers.proxy(here).wait_for(subscribe(name));
-        within(DEADLINE, subscribed).await;
-    }
-    assert_eq!(
-        servers.proxy(here).connections(Which::Subscribers),
-        connection
-    );
-    for (guard, waiter) in guards.into_iter().zip(waiters) {
-        guard.unlock().await.unwrap();
-        within(DEADLINE, waiter).await.unwrap();
-    }
 }

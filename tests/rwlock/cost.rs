@@ -107,11 +107,7 @@ async fn many_read_holds_share_their_calls() {
     proxy.mark();
     sleep(Duration::from_millis(4600)).await;
     let looks = proxy.counts().get("EVALSHA").copied().unwrap_or_default();
-    // Each alone would be asked about three times. On a busy machine they are not taken at once.
-    assert!(
-        (2..HOLDS / 2).contains(&looks),
-        "{looks} calls in 3 intervals"
-    );
+    assert!((2..=8).contains(&looks), "{looks} calls in 3 intervals");
     drop(guards);
     stage.end().await;
 }
