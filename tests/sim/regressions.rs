@@ -150,3 +150,12 @@ fn a_process_that_stood_still_asks_the_server_that_it_knows() {
         r#"{"seed":1795733684000184,"terms":{"latency":[1,3],"lease":2000,"response":500,"connect":500,"poll":1000,"linger":300,"waiter":2000,"skew":[0,300,0]},"things":["Fenced"],"hosts":[[],[[{"Turn":{"thing":0,"after":0,"strong":true,"wait":778,"lease":1255,"renew":false,"cut":null,"hold":2,"meanwhile":"Nothing","end":{"Cut":0}}}],[],[]]],"faults":[{"at":15,"what":{"Replace":{"lasts":444}}},{"at":22,"what":{"PauseHost":{"host":1,"lasts":3534}}},{"at":42,"what":{"PauseHost":{"host":1,"lasts":98}}}]}"#,
     );
 }
+
+/// A connection that had never answered fell silent, and the first command on it was the load of a script for
+/// a release: all calls behind that command waited without end.
+#[test]
+fn a_connection_that_never_answered_is_given_up() {
+    replay(
+        r#"{"seed":1795734285000032,"terms":{"latency":[2,40],"lease":10000,"response":1000,"connect":500,"poll":1000,"linger":300,"waiter":5000,"skew":[300,900,0]},"things":["RedLock","RedLock","Reentrant"],"hosts":[[],[],[[],[{"Turn":{"thing":0,"after":0,"strong":false,"wait":null,"lease":null,"renew":true,"cut":null,"hold":2974,"meanwhile":"Nothing","end":"Drop"}}]]],"faults":[{"at":1925,"what":{"CrashServer":{"keeps":true,"silent":false,"lasts":36}},"server":2},{"at":2235,"what":{"CrashServer":{"keeps":true,"silent":true,"lasts":5795}},"server":2}],"quorum":{"count":3,"timeout":250}}"#,
+    );
+}

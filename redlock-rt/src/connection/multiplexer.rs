@@ -87,7 +87,8 @@ struct Open {
     /// The command is written as soon as so many bytes are.
     until: u64,
     due: Due,
-    since: Option<std::time::Instant>,
+    /// A moment before the command was sent.
+    since: std::time::Instant,
     /// The room that it gives back.
     room: Option<(Share, usize)>,
 }
@@ -119,8 +120,8 @@ pub(super) struct WakeUp<'a> {
     pub(super) waker: Option<&'a Waker>,
     /// By the future that drives the stream, so only while that one is polled.
     pub(super) due: Due,
-    /// A moment before the command, on the clock of leases. `None` where the caller bounds the wait
-    /// by itself.
+    /// A moment before the command, on the clock of leases. Defaults to the present one, and then the
+    /// time until the reply does not count as the pace of the server.
     pub(super) since: Option<std::time::Instant>,
     /// `None`: the command is sent, whatever is in flight.
     pub(super) line: Option<InLine>,
@@ -285,7 +286,8 @@ impl Multiplexer {
         }
         let before = state.out.len();
         let ends = encode(&mut state.out);
-        let WakeUp { due, since, .. } = caller;
+        let due = caller.due;
+        let since = caller.since.unwrap_or_else(clock::stamp);
         let mut places = [0; N];
         for (at, end) in ends.into_iter().enumerate() {
             let until = state.appended + (end - before) as u64;
@@ -305,7 +307,7 @@ impl Multiplexer {
         }
         let bytes = state.out.len() - before;
         state.appended += bytes as u64;
-        state.admission.sent(N, since);
+        state.admission.sent(N, caller.since);
         if let Some(line) = caller.line {
             state.takes_room(line.share, bytes);
         }
@@ -352,10 +354,10 @@ impl Multiplexer {
     pub(super) fn gives_up_at(&self, patience: Duration) -> Option<std::time::Instant> {
         let state = self.state();
         let asked = state.open.front()?.since;
-        let silent = clock::after(asked.max(state.heard)?, patience);
+        let last = state.heard.map_or(asked, |heard| heard.max(asked));
         // A server that answers one command now and then holds nobody up for longer.
-        let oldest = asked.map(|asked| clock::after(asked, patience * MOST_PATIENCE));
-        Some(oldest.map_or(silent, |oldest| oldest.min(silent)))
+        let oldest = clock::after(asked, patience * MOST_PATIENCE);
+        Some(clock::after(last, patience).min(oldest))
     }
 
     /// How many commands have no reply, or one that its caller has not taken yet.
@@ -468,7 +470,7 @@ impl State {
                             place,
                             until: self.appended + end as u64,
                             due: None,
-                            since: Some(now),
+                            since: now,
                             room: None,
                         });
                     }
@@ -1601,6 +1603,19 @@ mod tests {
         assert!(task.poll().is_pending());
         assert!(pass(&mut task, 2 * S).await);
         assert_eq!(count.take(), 1);
+    }
+
+    /// The first command of the connection was the load of a script, for a release without a caller. All
+    /// calls behind that command waited without end.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_never_answered_is_given_up() {
+        let mut both = both();
+        let began = clock::now();
+        let _load = both.send("SCRIPT");
+        let _release = both.caller("EVALSHA", Share::Upkeep);
+        assert!(!both.drive());
+        tokio::time::advance(S).await;
+        assert_eq!(both.multiplexer.gives_up_at(2 * S), Some(began + 2 * S));
     }
 
     /// The stream takes nothing more, so that no write would wake the future.
