@@ -196,9 +196,6 @@ assert_eq!(place_order(7).await?, "paid");
 mod client;
 mod clock;
 mod connection;
-#[cfg(feature = "embedded")]
-#[cfg_attr(docsrs, doc(cfg(feature = "embedded")))]
-pub mod embedded;
 mod engine;
 mod error;
 mod limit;
@@ -229,6 +226,10 @@ pub use connection::{Credentials, RetryPolicy};
 pub use engine::{Backoff, Fsync, GuardState, LostReason, Owner, ReplicaAck, Unlocked};
 pub use error::{Error, ErrorKind, Replicas};
 pub use name::HoldId;
+#[cfg(feature = "embedded")]
+#[cfg_attr(docsrs, doc(cfg(feature = "embedded")))]
+#[doc(inline)]
+pub use redlock_embedded as embedded;
 #[cfg(feature = "macros")]
 #[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
 pub use redlock_macros::distributed_lock;

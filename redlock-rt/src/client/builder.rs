@@ -211,7 +211,7 @@ impl ClientBuilder {
     #[cfg(feature = "embedded")]
     #[cfg_attr(docsrs, doc(cfg(feature = "embedded")))]
     pub fn embedded(self, engine: &crate::embedded::Engine) -> Self {
-        let name = engine.id();
+        let name = engine.name();
         let engine = engine.clone();
         let mut builder = self.connector(move || {
             let session = engine.connect();

@@ -18,7 +18,7 @@ const ALIVE: Duration = Duration::from_secs(30);
 
 /// Tasks do not run: there is no runtime.
 fn engine() -> Arc<Engine> {
-    let server = crate::embedded::Engine::new();
+    let server = redlock_embedded::Engine::new();
     let connector = Connector::new(move || std::future::ready(Ok(server.connect())));
     Engine::new(Config::for_tests(connector, ALIVE))
 }

@@ -604,7 +604,7 @@ mod tests {
     /// ended.
     #[tokio::test(start_paused = true)]
     async fn a_renewal_is_handed_to_the_connection_at_once_whatever_budget_is_left() {
-        let server = crate::embedded::Engine::new();
+        let server = redlock_embedded::Engine::new();
         let connector = Connector::new(move || std::future::ready(Ok(server.connect())));
         let engine = Engine::new(Config::for_tests(connector, 30 * S));
         let name = LockName::new(None, "spent").unwrap();

@@ -1,24 +1,6 @@
-//! An in-process server with the part of Redis that locks need.
+#![doc = include_str!("../README.md")]
 //!
-//! [`Engine`] speaks RESP2, stores keys with their expiry, delivers messages, and runs the same Lua
-//! scripts as a real server, in real Lua 5.1. Doctests, unit tests and demos use it without a
-//! server; [`Engine::listen`] shares it with other processes.
-//!
-//! **It is not a database.** It stores nothing on disk and evicts nothing, and it has no
-//! replication, no cluster and no access control beyond one password. It is for development and
-//! tests, and logs that.
-//!
-//! # Clock
-//!
-//! The engine's time is Tokio's: a test that pauses and advances the clock also moves expiry.
-//! Expired keys are never visible. They are removed when a command next reads them, or a few at a
-//! time by other commands.
-//!
-//! # Runtime compatibility
-//!
-//! A session of [`Engine::connect`] needs no task, timer or I/O driver: a command runs while it is
-//! written, and its reply is readable at once. A session works in any runtime, and in several one
-//! after the other. Only [`Engine::listen`] needs a Tokio runtime, with I/O enabled.
+//! # Inside
 //!
 //! ```text
 //! Session::poll_write ─▶ Parser ─▶ serve ─▶ table ─▶ commands ─▶ State ─▶ Outbox ─▶ poll_read
@@ -78,34 +60,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::ToSocketAddrs;
 
-/// An in-process server for development and tests. See the [module](self).
+/// An in-process server for development and tests.
 ///
 /// Clones share one keyspace. The engine ends with its last clone, session and listener.
 ///
-/// # Commands
-///
-/// The engine has the commands that the locks need, and commands that a script of
-/// [`FencedValue::exec`](crate::FencedValue::exec) is likely to call:
-///
-/// | of | commands |
-/// | --- | --- |
-/// | connections | `AUTH` `CLIENT ID` `CLIENT KILL` `CLIENT SETINFO` `CLIENT SETNAME` `PING` `SELECT` |
-/// | the server | `DBSIZE` `FLUSHALL` `INFO` `TIME` |
-/// | scripts | `EVAL` `EVALSHA` `SCRIPT EXISTS` `SCRIPT FLUSH` `SCRIPT LOAD` |
-/// | messages | `PSUBSCRIBE` `PUBLISH` `PUBSUB CHANNELS` `PUBSUB NUMPAT` `PUBSUB NUMSUB` `PUNSUBSCRIBE` `SUBSCRIBE` `UNSUBSCRIBE` |
-/// | keys | `DEL` `EXISTS` `EXPIRE` `KEYS` `PERSIST` `PEXPIRE` `PEXPIREAT` `PTTL` `RESTORE` `SCAN` `TTL` `TYPE` |
-/// | strings | `APPEND` `DECR` `DECRBY` `GET` `INCR` `INCRBY` `SET` |
-/// | hashes | `HDEL` `HEXISTS` `HGET` `HGETALL` `HINCRBY` `HKEYS` `HLEN` `HMGET` `HRANDFIELD` `HSET` `HVALS` |
-/// | lists | `LINDEX` `LLEN` `LPOP` `LPOS` `LPUSH` `LRANGE` `LREM` `RPOP` `RPUSH` |
-/// | sets | `SADD` `SCARD` `SISMEMBER` `SMEMBERS` `SREM` |
-/// | sorted sets | `ZADD` `ZCARD` `ZCOUNT` `ZINCRBY` `ZRANGE` `ZRANGEBYSCORE` `ZREM` `ZREMRANGEBYSCORE` `ZSCORE` |
-///
-/// They behave as in Redis 7.0, with these exceptions: `ZRANGE` has no `BYLEX`, `CLIENT KILL` accepts
-/// only `ID`, and `RESTORE` accepts only hashes in the oldest form of a dump, without compressed texts,
-/// and neither `IDLETIME` nor `FREQ`. Other commands return the error of an unknown command, with a
-/// note that the embedded engine does not have it. Scripts have Lua's `string`, `table`, `math` and
-/// `coroutine`, and the functions of `redis` for calls, replies and the log. They have no `cjson`,
-/// `cmsgpack`, `bit` or `struct`, and must not start with `#!`.
+/// The [crate's page](crate) lists its commands.
 ///
 /// # Limits
 ///
@@ -143,7 +102,7 @@ use tokio::net::ToSocketAddrs;
 /// # Examples
 ///
 /// ```
-/// use redlock_rt::embedded::Engine;
+/// use redlock_embedded::Engine;
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -187,7 +146,7 @@ impl Engine {
     /// use std::sync::atomic::{AtomicU64, Ordering};
     /// use std::time::Duration;
     ///
-    /// use redlock_rt::embedded::Engine;
+    /// use redlock_embedded::Engine;
     ///
     /// let clock = Arc::new(AtomicU64::new(1_700_000_000_000));
     /// let time = Arc::clone(&clock);
@@ -226,8 +185,9 @@ impl Engine {
         Session::open(Arc::clone(&self.shared))
     }
 
-    /// Identifies the engine in this process.
-    pub(crate) fn id(&self) -> String {
+    /// Returns a name that no other engine of this process has, and that all clones of this one have.
+    #[must_use]
+    pub fn name(&self) -> String {
         format!("embedded {:p}", Arc::as_ptr(&self.shared))
     }
 
