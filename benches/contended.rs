@@ -6,7 +6,7 @@
 //!
 //! * 32 tasks of one process, one turn each: handed over inside the process for 10 ms at a time, and then
 //!   through Redis.
-//! * Two tasks of one process: a fenced lock, whose turns are passes, and a fair one.
+//! * Two tasks of one process: a fenced lock, and a fair one.
 //! * Two clients: from the release in one to the lock in the other, which waits for it.
 
 #[path = "support/stage.rs"]

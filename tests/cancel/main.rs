@@ -12,7 +12,6 @@ mod faults;
 mod late;
 mod multi;
 mod outages;
-mod passes;
 mod rw;
 mod stage;
 mod waiting;
@@ -70,6 +69,7 @@ cases! {
         extend(5);
     waiting:
         lock_behind_another_waiter(25)
+        fenced_lock_behind_another_waiter(25)
         lock_behind_another_waiter_without_hand_over(40)
         lock_before_another_waiter(5)
         lock_that_connects_first_before_another_waiter(15)
@@ -116,13 +116,6 @@ cases! {
         reenter_whose_reply_is_lost(10)
         extend_without_a_connection(40)
         extend_whose_reply_is_lost(10);
-    passes:
-        unlock_that_passes_on(5)
-        lock_that_is_passed_on(25)
-        lock_that_is_passed_on_before_another_waiter(25)
-        fenced_unlock_that_passes_on(5)
-        fenced_lock_that_is_passed_on(25)
-        fenced_lock_that_is_passed_on_before_another_waiter(25);
     rw:
         read(5)
         write(5)

@@ -10,10 +10,10 @@ use std::{
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{
-    Client, ClientBuilder, Error, FairLock, Fenced, Kind, Lock, LockGuard, LockOptions, RLock,
+    Client, ClientBuilder, Error, FairLock, FencedLock, Kind, Lock, LockGuard, LockOptions, RLock,
     RLockGuard, ReadWriteLock, Unlocked, embedded::Engine,
 };
-use tests::{Passed, Place, Proxied, Proxy, Wires, connection_over, eventually, in_use, within};
+use tests::{Place, Proxied, Proxy, Wires, connection_over, eventually, in_use, within};
 use tokio::{
     runtime::Builder,
     sync::Notify,
@@ -146,13 +146,9 @@ impl Stage {
         self.other.fair_lock(NAME)
     }
 
-    /// A lock that is passed on, the lock of the case from now on.
-    pub(crate) fn passed<K: Passed>(&mut self) -> Lock<K> {
-        self.about = match K::SCRIPT {
-            Fenced::SCRIPT => About::Fenced,
-            _ => About::RLock,
-        };
-        K::lock(&self.client, NAME)
+    pub(crate) fn fenced(&mut self) -> FencedLock {
+        self.about = About::Fenced;
+        self.client.fenced_lock(NAME)
     }
 
     pub(crate) async fn held(&self) -> RLockGuard {

@@ -1,6 +1,7 @@
 //! Calls that wait in a queue, for another client, for a subscription.
 
 use futures::poll;
+use redlock_rt::{Kind, Lock};
 use tokio::{task::yield_now, time::timeout};
 
 use crate::{
@@ -15,13 +16,14 @@ async fn waiting(stage: &Stage, count: usize) {
     }
 }
 
-pub(crate) async fn lock_behind_another_waiter(stage: &mut Stage, at: At) -> bool {
-    let guard = stage.held().await;
-    let first = stage.lock();
+async fn behind_another_waiter<K: Kind>(stage: &mut Stage, at: At, lock: Lock<K>) -> bool {
+    let guard = lock.lock().await.unwrap();
+    let first = lock.clone();
     let first = tokio::spawn(async move { unlocked(Some(first.lock().await)).await });
     waiting(stage, 1).await;
     stage.then(move || drop(guard));
-    let completed = lock(stage, at).await;
+    let call = async move { lock.lock().await };
+    let completed = unlocked(stage.drop_at(at, call).await).await;
     stage.finish_events();
     let served = timeout(stage.next(), first).await;
     assert!(
@@ -30,6 +32,16 @@ pub(crate) async fn lock_behind_another_waiter(stage: &mut Stage, at: At) -> boo
             .unwrap()
     );
     completed
+}
+
+pub(crate) async fn lock_behind_another_waiter(stage: &mut Stage, at: At) -> bool {
+    let lock = stage.lock();
+    behind_another_waiter(stage, at, lock).await
+}
+
+pub(crate) async fn fenced_lock_behind_another_waiter(stage: &mut Stage, at: At) -> bool {
+    let lock = stage.fenced();
+    behind_another_waiter(stage, at, lock).await
 }
 
 pub(crate) async fn lock_behind_another_waiter_without_hand_over(

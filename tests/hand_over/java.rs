@@ -73,7 +73,7 @@ async fn a_lock_that_is_renewed_is_shared_with_redisson() {
     share(open, LockOptions::new(), theirs).await;
 }
 
-/// Our tasks pass it on by one call.
+/// Each turn is a release and an acquisition.
 #[tokio::test(start_paused = true)]
 async fn a_lock_with_a_fixed_lease_is_shared_with_redisson() {
     let lease = MS * 500;
@@ -83,7 +83,7 @@ async fn a_lock_with_a_fixed_lease_is_shared_with_redisson() {
     share(open, options, theirs).await;
 }
 
-/// Our tasks pass it on by one call.
+/// Our tasks hand it over without a call, with tokens of their own.
 #[tokio::test(start_paused = true)]
 async fn a_fenced_lock_is_shared_with_redisson() {
     let theirs = |java: &RedissonClient| Object::Fenced(java.fenced_lock(NAME));

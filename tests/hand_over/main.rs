@@ -5,9 +5,9 @@
 
 mod crowd;
 mod fair;
+mod fenced;
 mod java;
 mod local;
 mod others;
-mod passes;
 mod stage;
 mod takers;

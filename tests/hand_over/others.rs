@@ -28,7 +28,7 @@ struct Mode {
     renew: bool,
 }
 
-/// By the announcement of a release, without a call, and by a call that passes the lock on.
+/// By the announcement of a release, without a call, and with a fixed lease, which is not handed over.
 const MODES: [Mode; 3] = [
     Mode {
         hand_over: None,

@@ -38,6 +38,19 @@ fn tokens_that_fall_or_repeat_are_found() {
     );
 }
 
+/// Others have the lock since the server lost it, and then tasks of one process hand it on.
+#[test]
+fn the_tokens_of_a_chain_are_those_of_its_first_call() {
+    let chained = |at, number| {
+        with(token(1, at, number), |grant| {
+            grant.owner = "chain:7".to_owned();
+        })
+    };
+    let of = |later| history([chained(20, 2), token(2, 40, 4), chained(60, later)]);
+    assert_eq!(broken(&of(3)), [""; 0]);
+    assert_eq!(broken(&of(2)), ["tokens"], "each hold has its own");
+}
+
 #[test]
 fn calls_that_were_under_way_together_may_be_served_in_any_order() {
     let mut slow = token(2, 40, 1);

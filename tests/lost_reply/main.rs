@@ -10,7 +10,6 @@ mod acquisitions;
 mod fair;
 mod late;
 mod others;
-mod passes;
 mod reentries;
 mod releases;
 mod stage;
@@ -101,13 +100,6 @@ cases! {
         a_reentry_cut_off_from_its_reply
         a_reentry_that_is_cut_off
         a_reentry_with_the_outcome_unknown_is_set_back;
-    passes:
-        a_pass_whatever_is_lost
-        a_pass_of_a_fixed_lease_whatever_is_lost
-        a_pass_that_is_repeated_too_late_is_released
-        a_pass_of_a_fixed_lease_that_is_repeated_too_late_is_released
-        a_pass_that_is_refused_is_a_release
-        a_pass_of_a_fixed_lease_that_is_refused_is_a_release;
     fair:
         a_turn_of_a_fair_lock_whatever_is_lost;
     others:
@@ -132,8 +124,6 @@ short! {
         a_release_that_is_lost
         a_release_cut_off_from_its_reply
         a_repeated_release_frees_no_newer_hold_of_another_client;
-    passes:
-        a_pass_that_is_refused_is_a_release;
     reentries:
         a_reentry_whose_reply_is_lost;
     late:

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod dropped;
-mod passed;
 mod unheard;
 
 use std::future::Future;

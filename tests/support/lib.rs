@@ -43,7 +43,6 @@ mod log;
 mod monitor;
 mod names;
 mod over;
-mod passed;
 mod place;
 mod port;
 mod postgres;
@@ -78,7 +77,6 @@ pub use self::{
     monitor::{Monitor, MonitorLine},
     names::unique,
     over::{client_over, connection_over, connection_over_tls, connection_to, patient},
-    passed::Passed,
     place::{Place, Proxied},
     postgres::{Postgres, shared_postgres},
     process::{ChildProcess, is_alive},

@@ -482,8 +482,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets for how long the tasks of this client may hand an [`RLock`](crate::RLock) over to each
-    /// other without a call to Redis, or with one call in place of two. Defaults to 10 ms. `None` or zero: never.
+    /// Sets for how long the tasks of this client may hand an [`RLock`](crate::RLock) or a
+    /// [`FencedLock`](crate::FencedLock) over to each other without a call to Redis. Defaults to 10 ms.
+    /// `None` or zero: never.
     ///
     /// When a guard ends and another task of the client waits for the lock, that task goes on with
     /// the hold: its guard is a new one, with the same [`hold_id`](crate::LockGuard::hold_id), and
@@ -494,9 +495,9 @@ impl ClientBuilder {
     /// [`Released`](crate::Unlocked::Released), and for everybody else the lock
     /// [is locked](crate::Lock::is_locked).
     ///
-    /// A [`FencedLock`](crate::FencedLock), which needs a token for each guard, and an `RLock` that is not
-    /// renewed, whose guards each have their lease, are passed on by one call, which releases and
-    /// acquires: each guard has its own `hold_id`, and nothing is announced to other clients.
+    /// Each guard of a `FencedLock` has a greater token: an acquisition for which others wait takes up to
+    /// 1000 tokens for its process. A lock that is not renewed is not handed over, since each guard has a
+    /// lease of its own.
     ///
     /// The release of a [`FairLock`](crate::FairLock) gives the lock to the next waiter in the same call, if
     /// that waiter is a task of this client. Redis decides who is next, so for fair locks the time is of

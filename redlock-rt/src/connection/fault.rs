@@ -569,11 +569,6 @@ impl Fault {
         self.stage == Stage::Dialing
     }
 
-    /// Whether the server refused the command before any of it took effect.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.stage == Stage::Refused
-    }
-
     /// Whether a right or a password is missing.
     pub(crate) fn is_denied(&self) -> bool {
         self.cause == Cause::Denied

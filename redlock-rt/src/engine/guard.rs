@@ -11,7 +11,7 @@ use super::hold::{GuardId, GuardState, Hold, Leave, Left, LostReason, Request, T
 use super::release::{Cleanup, Goal, PendingCleanup};
 use crate::clock;
 use crate::error::Error;
-use crate::wire::HoldReply;
+use crate::wire::{HoldReply, Tokens};
 
 impl Hold {
     /// Ends the hold although guards exist; the guards are lost.
@@ -130,21 +130,21 @@ impl HoldGuard {
     /// The first guard of a hold that was acquired by a command sent at `sent`.
     pub(super) fn acquired(
         request: &Request,
-        token: Option<u64>,
+        tokens: Option<Tokens>,
         sent: Instant,
         now: Instant,
     ) -> Self {
-        Self::acquired_late(request, token, sent, now).0
+        Self::acquired_late(request, tokens, sent, now).0
     }
 
     /// As [`acquired`](Self::acquired). Returns also whether the guard is valid: its lease may be over.
     pub(super) fn acquired_late(
         request: &Request,
-        token: Option<u64>,
+        tokens: Option<Tokens>,
         sent: Instant,
         now: Instant,
     ) -> (Self, bool) {
-        let (hold, id) = Hold::new(request, token, sent);
+        let (hold, id) = Hold::new(request, tokens, sent);
         let is_valid = hold.engine.watch(&hold, id, sent, now);
         (Self::new(hold, id), is_valid)
     }

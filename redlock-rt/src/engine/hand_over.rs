@@ -28,16 +28,14 @@
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
-mod pass;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(super) use self::pass::Pass;
 use super::Engine;
 use super::guard::HoldGuard;
-use super::hold::{ChainLimit, Hold, Legacy, Request, Road, Waiting, Wish, key_of};
+use super::hold::{ChainLimit, Hold, Legacy, Request, Waiting, key_of};
 use super::release::{Cleanup, Goal, Open, PendingCleanup};
 use crate::clock;
 use crate::wire::Recipe;
@@ -50,8 +48,7 @@ const SHARED_TURNS: u32 = 2;
 pub(super) enum HandOver {
     /// It is left to the next waiter.
     Done,
-    /// The guard has ended, and its release is to run: there was no waiter to take the hold, or the release
-    /// acquires for one.
+    /// The guard has ended, and its release is to run: there was no waiter to take the hold.
     Release(Box<PendingCleanup>),
     /// The guard is unchanged.
     Impossible,
@@ -92,9 +89,8 @@ impl Offer {
     /// Goes on with the hold for this request.
     pub(super) fn take(mut self: Box<Self>, request: &Request, now: Instant) -> Taken {
         let engine = Arc::clone(&self.hold.engine);
-        let sent = self.legacy.chain.sent.into();
-        let alike = self.hold.recipe.variant() == request.recipe.variant();
-        let fits = alike && self.legacy.fits(&request.terms) && now < self.until;
+        let sent = self.legacy.chain.began.into();
+        let fits = self.legacy.fits(&request.terms) && now < self.until;
         if !fits || engine.watchdog.is_doubted_since(sent) {
             return Taken::Declined(self);
         }
@@ -186,16 +182,15 @@ impl Engine {
 }
 
 impl HoldGuard {
-    /// Leaves the lock to the next waiter of this client, if there is one and the hold allows it:
-    /// without a call, or by the call that ends the hold.
+    /// Leaves the lock to the next waiter of this client, if there is one and the hold allows it.
     pub(super) fn hand_over(&mut self) -> HandOver {
         let hold = &self.hold;
         let engine = &hold.engine;
         let waiters = hold.waiters();
         let time = engine.config.hand_over;
-        let profile = hold.recipe.profile();
+        let may = hold.recipe.profile().hands_over && hold.has_next_token();
         // Without the task, nobody would end an offer in time.
-        let possible = !self.left && !time.is_zero() && (profile.hands_over || profile.passes);
+        let possible = may && !self.left && !time.is_zero();
         if !possible || waiters.is_empty() || engine.is_closing() || !clock::is_there() {
             return HandOver::Impossible;
         }
@@ -208,30 +203,19 @@ impl HoldGuard {
         };
         let limit = ChainLimit { time, turns };
         let now = clock::now();
-        if profile.hands_over
-            && let Some((legacy, open)) = self.end_chained(limit, Road::WithoutCall, now)
-        {
-            return self.offer(legacy, open, now);
-        }
-        let waiters = Arc::clone(self.hold.waiters());
-        match profile.passes {
-            true => self.pass(&waiters, limit, now),
-            false => HandOver::Impossible,
+        match self.end_chained(limit, now) {
+            Some((legacy, open)) => self.offer(legacy, open, now),
+            None => HandOver::Impossible,
         }
     }
 
-    /// Ends the guard, if the hold may go on by this road.
-    fn end_chained(
-        &mut self,
-        limit: ChainLimit,
-        road: Road,
-        now: Instant,
-    ) -> Option<(Legacy, Open)> {
+    /// Ends the guard, if the hold may go on.
+    fn end_chained(&mut self, limit: ChainLimit, now: Instant) -> Option<(Legacy, Open)> {
         let hold = &self.hold;
         // Before the watchdog forgets the hold: a shut-down finds one of the two.
         let open = PendingCleanup::open(hold);
         let legacy = hold.engine.watchdog.unwatch_if(hold, || {
-            let legacy = hold.hand_over(self.id, limit, road, now);
+            let legacy = hold.hand_over(self.id, limit, now);
             (legacy, legacy.is_some())
         })?;
         self.left = true;
@@ -255,29 +239,5 @@ impl HoldGuard {
                 None => HandOver::Done,
             },
         }
-    }
-
-    /// Makes the release acquire for the head of these waiters, if that one wants it.
-    fn pass(&mut self, waiters: &Arc<Waiting>, limit: ChainLimit, now: Instant) -> HandOver {
-        let variant = self.hold.recipe.variant();
-        let Some(legacy) = self.hold.lease().would_leave() else {
-            return HandOver::Impossible;
-        };
-        let fits = |wish: &Option<Wish>| {
-            wish.is_some_and(|wish| wish.variant == variant && legacy.suits(wish.lease, wish.renew))
-        };
-        if !waiters.begin_pass(fits) {
-            return HandOver::Impossible;
-        }
-        let Some((legacy, open)) = self.end_chained(limit, Road::Pass, now) else {
-            waiters.cancel_pass();
-            return HandOver::Impossible;
-        };
-        let mut release = Cleanup::new(&self.hold, Goal::End);
-        match Pass::new(&self.hold, &legacy, waiters) {
-            Some(pass) => release.passes_on(pass),
-            None => waiters.cancel_pass(),
-        }
-        HandOver::Release(Box::new(PendingCleanup::opened(release, open)))
     }
 }

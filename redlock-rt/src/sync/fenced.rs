@@ -49,7 +49,7 @@ pub struct Fenced;
 /// evicted, its Redis restarted empty, or a failover went to a replica without it. Two conditions
 /// apply:
 ///
-/// * The clock of the remaining Redis is not behind the last token.
+/// * The clock of the remaining Redis is 1 ms past the last token.
 /// * The first client that takes the lock after the loss is not a Redisson client, which begins at
 ///   1.
 ///
@@ -125,7 +125,8 @@ impl FencedLock {
     /// Returns the last token that was given to any hold; `None` if there was none, or if it has
     /// expired.
     ///
-    /// This is for inspection only: for writes, use the [`token`](LockGuard::token) of the guard.
+    /// Where tasks of one client [hand the lock over](crate::ClientBuilder::hand_over), it may be a token
+    /// that no guard got. This is for inspection only: for writes, use the [`token`](LockGuard::token) of the guard.
     ///
     /// # Round trips
     ///
@@ -148,7 +149,7 @@ impl FencedLockGuard {
     /// Send it with every write under the lock; see [`FencedLock`].
     #[must_use]
     pub fn token(&self) -> u64 {
-        let Some(token) = self.hold().token else {
+        let Some(token) = self.hold().token() else {
             unreachable!("a fenced lock that was acquired without a token")
         };
         token

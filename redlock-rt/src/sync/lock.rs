@@ -124,8 +124,7 @@ impl<K: Kind> Lock<K> {
     /// One if the lock is free. A waiting process sends at most three tries and one SUBSCRIBE, or
     /// two tries if it is already subscribed, and then one try per poll interval, however many of
     /// its tasks wait. The first try for a name that was not known to be taken takes two. A hold that
-    /// is [handed over](crate::ClientBuilder::hand_over) takes none, and one that is passed on by the
-    /// release before it takes none either.
+    /// is [handed over](crate::ClientBuilder::hand_over) takes none.
     ///
     /// # Fairness
     ///

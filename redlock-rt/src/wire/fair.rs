@@ -234,6 +234,7 @@ mod tests {
             lease: S,
             waits,
             rest: waits.then_some(S),
+            tokens: 1,
             under: None,
         };
         let calls = [

@@ -5,13 +5,12 @@ use std::time::Duration;
 use super::keys::{self, Channel};
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe, Wanted};
-use super::reply::{AcquireReply, Acquired, Malformed, Reply};
+use super::reply::{AcquireReply, Acquired, Malformed, Reply, Tokens};
 use super::rlock::RLockWire;
 use super::script::{Call, LONGEST_SPAN, millis, script};
 use crate::name::LockName;
 
 script!(ACQUIRE = ["lock_hash", "take", "fencing"] + "fenced_acquire");
-script!(PASS = ["lock_hash", "take", "fencing"] + "fenced_pass");
 script!(TOKEN = "fenced_token");
 
 /// The calls of a FencedLock.
@@ -61,35 +60,19 @@ impl Recipe for FencedWire {
             .number(millis(ask.lease))
             .arg(ask.owner)
             .number(self.token_ttl.map_or(0, millis))
+            .number(ask.tokens.into())
     }
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
-        match token(reply)? {
-            // Tokens begin at the microseconds since 1970.
-            Ok(0) => Err(Malformed(Reply::Text("0".into()))),
-            Ok(token) => Ok(AcquireReply::Acquired(Acquired {
-                token: Some(token),
-                ..Acquired::default()
-            })),
-            Err(Reply::Nil) => Err(Malformed(Reply::Nil)),
-            Err(held) => AcquireReply::try_from(held),
-        }
-    }
-
-    fn pass(&self, from: &str, ask: &Ask<'_>) -> Option<Call> {
-        Some(
-            Call::new(&PASS)
-                .key(self.name().as_str())
-                .key(&self.token_key)
-                .number(millis(ask.lease))
-                .arg(from)
-                .arg(ask.owner)
-                .number(self.token_ttl.map_or(0, millis)),
-        )
-    }
-
-    fn variant(&self) -> u64 {
-        self.token_ttl.map_or(0, millis)
+        let tokens = match reply {
+            Reply::List(items) => Tokens::read(&items).ok_or(Malformed(Reply::List(items)))?,
+            Reply::Nil => return Err(Malformed(Reply::Nil)),
+            held => return AcquireReply::try_from(held),
+        };
+        Ok(AcquireReply::Acquired(Acquired {
+            tokens: Some(tokens),
+            ..Acquired::default()
+        }))
     }
 
     fn update(&self, owner: &str, wanted: Wanted, count: u32) -> Option<Call> {
@@ -158,16 +141,14 @@ mod tests {
             lease: Duration::from_secs(1),
             waits: true,
             rest: None,
+            tokens: 7,
             under: None,
         };
         for (ttl, word) in [(None, "0"), (Some(Duration::from_secs(60)), "60000")] {
             let call = wire(ttl).acquire(&ask);
             assert_agrees(&call);
             let tokens = "redisson_lock_token:{n}";
-            assert_eq!(call.texts(), ["n", tokens, "1000", "u:1", word]);
-            let call = wire(ttl).pass("u:0", &ask).unwrap();
-            assert_agrees(&call);
-            assert_eq!(call.texts(), ["n", tokens, "1000", "u:0", "u:1", word]);
+            assert_eq!(call.texts(), ["n", tokens, "1000", "u:1", word, "7"]);
         }
         assert_agrees(&ask_token(wire(None).name()));
     }
@@ -175,20 +156,30 @@ mod tests {
     #[test]
     fn tokens_and_remaining_times_are_told_apart() {
         let read = |reply| wire(None).acquired(reply);
-        let token = u64::from(u32::MAX) << 20;
-        let acquired = Acquired {
-            token: Some(token),
-            ..Acquired::default()
+        let last = u64::from(u32::MAX) << 20;
+        let reply =
+            |last: u64, count| Reply::List(vec![Reply::Text(last.to_string()), Reply::Int(count)]);
+        let given = |last, count| {
+            let Ok(AcquireReply::Acquired(acquired)) = read(reply(last, count)) else {
+                panic!("{count} up to {last} are no tokens")
+            };
+            let next = |tokens: &Tokens| tokens.next();
+            let all = std::iter::successors(acquired.tokens, next);
+            all.map(Tokens::first).collect::<Vec<_>>()
         };
-        assert_eq!(
-            read(Reply::Text(token.to_string())),
-            Ok(AcquireReply::Acquired(acquired))
-        );
+        assert_eq!(given(last, 1), [last]);
+        assert_eq!(given(last, 3), [last - 2, last - 1, last]);
+        for (last, count) in [(0, 1), (3, 4), (last, 0), (last, -1), (last, 1 << 40)] {
+            let odd = reply(last, count);
+            assert_eq!(read(odd.clone()), Err(Malformed(odd)));
+        }
         let held = AcquireReply::Held(Some(Duration::from_millis(5)));
         assert_eq!(read(Reply::Int(5)), Ok(held));
         assert_eq!(read(Reply::Int(-1)), Ok(AcquireReply::Held(None)));
         // No resource would refuse a hold without a token.
-        for odd in [Reply::Nil, Reply::Text("1e+15".into()), Reply::List(vec![])] {
+        let text = |text: &str| Reply::Text(text.into());
+        let words = |word| Reply::List(vec![text(word), Reply::Int(1)]);
+        for odd in [Reply::Nil, text("7"), words("1e+15"), Reply::List(vec![])] {
             assert_eq!(read(odd.clone()), Err(Malformed(odd)));
         }
     }
@@ -196,7 +187,8 @@ mod tests {
     #[test]
     fn a_guard_was_given_the_token_zero() {
         let zero = || Reply::Text("0".into());
-        assert_eq!(wire(None).acquired(zero()), Err(Malformed(zero())));
+        let given = || Reply::List(vec![zero(), Reply::Int(1)]);
+        assert_eq!(wire(None).acquired(given()), Err(Malformed(given())));
         // A counter that somebody else has set is shown as it is.
         assert_eq!(present_token(zero()), Ok(Some(0)));
     }

@@ -40,7 +40,9 @@ pub(crate) use self::profile::yields;
 pub(crate) use self::recipe::{Ask, LockRecipe, Recipe, Relation, Wanted};
 pub(crate) use self::renew::{Renewal, renew};
 pub use self::reply::Reply;
-pub(crate) use self::reply::{AcquireReply, Acquired, Announcement, HoldReply, Holder, Malformed};
+pub(crate) use self::reply::{
+    AcquireReply, Acquired, Announcement, HoldReply, Holder, Malformed, Tokens,
+};
 pub(crate) use self::rlock::RLockWire;
 pub(crate) use self::rw::{ReadWire, WriteWire};
 pub(crate) use self::script::{Call, LONGEST_SPAN, Publish, Script};

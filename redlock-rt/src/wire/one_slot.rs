@@ -284,6 +284,7 @@ mod tests {
             lease: S,
             waits: true,
             rest: Some(S),
+            tokens: 1,
             under: Some(owner),
         };
         let renewal = Renewal {

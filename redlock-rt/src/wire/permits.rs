@@ -203,6 +203,7 @@ mod tests {
             lease: second,
             waits: true,
             rest: None,
+            tokens: 1,
             under: None,
         };
         let calls = [

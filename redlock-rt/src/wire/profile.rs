@@ -11,8 +11,8 @@ pub(crate) struct Profile {
     pub(crate) exclusive: bool,
     /// A task of the client may go on with the hold of another one.
     pub(crate) hands_over: bool,
-    /// A release may acquire the lock for a waiter of the client ([`Recipe::pass`](super::Recipe)).
-    pub(crate) passes: bool,
+    /// Each hold has a fencing token.
+    pub(crate) fenced: bool,
     pub(crate) leases: Leases,
     /// How often a hold is checked at least, renewed or not, if other clients may shorten its
     /// lease.
@@ -75,7 +75,7 @@ const PLAIN: Profile = Profile {
     kind: "",
     exclusive: true,
     hands_over: false,
-    passes: false,
+    fenced: false,
     leases: Leases::One,
     look_every: None,
     leaves_traces: false,
@@ -89,7 +89,6 @@ const PLAIN: Profile = Profile {
 pub(super) const RLOCK: Profile = Profile {
     kind: "rlock",
     hands_over: true,
-    passes: true,
     reenters: &["rlock"],
     ..PLAIN
 };
@@ -102,7 +101,8 @@ pub(super) const SPIN: Profile = Profile {
 
 pub(super) const FENCED: Profile = Profile {
     kind: "fenced",
-    passes: true,
+    hands_over: true,
+    fenced: true,
     reenters: &["fenced"],
     ..PLAIN
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::fair_queue::FairQueue;
 use super::keys::Channel;
 use super::profile::Profile;
-use super::reply::{AcquireReply, HoldReply, Malformed, Reply};
+use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::Call;
 use crate::name::{HoldId, LockName};
 
@@ -44,38 +44,6 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// Reads the reply to [`acquire`](Self::acquire).
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
         AcquireReply::try_from(reply)
-    }
-
-    /// Ends the hold of `from` and takes the lock for the owner that asks, in one call; `None`: not
-    /// possible for this kind. Nothing is announced. [`passed`](Self::passed) reads the reply.
-    fn pass(&self, _from: &str, _ask: &Ask<'_>) -> Option<Call> {
-        None
-    }
-
-    /// Reads the reply to [`pass`](Self::pass).
-    fn passed(&self, reply: Reply) -> Result<Passed, Malformed> {
-        let malformed = || Malformed(reply.clone());
-        let Reply::List(items) = &reply else {
-            return Err(malformed());
-        };
-        let [ended, next] = items.as_slice() else {
-            return Err(malformed());
-        };
-        let passed = Passed {
-            ended: HoldReply::try_from(ended.clone())?,
-            next: self.acquired(next.clone())?,
-        };
-        match (passed.ended, passed.next) {
-            (HoldReply::Done | HoldReply::Gone, AcquireReply::Acquired(_))
-            | (HoldReply::Taken, AcquireReply::Held(_)) => Ok(passed),
-            _ => Err(malformed()),
-        }
-    }
-
-    /// Differs between handles of one lock whose acquisitions are not the same. None of them passes
-    /// the lock on to another.
-    fn variant(&self) -> u64 {
-        0
     }
 
     /// Sets the hold count, and lengthens the lease or cuts what was not asked for; `None`: the kind has
@@ -173,6 +141,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) waits: bool,
     /// How long the caller waits from now on; `None`: without a limit.
     pub(crate) rest: Option<Duration>,
+    /// How many fencing tokens the process may give to holders of its own, for a kind that has tokens.
+    pub(crate) tokens: u32,
     /// The owner of the hold under which this one is taken ([`Relation::Joins`]).
     pub(crate) under: Option<&'a str>,
 }
@@ -186,15 +156,6 @@ pub(crate) struct Wanted {
     pub(crate) most: Duration,
 }
 
-/// The reply to [`Recipe::pass`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Passed {
-    /// What became of the hold that was to end.
-    pub(crate) ended: HoldReply,
-    /// Whether the other owner has the lock.
-    pub(crate) next: AcquireReply,
-}
-
 /// The relation of a lock to a caller that has another lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Relation {
@@ -206,41 +167,4 @@ pub(crate) enum Relation {
     Joins,
     /// Another mode of the lock, for which its holder would wait for ever.
     Deadlocks,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::{Acquired, FencedWire, RLockWire};
-
-    #[test]
-    fn a_pass_has_two_answers_that_agree() {
-        let name = || LockName::new(None, "n").unwrap();
-        let (plain, fenced) = (RLockWire::new(name()), FencedWire::new(name(), None));
-        let list = |ended: i64, next: &Reply| Reply::List(vec![Reply::Int(ended), next.clone()]);
-        let (nil, token, ttl) = (Reply::Nil, Reply::Text("70".into()), Reply::Int(5));
-        let held = AcquireReply::Held(Some(Duration::from_millis(5)));
-        let acquired = |token| {
-            AcquireReply::Acquired(Acquired {
-                token,
-                ..Acquired::default()
-            })
-        };
-        let passed = |ended, next| Ok(Passed { ended, next });
-        for (number, ended) in [(1, HoldReply::Done), (0, HoldReply::Gone)] {
-            let reply = plain.passed(list(number, &nil));
-            assert_eq!(reply, passed(ended, acquired(None)));
-            let reply = fenced.passed(list(number, &token));
-            assert_eq!(reply, passed(ended, acquired(Some(70))));
-            assert!(plain.passed(list(number, &ttl)).is_err());
-            assert!(fenced.passed(list(number, &nil)).is_err(), "no token");
-        }
-        let taken = passed(HoldReply::Taken, held);
-        assert_eq!(plain.passed(list(-1, &ttl)), taken);
-        assert_eq!(fenced.passed(list(-1, &ttl)), taken);
-        assert!(plain.passed(list(-1, &nil)).is_err());
-        for odd in [nil, Reply::Int(1), Reply::List(vec![Reply::Int(1)])] {
-            assert_eq!(plain.passed(odd.clone()), Err(Malformed(odd)));
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Replies of scripts, decoded once: no plain number leaves this layer.
 
 use std::fmt::{self, Write};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::fair_queue::FairPlace;
@@ -125,11 +126,45 @@ impl TryFrom<Reply> for AcquireReply {
     }
 }
 
+/// The fencing token of a hold, and the consecutive ones behind it, which belong to the next holders of
+/// this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tokens {
+    /// Tokens begin at the microseconds since 1970.
+    first: NonZeroU64,
+    behind: u32,
+}
+
+impl Tokens {
+    /// `items`: the greatest, and how many there are.
+    pub(super) fn read(items: &[Reply]) -> Option<Self> {
+        let [Reply::Text(last), Reply::Int(count)] = items else {
+            return None;
+        };
+        let behind = u32::try_from(count.checked_sub(1)?).ok()?;
+        let first = last.parse::<u64>().ok()?.checked_sub(behind.into())?;
+        let first = NonZeroU64::new(first)?;
+        Some(Self { first, behind })
+    }
+
+    pub(crate) fn first(self) -> u64 {
+        self.first.get()
+    }
+
+    /// Those of the next hold; `None`: this was the last.
+    pub(crate) fn next(self) -> Option<Self> {
+        Some(Self {
+            first: self.first.checked_add(1)?,
+            behind: self.behind.checked_sub(1)?,
+        })
+    }
+}
+
 /// The details of an acquired hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Acquired {
-    /// The fencing token, for a kind that has one.
-    pub(crate) token: Option<u64>,
+    /// The fencing tokens, for a kind that has them.
+    pub(crate) tokens: Option<Tokens>,
     /// The number of permits left, for a kind that counts them.
     pub(crate) permits_left: Option<u64>,
     /// The time until the first lease ends, if no permit is free.

@@ -10,7 +10,6 @@ use super::script::{Call, millis, script};
 use crate::name::LockName;
 
 script!(ACQUIRE = "lock_hash" + "take" + "rlock_acquire");
-script!(PASS = "lock_hash" + "take" + "rlock_pass");
 script!(UPDATE = "rlock_update");
 script!(RELEASE = "rlock_release");
 script!(FORCE_RELEASE = "lock_hash" + "rlock_force_release");
@@ -44,16 +43,6 @@ impl Recipe for RLockWire {
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
         acquire(&self.name, ask)
-    }
-
-    fn pass(&self, from: &str, ask: &Ask<'_>) -> Option<Call> {
-        Some(
-            Call::new(&PASS)
-                .key(self.name.as_str())
-                .number(millis(ask.lease))
-                .arg(from)
-                .arg(ask.owner),
-        )
     }
 
     fn update(&self, owner: &str, wanted: Wanted, count: u32) -> Option<Call> {
@@ -151,11 +140,11 @@ mod tests {
             lease,
             waits: true,
             rest: None,
+            tokens: 1,
             under: None,
         };
         let calls = [
             wire.acquire(&ask),
-            wire.pass("u:0", &ask).unwrap(),
             wire.update(owner, Wanted { lease, most: lease }, 2)
                 .unwrap(),
             wire.release(owner),

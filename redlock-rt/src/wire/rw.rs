@@ -279,6 +279,7 @@ mod tests {
                     lease: Duration::from_secs(1),
                     waits: true,
                     rest: None,
+                    tokens: 1,
                     under: Some(owner),
                 }),
                 wire.update(owner, wanted, 2).unwrap(),
@@ -315,6 +316,7 @@ mod tests {
                 lease: Duration::from_secs(1),
                 waits,
                 rest: None,
+                tokens: 1,
                 under: None,
             };
             write

@@ -119,7 +119,7 @@ pub(super) fn acquired(reply: Reply) -> Result<AcquireReply, Malformed> {
                     _ => return Err(Malformed(Reply::List(items))),
                 };
                 Ok(AcquireReply::Acquired(Acquired {
-                    token: None,
+                    tokens: None,
                     permits_left: Some(u64::try_from(*left).unwrap_or(0)),
                     next_expiry,
                 }))
@@ -188,6 +188,7 @@ mod tests {
                 lease: Duration::from_secs(1),
                 waits: true,
                 rest: None,
+                tokens: 1,
                 under: None,
             }),
             wire.release(owner),
@@ -208,7 +209,7 @@ mod tests {
         let wire = SemaphoreWire::new(LockName::new(None, "n").unwrap(), 1, 0);
         let left = |left| wire.acquired(Reply::List(vec![Reply::Int(left)]));
         let acquired = |left, next_expiry| Acquired {
-            token: None,
+            tokens: None,
             permits_left: Some(left),
             next_expiry,
         };

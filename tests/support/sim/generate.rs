@@ -44,13 +44,12 @@ pub(super) enum Subject {
     Permits,
     /// Redisson's clients among ours.
     Java,
-    /// Many of one client that want a lock on the same terms, briefly, so that each call that ends a hold
-    /// acquires for the next one.
-    Passes,
+    /// Many of one client that want a lock on the same terms, briefly, and hand it over.
+    Chains,
 }
 
-/// How many seeds of a hundred are about passes, and what they are drawn by.
-const PASSES: usize = 10;
+/// How many seeds of a hundred are about chains of hand-overs, and what they are drawn by.
+const CHAINS: usize = 10;
 const ASIDE: u64 = 0x7061_7373_6573;
 
 impl Plan {
@@ -79,10 +78,10 @@ impl Plan {
         };
         // Drawn aside, so that all other seeds stay what they were.
         let java = java_plan::is_drawn(seed);
-        let passes = !java && Random::new(seed ^ ASIDE).percent(PASSES);
-        let subject = match (java, passes) {
+        let chains = !java && Random::new(seed ^ ASIDE).percent(CHAINS);
+        let subject = match (java, chains) {
             (true, _) => Subject::Java,
-            (_, true) => Subject::Passes,
+            (_, true) => Subject::Chains,
             _ => subject,
         };
         let mut terms = terms(random);
@@ -138,7 +137,7 @@ impl Plan {
                 // Another client would take what the first of these leaves.
                 (hosts, fewest, tasks) = (1, 5, 4);
             }
-            Subject::Passes => {
+            Subject::Chains => {
                 weights.bounded = weights.bounded.min(40);
                 weights.meanwhile = weights.meanwhile.min(20);
                 (weights.think, weights.hold) = (1, one_of(random, &[1, 4]) as Ms);
@@ -157,7 +156,7 @@ impl Plan {
             })
             .collect::<Vec<Vec<Vec<Step>>>>();
         let (mut lease, mut renew) = (None, true);
-        if passes && random.percent(60) {
+        if chains && random.percent(60) {
             lease = Some(300 + up_to(random, 1500));
             renew = random.percent(30);
         }
@@ -165,7 +164,7 @@ impl Plan {
             let Step::Turn(turn) = step else { continue };
             match subject {
                 // A few on other terms.
-                Subject::Passes if random.percent(90) => (turn.lease, turn.renew) = (lease, renew),
+                Subject::Chains if random.percent(90) => (turn.lease, turn.renew) = (lease, renew),
                 Subject::LongWays => outlast(random, turn),
                 Subject::Permits => give_up(random, turn),
                 _ => {}
@@ -220,7 +219,7 @@ fn things(random: &mut Random, subject: Subject) -> Vec<Thing> {
     if subject == Subject::Java {
         return java_plan::things(random);
     }
-    if subject == Subject::Passes {
+    if subject == Subject::Chains {
         let kinds = [Thing::Fenced, Thing::Reentrant, Thing::Fair];
         let count = 1 + random.below(2);
         return (0..count).map(|_| kinds[random.below(3)]).collect();

@@ -29,14 +29,14 @@ pub(super) fn faults(
     };
     // Faults of one seed are of a few kinds, so that some kinds come alone.
     let kinds: Vec<usize> = match subject {
-        // What is passed on is lost on the way, or has gone before.
-        Subject::Passes if random.percent(40) => vec![14],
-        Subject::Passes if random.percent(40) => vec![2],
+        // What is handed over is lost on the way, or has gone before.
+        Subject::Chains if random.percent(40) => vec![14],
+        Subject::Chains if random.percent(40) => vec![2],
         Subject::Anything
         | Subject::Crowds
         | Subject::Permits
         | Subject::Java
-        | Subject::Passes => (0..1 + random.below(4))
+        | Subject::Chains => (0..1 + random.below(4))
             .map(|_| random.below(KINDS))
             .collect(),
         Subject::Outages => vec![0, 13],
@@ -49,7 +49,7 @@ pub(super) fn faults(
         .map(|_| {
             let latest = match subject {
                 // The turns are short, and so is the run.
-                Subject::Passes => one_of(random, &[40, 150]),
+                Subject::Chains => one_of(random, &[40, 150]),
                 _ => one_of(random, &[300, 3000, 8000]),
             } as Ms;
             let kind = kinds[random.below(kinds.len())];

@@ -10,7 +10,7 @@ use crate::engine::guard::HoldGuard;
 use crate::engine::hold::{Hold, Request, Terms, Waiting};
 use crate::engine::release::{Open, OrphanedAttempt, abandon};
 use crate::error::Error;
-use crate::wire::{AcquireReply, Recipe, Reply};
+use crate::wire::{AcquireReply, Recipe, Reply, Tokens};
 
 /// If an attempt is dropped before the owner number has a hold, the release queue makes sure that
 /// it never gets one.
@@ -128,13 +128,13 @@ impl Attempt {
     /// returned, as if the lock had never been acquired.
     pub(super) fn succeed(
         &mut self,
-        token: Option<u64>,
+        tokens: Option<Tokens>,
         now: Instant,
     ) -> Result<Option<HoldGuard>, Error> {
         self.done = true;
         let sent = self.delivery.sent.unwrap_or(now);
         self.request.repeated |= self.delivery.is_open();
-        let (guard, is_valid) = HoldGuard::acquired_late(&self.request, token, sent, now);
+        let (guard, is_valid) = HoldGuard::acquired_late(&self.request, tokens, sent, now);
         // Checked after the hold is registered with those that a shut-down ends: either the
         // shut-down finds the hold, or this check finds the client closing.
         let Request { engine, recipe, .. } = &self.request;

@@ -21,14 +21,8 @@ pub(super) enum LocalWait {
 }
 
 impl LocalWait {
-    /// `passes`: it may go on where another task of this client ends. One that waits for a moment lets
-    /// others try first for half of it.
-    pub(super) fn enter(
-        attempt: &Attempt,
-        passes: bool,
-        now: Instant,
-        wait: Option<Duration>,
-    ) -> Self {
+    /// One that waits for a moment lets others try first for half of it.
+    pub(super) fn enter(attempt: &Attempt, now: Instant, wait: Option<Duration>) -> Self {
         let Request {
             engine,
             recipe,
@@ -42,8 +36,7 @@ impl LocalWait {
         }
         let poll = || engine.next_poll(now);
         let latest = wait.map(|wait| clock::after(now, wait / 2));
-        let wish = attempt.request.wish().filter(|_| passes);
-        let mut guard = waiters.enter_for(&engine.hub, recipe.channel(), poll, wish, latest);
+        let mut guard = waiters.enter(&engine.hub, recipe.channel(), poll, latest);
         if recipe.permits() > 1 {
             guard.passes_on();
         }
@@ -51,11 +44,11 @@ impl LocalWait {
     }
 
     /// Tries again at once, as another owner.
-    pub(super) fn enter_again(&mut self, attempt: &Attempt, passes: bool) {
+    pub(super) fn enter_again(&mut self, attempt: &Attempt) {
         let now = clock::now();
         match self {
             Self::Queue(guard) => guard.tried(Some(now), Health::Answering),
-            Self::Seat(_) => *self = Self::enter(attempt, passes, now, None),
+            Self::Seat(_) => *self = Self::enter(attempt, now, None),
         }
     }
 

@@ -83,7 +83,7 @@ impl<'a> Acquisition<'a> {
             warned: false,
             fresh: true,
             _asking: asking(params.owner, &attempt),
-            place: LocalWait::enter(&attempt, params.owner.is_none(), started, wait),
+            place: LocalWait::enter(&attempt, started, wait),
             attempt,
         }
     }
@@ -275,7 +275,7 @@ impl Acquisition<'_> {
             self.enter_again();
             return Ok(None);
         }
-        if let Some(guard) = self.attempt.succeed(acquired.token, now)? {
+        if let Some(guard) = self.attempt.succeed(acquired.tokens, now)? {
             let shared = !self.recipe().profile().exclusive;
             let more = shared && acquired.leaves_more();
             let retry_at = self.engine().next_look(now, acquired.next_expiry);
@@ -302,7 +302,7 @@ impl Acquisition<'_> {
         let (recipe, waiters) = (Arc::clone(recipe), Arc::clone(waiters));
         self.attempt = Attempt::new(engine, recipe, waiters, *terms);
         self._asking = asking(self.owner, &self.attempt);
-        self.place.enter_again(&self.attempt, self.owner.is_none());
+        self.place.enter_again(&self.attempt);
     }
 
     /// Another holder has the lock, at most for this long.
@@ -416,7 +416,7 @@ pub(super) async fn try_acquire(
     match outcome.unwrap_or_else(|| Err(engine.no_answer(recipe.name()))) {
         Ok(AcquireReply::Acquired(acquired)) => {
             let now = clock::now();
-            let guard = attempt.succeed(acquired.token, now)?;
+            let guard = attempt.succeed(acquired.tokens, now)?;
             guard.map(Ok).ok_or_else(|| expired_on_arrival(recipe))
         }
         Ok(AcquireReply::Held(_) | AcquireReply::Queued(_)) => Ok(Err(Refusal::Held)),

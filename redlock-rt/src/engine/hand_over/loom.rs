@@ -16,11 +16,10 @@ use super::{HandOver, Offer, Taken};
 use crate::clock;
 use crate::connection::Connector;
 use crate::engine::hold::{Hold, Holders, LostReason, Plan, Request, Waiting, key_of};
-use crate::engine::release::PendingCleanup;
 use crate::engine::wait::{Health, WaiterGuard, Waits, Wake};
 use crate::engine::{Config, Engine, HoldGuard, Terms};
 use crate::name::LockName;
-use crate::wire::{RLockWire, Recipe, Reply};
+use crate::wire::{RLockWire, Recipe};
 
 const LEASE: Duration = Duration::from_secs(6000);
 /// Longer than a model runs.
@@ -33,7 +32,6 @@ struct World {
     engine: Arc<Engine>,
     recipe: Arc<dyn Recipe>,
     waiters: Arc<Waiting>,
-    renew: Option<Duration>,
     /// The guards at this moment.
     guards: AtomicUsize,
 }
@@ -41,15 +39,6 @@ struct World {
 impl World {
     /// With a guard that can be handed over.
     fn new() -> (Arc<Self>, HoldGuard) {
-        Self::renewing(Some(LEASE / 3))
-    }
-
-    /// With a guard whose lock can be passed on.
-    fn passing() -> (Arc<Self>, HoldGuard) {
-        Self::renewing(None)
-    }
-
-    fn renewing(renew: Option<Duration>) -> (Arc<Self>, HoldGuard) {
         let connect =
             || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
         let mut config = Config::for_tests(Connector::new(connect), LEASE);
@@ -62,7 +51,6 @@ impl World {
             engine,
             recipe,
             waiters,
-            renew,
             guards: AtomicUsize::new(1),
         };
         let now = clock::now();
@@ -73,7 +61,7 @@ impl World {
     fn request(&self) -> Request {
         let terms = Terms {
             lease: LEASE,
-            renew: self.renew,
+            renew: Some(LEASE / 3),
             max_hold: None,
         };
         let (recipe, waiters) = (Arc::clone(&self.recipe), Arc::clone(&self.waiters));
@@ -82,23 +70,8 @@ impl World {
 
     fn enter(&self) -> Place {
         let retry_at = clock::after(clock::now(), LEASE);
-        let wish = self.request().wish();
         self.waiters
-            .enter_for(&self.engine.hub, None, || retry_at, wish, None)
-    }
-
-    /// The call of a guard that ends while somebody waits.
-    fn passes(&self, mut guard: HoldGuard) -> PendingCleanup {
-        self.guards.fetch_sub(1, Ordering::AcqRel);
-        match guard.hand_over() {
-            HandOver::Release(pass) => *pass,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Redis answers it.
-    fn answered(pass: PendingCleanup) {
-        pass.pass_answered(Reply::List(vec![Reply::Int(1), Reply::Nil]));
+            .enter(&self.engine.hub, None, || retry_at, None)
     }
 
     fn end(&self, guard: HoldGuard) {
@@ -187,35 +160,15 @@ fn model(run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// How a lock goes to a waiter: by an offer, or by a pass.
-#[derive(Clone, Copy)]
-struct Way {
-    begin: fn() -> (Arc<World>, HoldGuard),
-    /// In a thread beside the others.
-    give: fn(&Arc<World>, HoldGuard) -> thread::JoinHandle<()>,
-}
-
-const OFFER: Way = Way {
-    begin: World::new,
-    give: |world, guard| world.spawn(move |world| world.end(guard)),
-};
-
-const PASS: Way = Way {
-    begin: World::passing,
-    give: |world, guard| {
-        let pass = world.passes(guard);
-        world.spawn(move |_| World::answered(pass))
-    },
-};
-
-fn to_a_waiter_that_is_cancelled_before_another(way: Way) {
-    model(move || {
-        let (world, guard) = (way.begin)();
+#[test]
+fn an_offer_to_a_waiter_that_is_cancelled_is_the_next_ones() {
+    model(|| {
+        let (world, guard) = World::new();
         let [first, second] = [(); 2].map(|()| world.enter());
-        let given = (way.give)(&world, guard);
+        let ends = world.spawn(move |world| world.end(guard));
         let cancelled = world.spawn(move |_| drop(first));
         let guard = world.wait(second);
-        given.join().unwrap();
+        ends.join().unwrap();
         cancelled.join().unwrap();
         if let Some(guard) = guard {
             world.end(guard);
@@ -224,23 +177,25 @@ fn to_a_waiter_that_is_cancelled_before_another(way: Way) {
     });
 }
 
-fn to_the_only_waiter_that_is_cancelled(way: Way) {
-    model(move || {
-        let (world, guard) = (way.begin)();
+#[test]
+fn an_offer_to_the_only_waiter_that_is_cancelled_is_released() {
+    model(|| {
+        let (world, guard) = World::new();
         let first = world.enter();
-        let given = (way.give)(&world, guard);
+        let ends = world.spawn(move |world| world.end(guard));
         drop(first);
-        given.join().unwrap();
+        ends.join().unwrap();
         world.is_released(1);
     });
 }
 
 /// A shut-down sees no moment at which nothing is owed to Redis.
-fn beside_a_shut_down(way: Way) {
-    model(move || {
-        let (world, guard) = (way.begin)();
+#[test]
+fn an_offer_beside_a_shut_down_is_released_before_its_end() {
+    model(|| {
+        let (world, guard) = World::new();
         let first = world.enter();
-        let given = (way.give)(&world, guard);
+        let ends = world.spawn(move |world| world.end(guard));
         let waits = {
             let world = Arc::clone(&world);
             thread::spawn(move || world.wait(first))
@@ -251,7 +206,7 @@ fn beside_a_shut_down(way: Way) {
             hold.end(LostReason::ShutDown);
         }
         assert_ne!(world.engine.releases.undelivered().all, 0);
-        given.join().unwrap();
+        ends.join().unwrap();
         if let Some(guard) = waits.join().unwrap() {
             assert!(!guard.hold.is_valid());
         }
@@ -259,36 +214,6 @@ fn beside_a_shut_down(way: Way) {
         assert_eq!(world.engine.watchdog.len(), 0);
         assert_ne!(world.engine.releases.undelivered().all, 0);
     });
-}
-
-#[test]
-fn an_offer_to_a_waiter_that_is_cancelled_is_the_next_ones() {
-    to_a_waiter_that_is_cancelled_before_another(OFFER);
-}
-
-#[test]
-fn a_pass_to_a_waiter_that_is_cancelled_is_the_next_ones() {
-    to_a_waiter_that_is_cancelled_before_another(PASS);
-}
-
-#[test]
-fn an_offer_to_the_only_waiter_that_is_cancelled_is_released() {
-    to_the_only_waiter_that_is_cancelled(OFFER);
-}
-
-#[test]
-fn a_pass_to_the_only_waiter_that_is_cancelled_is_released() {
-    to_the_only_waiter_that_is_cancelled(PASS);
-}
-
-#[test]
-fn an_offer_beside_a_shut_down_is_released_before_its_end() {
-    beside_a_shut_down(OFFER);
-}
-
-#[test]
-fn a_pass_beside_a_shut_down_is_released_before_its_end() {
-    beside_a_shut_down(PASS);
 }
 
 #[test]
@@ -449,73 +374,22 @@ fn beside_a_second_offer_one_is_released() {
     });
 }
 
-/// Whoever comes while it is under way is served by it, or tries.
+/// The client frees the lock by force meanwhile: the offer is taken back, or was taken before.
 #[test]
-fn who_comes_beside_the_answer_to_a_pass_is_not_forgotten() {
+fn an_offer_beside_a_forced_release_is_not_left_over() {
     model(|| {
-        let (world, guard) = World::passing();
+        let (world, guard) = World::new();
         let first = world.enter();
-        let pass = world.passes(guard);
-        drop(first);
-        let answered = world.spawn(move |world| {
-            World::answered(pass);
-            // A release that begins is announced.
-            if !world.waiters.is_taken() {
-                world.waiters.notify();
-            }
-        });
-        let guard = world.wait(world.enter());
-        answered.join().unwrap();
-        if let Some(guard) = guard {
-            world.end(guard);
-        }
-        world.is_released(1);
-    });
-}
-
-/// The lock was freed by force after the pass, and this client has acquired it anew: what the pass
-/// acquired does not come back.
-#[test]
-fn what_a_pass_acquires_is_not_held_beside_a_later_hold() {
-    model(|| {
-        let (world, guard) = World::passing();
-        let first = world.enter();
-        let pass = world.passes(guard);
-        let answered = world.spawn(move |_| World::answered(pass));
-        let again = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || {
-                let now = clock::now();
-                HoldGuard::acquired(&world.request(), None, now, now)
-            })
-        };
-        let before = world.look(first);
-        answered.join().unwrap();
-        let again = again.join().unwrap();
-        assert!(again.hold.is_valid());
-        if let Some(before) = before {
-            assert!(!before.hold.is_valid());
-        }
-        drop(again);
-        world.is_released(2);
-    });
-}
-
-/// The client frees the lock by force meanwhile: whatever was passed on is taken back or taken before.
-#[test]
-fn a_pass_beside_a_forced_release_is_not_left_over() {
-    model(|| {
-        let (world, guard) = World::passing();
-        let first = world.enter();
-        let pass = world.passes(guard);
-        let answered = world.spawn(move |_| World::answered(pass));
+        let ends = world.spawn(move |world| world.end(guard));
         let forced = world.spawn(|world| world.engine.end_chain(&*world.recipe));
         let guard = world.look(first);
-        answered.join().unwrap();
+        ends.join().unwrap();
         forced.join().unwrap();
         if let Some(guard) = guard {
             world.end(guard);
         }
+        // The timer of an offer that was made after that.
+        let _ = world.engine.releases.timers.look(world.later());
         world.is_released(1);
     });
 }

@@ -9,8 +9,7 @@
 //! 4. After the last guard left, no renewal is planned.
 //! 5. A hold is handed over only while the acquiring command is all that Redis was ever sent for its
 //!    owner, nothing has put it in doubt, and half of the lease is left. So the next hold of the
-//!    chain counts its deadline from that command too. If it is passed on by a call, the next hold has
-//!    an owner of its own, and counts its deadline from that call.
+//!    chain counts its deadline from that command too.
 //! 6. No renewal asks for more than `longest`. It grows with the turn of the hold's commands alone, so a
 //!    command that cuts what is longer in Redis cuts nothing that was asked for.
 
@@ -99,11 +98,9 @@ pub(crate) struct Left {
 /// The holds of this client that follow each other, and of which others hear nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chain {
-    /// When the command was sent that acquired the lock for the first of them.
+    /// When the command was sent that acquired the lock for the first of them. Since then Redis was asked
+    /// nothing about its owner number.
     pub(crate) began: Moment,
-    /// When the command was sent that acquired the lock for the owner number of the present one. Since
-    /// then Redis was asked nothing about it.
-    pub(crate) sent: Moment,
     /// The number of holds, with the present one.
     pub(crate) turns: u32,
 }
@@ -112,35 +109,19 @@ pub(crate) struct Chain {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Legacy {
     pub(crate) chain: Chain,
-    pub(crate) lease: Duration,
-    pub(crate) renew: Option<Duration>,
+    lease: Duration,
+    renew: Duration,
 }
 
 impl Legacy {
     /// Whether a request for these terms may go on with it: with the same lease, and renewed at the
     /// same interval, but for the part of it that is drawn at random.
     pub(crate) fn fits(&self, terms: &Terms) -> bool {
-        self.suits(terms.lease, terms.renew)
+        let same = terms
+            .renew
+            .is_some_and(|now| self.renew.abs_diff(now) <= self.lease / 30);
+        same && self.lease == terms.lease
     }
-
-    /// As [`fits`](Self::fits).
-    pub(crate) fn suits(&self, lease: Duration, renew: Option<Duration>) -> bool {
-        let same = match (self.renew, renew) {
-            (Some(before), Some(now)) => before.abs_diff(now) <= self.lease / 30,
-            (None, None) => true,
-            _ => false,
-        };
-        same && self.lease == lease
-    }
-}
-
-/// How a hold is left to the next one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Road {
-    /// Under the same owner number, which the watchdog goes on to renew.
-    WithoutCall,
-    /// Under another one, for which a call acquires the lock.
-    Pass,
 }
 
 /// How long a chain may be.
@@ -267,7 +248,6 @@ impl Lease {
             expiry_taken: false,
             chain: Some(Chain {
                 began: moment,
-                sent: moment,
                 turns: 1,
             }),
         };
@@ -278,27 +258,14 @@ impl Lease {
 
     /// The next hold of a chain. Only `max_hold` begins anew.
     pub(crate) fn next_of(legacy: &Legacy, terms: Terms, now: Instant) -> (Self, GuardId) {
-        let Chain { began, sent, turns } = legacy.chain;
-        let (mut lease, id) = Self::new(terms, None, sent.into());
+        let Chain { began, turns } = legacy.chain;
+        let (mut lease, id) = Self::new(terms, None, began.into());
         lease.retune(id, terms, now);
         lease.chain = Some(Chain {
             began,
-            sent,
             turns: turns.saturating_add(1),
         });
         (lease, id)
-    }
-
-    /// A hold without a guard that leaves this to the next one.
-    pub(crate) fn in_transit(legacy: &Legacy) -> Self {
-        let terms = Terms {
-            lease: legacy.lease,
-            renew: legacy.renew,
-            max_hold: None,
-        };
-        let (mut lease, id) = Self::new(terms, None, legacy.chain.sent.into());
-        lease.leave(id);
-        lease
     }
 
     /// Ends the only guard, and leaves the hold to the next one of this client; `None`: nothing
@@ -307,34 +274,26 @@ impl Lease {
         &mut self,
         id: GuardId,
         limit: ChainLimit,
-        road: Road,
         now: Instant,
     ) -> Option<Legacy> {
         self.tick(now);
-        let legacy = self.would_leave()?;
-        let Legacy { chain, lease, .. } = legacy;
+        let chain = self.chain?;
+        let [tenant] = self.tenants[..] else {
+            return None;
+        };
+        let (lease, renew) = (tenant.lease(), tenant.renew()?);
         let short = now < after(chain.began.into(), limit.time) && chain.turns < limit.turns;
         let rest = self.deadline().saturating_duration_since(now);
-        let own = self.tenants.iter().all(|tenant| tenant.id == id);
-        let free = own && self.rare().min_hold.is_none() && self.phase == Phase::Held;
-        let fresh = (road == Road::Pass || legacy.renew.is_some()) && rest >= lease / 2;
-        if !(free && fresh && short) {
+        let free = tenant.id == id && self.rare().min_hold.is_none() && self.phase == Phase::Held;
+        if !(free && short && rest >= lease / 2) {
             return None;
         }
         self.tenants.clear();
         self.phase = Phase::Released;
-        Some(legacy)
-    }
-
-    /// What [`hand_over`](Self::hand_over) would leave, whether or not it may.
-    pub(crate) fn would_leave(&self) -> Option<Legacy> {
-        let [tenant] = self.tenants[..] else {
-            return None;
-        };
         Some(Legacy {
-            chain: self.chain?,
-            lease: tenant.lease(),
-            renew: tenant.renew(),
+            chain,
+            lease,
+            renew,
         })
     }
 

@@ -13,11 +13,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 pub(crate) use self::holders::{Holders, MayExpire, OwnedHolds};
-pub(crate) use self::lease::{
-    Chain, ChainLimit, GuardId, Lease, Leave, Left, Legacy, Plan, Road, Terms,
-};
+pub(crate) use self::lease::{ChainLimit, GuardId, Lease, Leave, Left, Legacy, Plan, Terms};
 pub use self::lease::{GuardState, LostReason};
-pub(crate) use self::request::{Request, Wish};
+pub(crate) use self::request::Request;
 pub(crate) use self::turn::Turn;
 use super::Engine;
 use super::hand_over::Offer;
@@ -30,7 +28,7 @@ use crate::error::Error;
 use crate::name::HoldId;
 use crate::shim::{Mutex, MutexGuard, lock};
 use crate::text::ShortText;
-use crate::wire::{Call, HoldReply, Recipe, yields};
+use crate::wire::{Call, HoldReply, Recipe, Tokens, yields};
 
 /// The waiters of one lock, beside the holds of this client in it.
 pub(crate) type Waiting = Waiters<Holders<Hold>>;
@@ -44,8 +42,6 @@ impl Subject for Holders<Hold> {
     type Outcome = std::convert::Infallible;
 
     type Offer = Box<Offer>;
-
-    type Wish = Option<Wish>;
 
     fn is_taken(&self) -> bool {
         self.is_held()
@@ -86,8 +82,8 @@ pub(crate) struct Hold {
     pub(crate) owner: u64,
     /// Identifies the hold in the client.
     pub(crate) number: u64,
-    /// The fencing token, for a kind that has one.
-    pub(crate) token: Option<u64>,
+    /// The fencing token, for a kind that has one, and those of the next holds of its chain.
+    tokens: Option<Tokens>,
     /// Whether a hold in another mode had or has this id; see [`paired_owner`](Self::paired_owner).
     paired: AtomicBool,
     lease: Mutex<Lease>,
@@ -120,12 +116,12 @@ impl Hold {
     /// holds that Redis can no longer have are marked as lost.
     pub(crate) fn new(
         request: &Request,
-        token: Option<u64>,
+        tokens: Option<Tokens>,
         sent: Instant,
     ) -> (Arc<Self>, GuardId) {
         let profile = request.recipe.profile();
         let (lease, id) = Lease::new(request.terms, profile.look_every, sent);
-        let hold = Self::with_lease(request, token, lease);
+        let hold = Self::with_lease(request, tokens, lease);
         let holders = hold.waiters.subject();
         let mut superseded = Vec::new();
         if profile.exclusive {
@@ -151,7 +147,8 @@ impl Hold {
     }
 
     /// The next hold of the chain of `before`; `request` has the chain's owner number. `None` if this
-    /// client has acquired the lock anew meanwhile, so that Redis does not have that number any more.
+    /// client has acquired the lock anew meanwhile, so that Redis does not have that number any more, or
+    /// there is no token for it.
     pub(super) fn next_of(
         before: &Arc<Self>,
         request: &Request,
@@ -159,28 +156,18 @@ impl Hold {
         now: Instant,
     ) -> Option<(Arc<Self>, GuardId)> {
         let (lease, id) = Lease::next_of(legacy, request.terms, now);
-        let hold = Self::with_lease(request, before.token, lease);
+        let tokens = match before.tokens {
+            Some(tokens) => Some(tokens.next()?),
+            None => None,
+        };
+        let hold = Self::with_lease(request, tokens, lease);
         let holders = hold.waiters.subject();
         let follows = holders.follow(before, &hold);
         follows.then_some((hold, id))
     }
 
-    /// What a call acquired in the place of `before`, for a waiter that has yet to take it. Returns also
-    /// whether `before` was the last hold of this client in the lock.
-    pub(super) fn in_transit(
-        before: &Arc<Self>,
-        request: &Request,
-        token: Option<u64>,
-        legacy: &Legacy,
-    ) -> (Arc<Self>, bool) {
-        let hold = Self::with_lease(request, token, Lease::in_transit(legacy));
-        let follows = hold.waiters.subject().follow(before, &hold);
-        (hold, follows)
-    }
-
-    fn with_lease(request: &Request, token: Option<u64>, mut lease: Lease) -> Arc<Self> {
-        let profile = request.recipe.profile();
-        let chains = profile.hands_over || profile.passes;
+    fn with_lease(request: &Request, tokens: Option<Tokens>, mut lease: Lease) -> Arc<Self> {
+        let chains = request.recipe.profile().hands_over;
         if !chains || request.repeated || request.under.is_some() {
             lease.unchain();
         }
@@ -190,7 +177,7 @@ impl Hold {
             recipe: Arc::clone(&request.recipe),
             owner: request.owner,
             number: request.number,
-            token,
+            tokens,
             paired: AtomicBool::new(request.under.is_some()),
             lease: Mutex::new(lease),
             seldom: OnceLock::new(),
@@ -212,6 +199,16 @@ impl Hold {
         waiters
             .flat_map(|waiters| waiters.subject().all())
             .collect()
+    }
+
+    /// The fencing token, for a kind that has one.
+    pub(crate) fn token(&self) -> Option<u64> {
+        self.tokens.map(Tokens::first)
+    }
+
+    /// Whether the next hold of a chain would have a fencing token, or needs none.
+    pub(super) fn has_next_token(&self) -> bool {
+        self.tokens.is_none_or(|tokens| tokens.next().is_some())
     }
 
     /// The text of its id, which is made where it is needed: each lock that is held would have room
@@ -397,19 +394,13 @@ impl Hold {
     }
 
     /// As [`Lease::hand_over`]; the caller holds the schedule's mutex.
-    pub(super) fn hand_over(
-        &self,
-        id: GuardId,
-        limit: ChainLimit,
-        road: Road,
-        now: Instant,
-    ) -> Option<Legacy> {
+    pub(super) fn hand_over(&self, id: GuardId, limit: ChainLimit, now: Instant) -> Option<Legacy> {
         let mut lease = self.lease();
-        let sent = lease.chain()?.sent.into();
+        let sent = lease.chain()?.began.into();
         if self.engine.watchdog.is_doubted_since(sent) {
             return None;
         }
-        lease.hand_over(id, limit, road, now)
+        lease.hand_over(id, limit, now)
     }
 
     /// The waiters of its name in this client.

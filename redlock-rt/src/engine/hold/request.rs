@@ -1,7 +1,7 @@
 //! The parameters of a request for a hold.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{Terms, Waiting};
 use crate::clock;
@@ -26,14 +26,9 @@ pub(crate) struct Request {
     pub(crate) repeated: bool,
 }
 
-/// What a waiter wants of a pass. `None` in its place: it does not take part.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish {
-    pub(crate) lease: Duration,
-    pub(crate) renew: Option<Duration>,
-    /// [`Recipe::variant`] of its handle.
-    pub(crate) variant: u64,
-}
+/// How many fencing tokens an acquisition takes for its process where others of it wait: more than a chain
+/// of hand-overs has holds, and so few that Redis' clock is past all of them 1 ms later.
+const TOKENS: u32 = 1000;
 
 impl Request {
     pub(crate) fn new(
@@ -60,27 +55,19 @@ impl Request {
         self.engine.id.hold_text(self.owner)
     }
 
-    pub(crate) fn wish(&self) -> Option<Wish> {
-        let Terms { lease, renew, .. } = self.terms;
-        let variant = self.recipe.variant();
-        self.recipe.profile().passes.then_some(Wish {
-            lease,
-            renew,
-            variant,
-        })
-    }
-
     /// `waits`: if the lock is refused, the caller continues to wait, at most until `until`.
     pub(crate) fn call(&self, waits: bool, until: Option<Instant>) -> Call {
         // Only a queue in Redis needs to know how long a waiter stays. No other call reads the
         // clock.
         let until = until.filter(|_| self.recipe.queue().is_some());
+        let follow = self.recipe.profile().fenced && self.waiters.has_more();
         let under = self.under.map(|owner| self.engine.id.hold_text(owner));
         self.recipe.acquire(&Ask {
             owner: &self.id(),
             lease: self.terms.lease,
             waits,
             rest: until.map(|until| until.saturating_duration_since(clock::now())),
+            tokens: if follow { TOKENS } else { 1 },
             under: under.as_deref(),
         })
     }

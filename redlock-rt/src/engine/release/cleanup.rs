@@ -16,7 +16,6 @@ use super::tally::Open;
 use crate::clock::{self, Moment};
 use crate::connection::{Caller, Came, Delivery, Fault, To, before};
 use crate::engine::Engine;
-use crate::engine::hand_over::Pass;
 use crate::engine::hold::{Hold, Request, Turn, Waiting};
 use crate::engine::news::News;
 use crate::error::{Error, ErrorKind};
@@ -92,8 +91,6 @@ pub(in crate::engine) fn abandon(orphan: OrphanedAttempt) {
 pub(crate) struct Cleanup {
     subject: Subject,
     goal: Goal,
-    /// For the end of a hold: the call acquires for a waiter too.
-    pass: Option<Box<Pass>>,
     /// For the end of a hold of a fair lock: the call names waiters, one of which may get the lock.
     grant: Option<Box<Grant>>,
     delivery: Delivery,
@@ -137,7 +134,6 @@ impl Cleanup {
             subject: Subject::Hold(Arc::clone(hold)),
             lease: hold.lease().asks(Duration::ZERO),
             goal,
-            pass: None,
             grant: None,
             delivery: Delivery::of_upkeep(),
             news: News::Unknown,
@@ -156,7 +152,6 @@ impl Cleanup {
             lease,
             subject: Subject::OrphanedAttempt(Box::new(orphan)),
             goal: Goal::End,
-            pass: None,
             grant: None,
             delivery: Delivery::of_upkeep(),
             news: News::Unknown,
@@ -173,34 +168,12 @@ impl Cleanup {
             lease: Duration::ZERO,
             subject: Subject::OnceRequest(Box::new(once)),
             goal: Goal::End,
-            pass: None,
             grant: None,
             delivery: Delivery::of_upkeep(),
             news: News::Unknown,
             turn: None,
             now: None,
             pause: Pause::BACKGROUND,
-        }
-    }
-
-    /// Makes the end of the hold acquire for a waiter, if it is sent in time.
-    pub(in crate::engine) fn passes_on(&mut self, pass: Pass) {
-        self.pass = Some(Box::new(pass));
-    }
-
-    /// The ordinary release takes the place of a pass that is not sent in time.
-    fn pass_in_time(&mut self) {
-        let sent = self.delivery.is_under_way() || self.delivery.open_since().is_some();
-        let late = |pass: &mut Box<Pass>| !sent && !pass.is_wanted(clock::now_in_drop());
-        if self.pass.take_if(late).is_some() {
-            self.releases();
-        }
-    }
-
-    /// The ordinary release of a hold begins, after all.
-    fn releases(&self) {
-        if let Subject::Hold(hold) = &self.subject {
-            hold.releases(clock::now_in_drop());
         }
     }
 
@@ -213,7 +186,6 @@ impl Cleanup {
     /// command of the hold. Needs no runtime; [`run`](Self::run) does the rest. Returns whether the
     /// releases are woken by what comes for it.
     pub(in crate::engine) fn begin(&mut self) -> bool {
-        self.pass_in_time();
         let waker = Waker::from(Arc::clone(&self.engine().releases));
         match &self.subject {
             Subject::Hold(hold) if self.goal == Goal::End => {
@@ -222,10 +194,8 @@ impl Cleanup {
                     kept => kept,
                 };
                 let Some(turn) = turn else { return false };
-                let (pass, grant) = (self.pass.as_ref(), &mut self.grant);
                 let is_first = self.delivery.open_since().is_none();
-                let end = || end_of(hold, grant, is_first);
-                let call = || pass.map_or_else(end, |pass| pass.call());
+                let call = || end_of(hold, &mut self.grant, is_first);
                 let to = hold.engine.to(hold.recipe.name());
                 let begun = self.delivery.begin(to, call, &waker);
                 // Nothing was sent, now or before. With the turn, this cleanup would run before all
@@ -322,9 +292,6 @@ impl Cleanup {
                 Ok(reply) => return Some(Progress::Over(Ok(reply))),
                 Err(fault) => fault,
             };
-            if self.is_passed_over(&fault) {
-                continue;
-            }
             let waits = self.waits_for_a_right(&fault);
             if !(waits || fault.is_passing_for(Caller::Cleanup)) {
                 return Some(Progress::Over(Err(fault)));
@@ -386,20 +353,6 @@ impl Cleanup {
         current.refuses(name, fault, effect);
     }
 
-    /// Whether the ordinary release is to follow a pass that failed in this way.
-    fn is_passed_over(&mut self, fault: &Fault) -> bool {
-        let Some(pass) = &self.pass else { return false };
-        if fault.may_have_run() || fault.is_of_dialing() {
-            pass.is_late();
-            return false;
-        }
-        if let Some(pass) = self.pass.take() {
-            pass.give_up(fault, &self.delivery);
-            self.releases();
-        }
-        true
-    }
-
     /// The result of the hold for this reply to a release, or without a reply. If an earlier try
     /// lost its reply while the lease was still running, that try released the hold.
     fn judged(&self, reply: HoldReply) -> HoldReply {
@@ -458,13 +411,10 @@ impl Cleanup {
     }
 
     async fn step(&mut self, until: Option<Instant>) -> Option<Result<HoldReply, Fault>> {
-        self.pass_in_time();
-        // For this try alone: what follows a pass that was refused is sent later.
         let now = self.now.take().map(Instant::from);
         let Self {
             subject,
             goal,
-            pass,
             grant,
             delivery,
             news,
@@ -502,22 +452,10 @@ impl Cleanup {
             }
             (Subject::Hold(hold), Goal::End) => {
                 let to = hold.engine.to(hold.recipe.name());
-                let ended = match pass {
-                    None => {
-                        let is_first = delivery.open_since().is_none();
-                        let call = || end_of(hold, grant, is_first);
-                        let answer = delivery.attempt_at(to, call, until, now).await?;
-                        told(answer, delivery, news)
-                    }
-                    Some(pass) => {
-                        let answer = delivery.attempt(to, || pass.call(), until).await?;
-                        answer.and_then(|reply| {
-                            let read = pass.read(reply, delivery);
-                            read.map_err(|malformed| delivery.misread(malformed))
-                        })
-                    }
-                };
-                Some(ended.map(|reply| self.judged(reply)))
+                let is_first = delivery.open_since().is_none();
+                let call = || end_of(hold, grant, is_first);
+                let answer = delivery.attempt_at(to, call, until, now).await?;
+                Some(told(answer, delivery, news).map(|reply| self.judged(reply)))
             }
             (Subject::Hold(hold), Goal::Forget) => {
                 let Some(call) = hold.recipe.forget(&hold.id(), hold.repeated) else {
@@ -572,9 +510,6 @@ impl Cleanup {
     }
 
     fn over(&mut self, outcome: &Result<HoldReply, Fault>) {
-        if let (Subject::Hold(hold), Some(pass)) = (&self.subject, self.pass.take()) {
-            return pass.finish(hold);
-        }
         let news = match outcome {
             Ok(HoldReply::Gone | HoldReply::Taken) if self.news == News::Nothing => &News::Unknown,
             _ => &self.news,
@@ -704,20 +639,6 @@ impl PendingCleanup {
         {
             hold.continued();
         }
-    }
-
-    /// As if Redis had answered a pass in this way.
-    #[cfg(all(test, redlock_loom))]
-    pub(in crate::engine) fn pass_answered(mut self, reply: Reply) {
-        let Some(mut cleanup) = self.cleanup.take() else {
-            return;
-        };
-        let Cleanup { pass, delivery, .. } = &mut cleanup;
-        let pass = pass.as_mut().expect("it is a pass");
-        let ended = pass
-            .read(reply, delivery)
-            .expect("it is the reply of a pass");
-        cleanup.over(&Ok(ended));
     }
 
     /// As if the end of a hold had been sent. Call what is returned with what Redis answers.

@@ -30,7 +30,6 @@ impl Subject for LatchSubject {
     /// A look that finds the latch open, or that fails for good, ends the wait of all.
     type Outcome = Result<Ended, Fault>;
     type Offer = std::convert::Infallible;
-    type Wish = ();
 }
 
 /// The wait queues of all latches.
@@ -64,7 +63,8 @@ pub(crate) async fn wait_latch(
     let place = waiters.enter(
         &engine.hub,
         Some(latch.channel()),
-        engine.next_poll(started),
+        || engine.next_poll(started),
+        None,
     );
     let mut waiting = LatchWait {
         engine,

@@ -33,9 +33,6 @@ pub(crate) trait Subject: Default + Send + Sync + 'static {
     /// With what a holder of this client leaves to the next waiter what it holds.
     type Offer: fmt::Debug + Send + 'static;
 
-    /// What a waiter wants of a call that acquires for it.
-    type Wish: fmt::Debug + Default + Send + 'static;
-
     /// Whether no waiter has anything to try before something is announced.
     fn is_taken(&self) -> bool {
         false
@@ -66,7 +63,7 @@ pub(crate) struct WaiterMap<S: Subject> {
 pub(crate) struct Waiters<S: Subject> {
     map: Arc<WaiterMap<S>>,
     key: Key,
-    queue: Place<S::Outcome, S::Offer, S::Wish>,
+    queue: Place<S::Outcome, S::Offer>,
     subject: S,
     /// The subscription to the channel, while there are waiters.
     subscription: Subscription,
@@ -145,21 +142,10 @@ impl<S: Subject> Waiters<S> {
         self: &Arc<Self>,
         hub: &Arc<Hub>,
         channel: Option<Channel<'_>>,
-        retry_at: Instant,
-    ) -> WaiterGuard<S> {
-        self.enter_for(hub, channel, || retry_at, S::Wish::default(), None)
-    }
-
-    /// As [`enter`](Self::enter), for a waiter that may want a pass, and tries at `latest`.
-    pub(crate) fn enter_for(
-        self: &Arc<Self>,
-        hub: &Arc<Hub>,
-        channel: Option<Channel<'_>>,
         retry_at: impl FnOnce() -> Instant,
-        wish: S::Wish,
         latest: Option<Instant>,
     ) -> WaiterGuard<S> {
-        let (guard, first) = self.join(wish);
+        let (guard, first) = self.join();
         let joined =
             channel.and_then(|channel| self.subscription.start_if_confirmed(hub, channel, self));
         let yields = joined.flatten().filter(|_| S::yields(self.key.kind));
@@ -176,7 +162,7 @@ impl<S: Subject> Waiters<S> {
 
     /// Joins a queue to which nothing is announced: each waiter has its try when it is the head.
     pub(crate) fn enter_unannounced(self: &Arc<Self>) -> WaiterGuard<S> {
-        let (guard, first) = self.join(S::Wish::default());
+        let (guard, first) = self.join();
         if first {
             self.notify();
         }
@@ -184,9 +170,9 @@ impl<S: Subject> Waiters<S> {
     }
 
     /// Joins the queue. Returns also whether the queue was empty.
-    fn join(self: &Arc<Self>, wish: S::Wish) -> (WaiterGuard<S>, bool) {
+    fn join(self: &Arc<Self>) -> (WaiterGuard<S>, bool) {
         let (ticket, first, unminded) = self.queue.with(|queue| {
-            let (ticket, first) = queue.enter_for(wish);
+            let (ticket, first) = queue.enter();
             (ticket, first, queue.mind())
         });
         if unminded {
@@ -222,7 +208,7 @@ impl<S: Subject> Waiters<S> {
             return false;
         }
         let named = self.queue.if_any(|queue| {
-            let free = !queue.expects_offer();
+            let free = !queue.has_offer();
             free.then(|| match yields {
                 Some(at) => queue.notify_at(at),
                 None => queue.notify(),
@@ -249,10 +235,7 @@ impl<S: Subject> Waiters<S> {
     }
 
     /// Wakes whom the queue names, with no lock held.
-    fn wake(
-        &self,
-        named: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer, S::Wish>) -> Option<Waker>,
-    ) {
+    fn wake(&self, named: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer>) -> Option<Waker>) {
         let waker = self.queue.if_any(named).flatten();
         if let Some(waker) = waker {
             waker.wake();
@@ -278,38 +261,6 @@ impl<S: Subject> Waiters<S> {
     /// [`look_at_offer`](Self::look_at_offer), or the offer, if nobody can take it.
     pub(crate) fn offer(&self, offer: S::Offer) -> Result<bool, S::Offer> {
         let accepted = self.queue.with(|queue| queue.offer(offer))?;
-        if let Some(waker) = accepted.waker {
-            waker.wake();
-        }
-        Ok(accepted.unwatched)
-    }
-
-    /// As [`WaitQueue::begin_pass`].
-    pub(crate) fn begin_pass(&self, fits: impl FnOnce(&S::Wish) -> bool) -> bool {
-        self.queue.if_any(|queue| queue.begin_pass(fits)) == Some(true)
-    }
-
-    /// As [`WaitQueue::cancel_pass`].
-    pub(crate) fn cancel_pass(&self) {
-        self.wake(WaitQueue::cancel_pass);
-    }
-
-    /// As [`WaitQueue::pass_is_late`].
-    pub(crate) fn pass_is_late(&self) {
-        self.queue.if_any(WaitQueue::pass_is_late);
-    }
-
-    /// As [`WaitQueue::end_pass`].
-    pub(crate) fn end_pass(&self) {
-        self.queue.if_any(WaitQueue::end_pass);
-    }
-
-    /// As [`offer`](Self::offer), at the end of a pass.
-    pub(crate) fn pass_on(&self, offer: S::Offer) -> Result<bool, S::Offer> {
-        let accepted = self.queue.with(|queue| match queue.end_pass() {
-            true => queue.offer(offer),
-            false => Err(offer),
-        })?;
         if let Some(waker) = accepted.waker {
             waker.wake();
         }
@@ -373,6 +324,11 @@ impl<S: Subject> Waiters<S> {
         fares.unwrap_or_default()
     }
 
+    /// Whether others wait behind the head.
+    pub(crate) fn has_more(&self) -> bool {
+        self.queue.if_any(|queue| queue.has_more()) == Some(true)
+    }
+
     /// Whether the queue is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.if_any(|queue| queue.is_empty()).unwrap_or(true)
@@ -433,10 +389,7 @@ impl<S: Subject> WaiterGuard<S> {
         })
     }
 
-    fn with_queue<R>(
-        &self,
-        act: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer, S::Wish>) -> R,
-    ) -> R {
+    fn with_queue<R>(&self, act: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer>) -> R) -> R {
         self.waiters.queue.with(act)
     }
 
@@ -476,7 +429,7 @@ impl<S: Subject> WaiterGuard<S> {
     fn leave(
         &mut self,
         departure: Departure,
-        before: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer, S::Wish>),
+        before: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer>),
     ) {
         if std::mem::replace(&mut self.left, true) {
             return;
@@ -554,7 +507,6 @@ mod tests {
     impl Subject for Nothing {
         type Outcome = ();
         type Offer = std::convert::Infallible;
-        type Wish = ();
     }
 
     fn key() -> Key {

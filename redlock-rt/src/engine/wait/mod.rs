@@ -13,7 +13,6 @@ mod called;
 #[cfg(test)]
 mod count_waker;
 mod latch;
-mod line;
 mod map;
 mod place;
 mod queue;

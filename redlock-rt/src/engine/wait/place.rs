@@ -9,17 +9,17 @@ use super::queue::WaitQueue;
 ///
 /// Its mutex is held for a moment, and no other is taken inside.
 #[derive(Debug)]
-pub(super) struct Place<T, O, W>(Mutex<Option<Box<WaitQueue<T, O, W>>>>);
+pub(super) struct Place<T, O>(Mutex<Option<Box<WaitQueue<T, O>>>>);
 
-impl<T, O, W> Default for Place<T, O, W> {
+impl<T, O> Default for Place<T, O> {
     fn default() -> Self {
         Self(Mutex::new(None))
     }
 }
 
-impl<T: Clone, O, W: Default> Place<T, O, W> {
+impl<T: Clone, O> Place<T, O> {
     /// Acts on the queue; a new one, if there is none.
-    pub(super) fn with<R>(&self, act: impl FnOnce(&mut WaitQueue<T, O, W>) -> R) -> R {
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut WaitQueue<T, O>) -> R) -> R {
         let mut place = lock(&self.0);
         let queue = place.get_or_insert_default();
         let result = act(queue);
@@ -30,7 +30,7 @@ impl<T: Clone, O, W: Default> Place<T, O, W> {
     }
 
     /// As [`with`](Self::with), if there is a queue: a new one would not be changed by this.
-    pub(super) fn if_any<R>(&self, act: impl FnOnce(&mut WaitQueue<T, O, W>) -> R) -> Option<R> {
+    pub(super) fn if_any<R>(&self, act: impl FnOnce(&mut WaitQueue<T, O>) -> R) -> Option<R> {
         let mut place = lock(&self.0);
         let queue = place.as_mut()?;
         let result = act(queue);

@@ -20,7 +20,7 @@
 //!    next head then tries when the guard learns that it is lost, or at its moment to look again.
 //!    A kept permit would cost a try without success where two releases follow each other closely.
 //! 3. A waiter that becomes head is woken, since the head has the timer and the subscription. While
-//!    holds are passed on (7), the one behind a head that was served is not: it would be woken twice
+//!    holds are handed over (7), the one behind a head that was served is not: it would be woken twice
 //!    at each turn, and has nothing to do before something is offered or announced. That timer wakes
 //!    it, or the release of the hold, if that is sent before. If the runtime of both stands still under
 //!    the lock, a waiter of another one sleeps until it goes on.
@@ -31,9 +31,6 @@
 //! 6. An *offer*, with which a holder of this client leaves its lock to the head, is here only while
 //!    somebody waits, and it is made only while no try is under way. The head takes it before any
 //!    permit. It leaves the queue once: to a head, or back to who must release the lock.
-//!    A *pass* is a call that will make an offer: it begins while somebody waits who fits, and no try is
-//!    under way. Until Redis answers it, who comes finds nothing to try, but a permit that is given
-//!    meanwhile is the head's: the call may take long.
 //! 7. While an offer is here, a timer will look at it ([`WaitQueue::look_at_offer`]), also if the head
 //!    is never polled.
 //! 8. While somebody is behind the head, a timer looks whether the head runs
@@ -54,7 +51,6 @@ use std::convert::Infallible;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use super::line::Line;
 use crate::clock::Moment;
 
 /// A head that was woken, and that others wait behind, is passed over after this time.
@@ -141,22 +137,6 @@ pub(crate) enum Refusal {
     Unset,
 }
 
-#[derive(Debug)]
-struct Waiter<W> {
-    waker: Option<Waker>,
-    /// What it wants of a pass.
-    wish: W,
-}
-
-/// A call that acquires for the head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Pass {
-    /// It was not answered yet, and may take long.
-    late: bool,
-    /// There was a permit when it began.
-    permit: bool,
-}
-
 /// A try under way.
 #[derive(Debug, Clone, Copy)]
 struct Try {
@@ -185,11 +165,11 @@ pub(crate) enum OfferLook<O> {
     Again(Instant),
 }
 
-/// The queue; see the module. `T` is what a try may find for all, `O` an offer, and `W` what a waiter
-/// wants of a pass.
+/// The queue; see the module. `T` is what a try may find for all, and `O` an offer.
 #[derive(Debug)]
-pub(crate) struct WaitQueue<T, O = Infallible, W = ()> {
-    waiting: Line<Waiter<W>>,
+pub(crate) struct WaitQueue<T, O = Infallible> {
+    /// With the waker of each.
+    waiting: BTreeMap<Ticket, Option<Waker>>,
     /// The head that knows that it is the head.
     told: Option<Ticket>,
     /// Waiters whose wait is over and that have not left yet.
@@ -209,7 +189,6 @@ pub(crate) struct WaitQueue<T, O = Infallible, W = ()> {
     offer: Option<O>,
     /// A timer will look at the offer.
     watched: bool,
-    pass: Option<Pass>,
     /// A timer will look at the head.
     minded: bool,
     /// The head was woken then, and was not polled since.
@@ -218,10 +197,10 @@ pub(crate) struct WaitQueue<T, O = Infallible, W = ()> {
     away: usize,
 }
 
-impl<T, O, W> Default for WaitQueue<T, O, W> {
+impl<T, O> Default for WaitQueue<T, O> {
     fn default() -> Self {
         Self {
-            waiting: Line::default(),
+            waiting: BTreeMap::new(),
             told: None,
             done: BTreeMap::new(),
             next: 0,
@@ -234,7 +213,6 @@ impl<T, O, W> Default for WaitQueue<T, O, W> {
             refusal: Refusal::Held,
             offer: None,
             watched: false,
-            pass: None,
             minded: false,
             probed: None,
             away: 0,
@@ -242,15 +220,9 @@ impl<T, O, W> Default for WaitQueue<T, O, W> {
     }
 }
 
-impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
+impl<T: Clone, O> WaitQueue<T, O> {
     /// Joins the queue; returns whether nobody waited. An empty queue begins anew, without a permit.
-    #[cfg(test)]
     pub(crate) fn enter(&mut self) -> (Ticket, bool) {
-        self.enter_for(W::default())
-    }
-
-    /// As [`enter`](Self::enter), for a waiter that may want a pass.
-    pub(crate) fn enter_for(&mut self, wish: W) -> (Ticket, bool) {
         let ticket = Ticket(self.next);
         self.next += 1;
         let first = self.waiting.is_empty();
@@ -261,7 +233,7 @@ impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
             self.health = Health::Answering;
             self.refusal = Refusal::Held;
         }
-        self.waiting.push(ticket, Waiter { waker: None, wish });
+        self.waiting.insert(ticket, None);
         (ticket, first)
     }
 
@@ -307,12 +279,11 @@ impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
     /// The waiter is polled. If it was away it is back; a head that tries, and is not the head any more, goes
     /// on, and the head tries beside it.
     fn comes(&mut self, ticket: Ticket) {
-        if self.waiting.get_mut(ticket).is_none() {
+        if !self.waiting.contains_key(&ticket) {
             self.away -= 1;
-            let (waker, wish) = (None, W::default());
             self.permit |= self.waiting.is_empty();
-            self.waiting.push(ticket, Waiter { waker, wish });
-            let first = self.waiting.first();
+            self.waiting.insert(ticket, None);
+            let first = self.head();
             let overtaken = self.trying.take_if(|trying| Some(trying.by) != first);
             self.permit |= overtaken.is_some();
         }
@@ -322,11 +293,10 @@ impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
     }
 
     fn wakes(&mut self, ticket: Ticket, waker: &Waker) {
-        if let Some(waiter) = self.waiting.get_mut(ticket) {
-            let known = waiter.waker.as_ref();
-            if !known.is_some_and(|known| known.will_wake(waker)) {
-                waiter.waker = Some(waker.clone());
-            }
+        if let Some(known) = self.waiting.get_mut(&ticket)
+            && !known.as_ref().is_some_and(|known| known.will_wake(waker))
+        {
+            *known = Some(waker.clone());
         }
     }
 
@@ -399,9 +369,10 @@ impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
         // If it was passed over meanwhile, it is not known who else had come.
         let first_later = began.map_or(Ticket(by.0 + 1), |trying| trying.first_later);
         let mut wakers = Vec::new();
-        for (ticket, waiter) in self.waiting.take_before(first_later) {
+        let later = self.waiting.split_off(&first_later);
+        for (ticket, waker) in std::mem::replace(&mut self.waiting, later) {
             self.done.insert(ticket, outcome.clone());
-            wakers.extend(waiter.waker);
+            wakers.extend(waker);
         }
         self.permit = !self.waiting.is_empty();
         self.retry_at = None;
@@ -417,7 +388,7 @@ impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
         let was_done = self.done.remove(&ticket).is_some();
         let tried = self.trying.take_if(|trying| trying.by == ticket).is_some();
         let head = self.is_head(ticket);
-        let waited = self.waiting.remove(ticket);
+        let waited = self.waiting.remove(&ticket).is_some();
         self.away -= usize::from(!waited && !was_done);
         if !head {
             return None;
@@ -457,46 +428,6 @@ impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
         self.offer.is_some()
     }
 
-    /// A call that acquires for the head is about to be sent, if the head wants what it would get.
-    /// Returns whether it may. What was announced before is older than the hold of this client, so
-    /// nothing is to be tried because of it.
-    pub(crate) fn begin_pass(&mut self, fits: impl FnOnce(&W) -> bool) -> bool {
-        let busy = self.trying.is_some() || self.offer.is_some() || self.pass.is_some();
-        let head = self.waiting.first_mut();
-        let begins = !busy && !self.closed && head.is_some_and(|head| fits(&head.wish));
-        if begins {
-            self.pass = Some(Pass {
-                late: false,
-                permit: std::mem::take(&mut self.permit),
-            });
-        }
-        begins
-    }
-
-    /// The call is not sent after all, since the hold may not be passed on.
-    #[must_use]
-    pub(crate) fn cancel_pass(&mut self) -> Option<Waker> {
-        let pass = self.pass.take()?;
-        pass.permit.then(|| self.notify()).flatten()
-    }
-
-    /// The call was not answered, and will be repeated.
-    pub(crate) fn pass_is_late(&mut self) {
-        if let Some(pass) = &mut self.pass {
-            pass.late = true;
-        }
-    }
-
-    /// The call is over. Returns whether it may make an offer; else it was withdrawn.
-    pub(crate) fn end_pass(&mut self) -> bool {
-        self.pass.take().is_some()
-    }
-
-    /// Whether an offer is here, or will soon be.
-    pub(crate) fn expects_offer(&self) -> bool {
-        self.has_offer() || self.pass.is_some_and(|pass| !pass.late)
-    }
-
     /// Takes an offer that nobody is left to take.
     #[must_use]
     pub(crate) fn take_stranded(&mut self) -> Option<O> {
@@ -504,10 +435,9 @@ impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
         self.offer.take_if(|_| alone)
     }
 
-    /// Takes the offer back, also one that a pass would make.
+    /// Takes the offer back.
     #[must_use]
     pub(crate) fn withdraw_offer(&mut self) -> Option<O> {
-        self.pass = None;
         self.offer.take()
     }
 
@@ -537,28 +467,25 @@ impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
     /// Nothing more is offered: a head that does not know that it is the head is to be woken.
     #[must_use]
     pub(crate) fn tell_head(&mut self) -> Option<Waker> {
-        let unaware = self.waiting.first() != self.told;
+        let unaware = self.head() != self.told;
         unaware.then(|| self.head_waker()).flatten()
     }
 
     /// Whether a timer must be set that calls [`look_at_head`](Self::look_at_head).
     pub(crate) fn mind(&mut self) -> bool {
-        self.waiting.has_more() && !std::mem::replace(&mut self.minded, true)
+        self.has_more() && !std::mem::replace(&mut self.minded, true)
     }
 
     /// The timer looks whether the head runs, if it has something to do: the head is woken, and passed over
     /// if it was not polled until [`PATIENCE`] later. Upholds invariant 8. Returns whether the timer is to
     /// look again.
     pub(crate) fn look_at_head(&mut self, now: Instant) -> (Option<Waker>, bool) {
-        self.minded = self.waiting.has_more();
+        self.minded = self.has_more();
         let asked = self.permit || self.trying.is_some() || self.offer.is_some();
         if !self.minded || !asked && self.moment().is_none_or(|at| at > now) {
             return (None, self.minded);
         }
-        if self.is_unpolled(now, PATIENCE)
-            && let Some(head) = self.waiting.first()
-        {
-            self.waiting.remove(head);
+        if self.is_unpolled(now, PATIENCE) && self.waiting.pop_first().is_some() {
             self.away += 1;
             self.probed = None;
             self.trying = None;
@@ -586,8 +513,7 @@ impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
     #[must_use]
     pub(crate) fn close(&mut self) -> Vec<Waker> {
         self.closed = true;
-        let waiters = self.waiting.values_mut();
-        waiters.filter_map(|waiter| waiter.waker.take()).collect()
+        self.waiting.values_mut().filter_map(Option::take).collect()
     }
 
     /// The moment to look again has come for the head.
@@ -637,17 +563,25 @@ impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
     /// Whether a new queue may take its place: nobody has a ticket of this one, and nobody who has just
     /// left needs to know how the last head fared.
     pub(crate) fn is_idle(&self) -> bool {
-        let free = self.offer.is_none() && self.pass.is_none();
         let fared = self.health != Health::Answering || self.refusal != Refusal::Held;
         let used = self.watched || self.minded || self.away > 0;
-        self.is_empty() && free && !used && !self.closed && !fared
+        self.is_empty() && self.offer.is_none() && !used && !self.closed && !fared
     }
 
     fn is_head(&self, ticket: Ticket) -> bool {
-        self.waiting.first() == Some(ticket)
+        self.head() == Some(ticket)
+    }
+
+    fn head(&self) -> Option<Ticket> {
+        self.waiting.keys().next().copied()
+    }
+
+    /// Whether there are others behind the head.
+    pub(crate) fn has_more(&self) -> bool {
+        self.waiting.len() > 1
     }
 
     fn head_waker(&mut self) -> Option<Waker> {
-        self.waiting.first_mut()?.waker.take()
+        self.waiting.first_entry()?.get_mut().take()
     }
 }

@@ -175,7 +175,7 @@ impl MultiLockGuard {
     #[must_use]
     pub fn tokens(&self) -> Vec<(&str, u64)> {
         let holds = self.group.holds().into_iter();
-        let tokens = holds.filter_map(|(place, hold)| Some((self.name_at(place), hold.token?)));
+        let tokens = holds.filter_map(|(place, hold)| Some((self.name_at(place), hold.token()?)));
         tokens.collect()
     }
 

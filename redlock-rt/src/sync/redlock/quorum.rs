@@ -67,7 +67,6 @@ impl Subject for Contest {
     /// A round serves only the task that asks.
     type Outcome = Infallible;
     type Offer = Infallible;
-    type Wish = ();
 }
 
 /// The tasks of this process that wait for one name: the first of them asks the servers.

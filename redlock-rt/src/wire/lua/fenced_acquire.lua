@@ -2,10 +2,11 @@
 --
 -- Prelude: lock_hash, take, fencing
 -- KEYS: 1 the lock (HASH: owner -> hold count), 2 the last token given (STRING)
--- ARGV: 1 lease in ms, 2 owner, 3 ttl of the last token in ms (0: it stays)
--- Returns: the token, as text = taken; else the milliseconds for which the present holder has it
---   (-1: no TTL), as a number
+-- ARGV: 1 lease in ms, 2 owner, 3 ttl of the last token in ms (0: it stays), 4 how many
+--   tokens the owner may have
+-- Returns: {the greatest token of the owner, as text; how many consecutive ones the owner has} = taken;
+--   else the milliseconds for which the present holder has it (-1: no TTL), as a number
 --
 -- Invariants: those of the preludes.
 -- Redisson: RFencedLock.tryLockInner, which counts re-entries too.
-return take(KEYS[1], ARGV[1], ARGV[2], tokens_of(KEYS[2], ARGV[3]))
+return take(KEYS[1], ARGV[1], ARGV[2], tokens_of(KEYS[2], ARGV[3], ARGV[4]))

@@ -16,7 +16,7 @@
 --   the lock is as it was.
 -- Redisson: RLock.tryLockInner.
 
--- Returns the token, or an error, or as a number for how many ms the present holder has it (-1: no TTL).
+-- Returns what `token` does, or an error, or as a number for how many ms the present holder has it (-1: no TTL).
 local function take(lock, lease, owner, token)
     local ttl = redis.call('PTTL', lock)
     local repeated = ttl ~= -2 and redis.call('HEXISTS', lock, owner) == 1
@@ -24,7 +24,7 @@ local function take(lock, lease, owner, token)
         return not_a_lock(lock) or ttl
     end
     local given = token(repeated)
-    if type(given) == 'table' then
+    if type(given) == 'table' and given.err then
         return given
     end
     redis.call('HSET', lock, owner, 1)
@@ -40,28 +40,4 @@ local function take(lock, lease, owner, token)
         return leased
     end
     return given
-end
-
--- Ends the hold of `from` and takes the lock for `to`. Returns an error, or a list: what became of the
--- first hold, and what `take` returns. As few commands as there can be where the first hold is there.
-local function pass(lock, lease, from, to, token)
-    local new = redis.call('HSET', lock, to, 1)
-    if redis.call('HDEL', lock, from) == 1 then
-        local given = token(false)
-        local leased = type(given) == 'table' and given or redis.pcall('PEXPIRE', lock, lease)
-        if type(leased) == 'table' then
-            redis.call('HSET', lock, from, 1)
-            redis.call('HDEL', lock, to)
-            return leased
-        end
-        return {1, given or false}
-    end
-    if new == 1 then
-        redis.call('HDEL', lock, to)
-    end
-    local given = take(lock, lease, to, token)
-    if type(given) == 'table' then
-        return given
-    end
-    return {type(given) == 'number' and -1 or 0, given or false}
 end

@@ -312,10 +312,15 @@ mod chains {
         let first = lease.plan(sent);
         for turn in 1..3 {
             let now = sent + turn * 3 * MS;
-            let legacy = lease.hand_over(id, LIMIT, Road::WithoutCall, now).unwrap();
+            let legacy = lease.hand_over(id, LIMIT, now).unwrap();
             assert_eq!(lease.state(id, now), GuardState::Released);
             assert!(!lease.is_valid(now) && legacy.fits(&terms(30 * S)));
             assert!(!legacy.fits(&terms(29 * S)));
+            let fixed = Terms {
+                renew: None,
+                ..terms(30 * S)
+            };
+            assert!(!legacy.fits(&fixed));
             let own = Terms {
                 max_hold: Some(S),
                 ..terms(30 * S)
@@ -329,56 +334,10 @@ mod chains {
             );
         }
         assert_eq!(
-            lease.hand_over(id, LIMIT, Road::WithoutCall, sent + 9 * MS),
+            lease.hand_over(id, LIMIT, sent + 9 * MS),
             None,
             "three turns"
         );
-    }
-
-    /// A pass begins a lease, and no chain.
-    #[test]
-    fn the_deadline_after_a_pass_counts_from_the_pass_and_the_chain_from_its_beginning() {
-        let limit = ChainLimit { turns: 9, ..LIMIT };
-        let fixed = Terms {
-            renew: None,
-            ..terms(30 * S)
-        };
-        for terms in [fixed, terms(30 * S)] {
-            let began = Instant::now();
-            let (mut lease, mut id) = Lease::new(terms, None, began);
-            for turn in 1..3 {
-                let now = began + turn * 3 * MS;
-                let would = lease.would_leave();
-                let left = lease.hand_over(id, limit, Road::Pass, now).unwrap();
-                assert_eq!(would, Some(left));
-                assert_eq!(lease.state(id, now), GuardState::Released);
-                let chain = Chain {
-                    sent: now.into(),
-                    ..left.chain
-                };
-                let legacy = Legacy { chain, ..left };
-                let mut transit = Lease::in_transit(&legacy);
-                assert!(!transit.is_valid(now) && transit.count() == 0);
-                assert_eq!(transit.plan(now), Plan::Done);
-                assert!(legacy.fits(&terms));
-                (lease, id) = Lease::next_of(&legacy, terms, now + MS);
-                let (fresh, _) = Lease::new(terms, None, now);
-                assert_eq!(lease.deadline(), fresh.deadline());
-                assert_eq!(transit.deadline(), fresh.deadline());
-                assert_eq!(lease.chain().unwrap().began, began.into());
-            }
-            let late = began + LIMIT.time;
-            assert_eq!(lease.hand_over(id, limit, Road::Pass, late), None);
-            let left = lease.hand_over(id, limit, Road::Pass, late - MS);
-            assert!(left.is_some());
-        }
-        let legacy = |terms| {
-            let (mut lease, id) = Lease::new(terms, None, Instant::now());
-            let now = Instant::now();
-            lease.hand_over(id, LIMIT, Road::Pass, now).unwrap()
-        };
-        assert!(!legacy(fixed).fits(&terms(30 * S)));
-        assert!(!legacy(terms(30 * S)).fits(&fixed));
     }
 
     #[test]
@@ -410,41 +369,23 @@ mod chains {
             }),
         ];
         for (what, step) in steps {
-            for road in [Road::WithoutCall, Road::Pass] {
-                let (mut lease, id, sent) = renewed(30 * S);
-                step(&mut lease, id, sent + MS);
-                let left = lease.hand_over(id, LIMIT, road, sent + 2 * MS);
-                assert_eq!(left, None, "{what}, {road:?}");
-            }
+            let (mut lease, id, sent) = renewed(30 * S);
+            step(&mut lease, id, sent + MS);
+            let left = lease.hand_over(id, LIMIT, sent + 2 * MS);
+            assert_eq!(left, None, "{what}");
         }
         let (mut lease, id, sent) = renewed(30 * S);
         let late = sent + LIMIT.time;
-        assert_eq!(
-            lease.hand_over(id, LIMIT, Road::WithoutCall, late),
-            None,
-            "the chain is over"
-        );
-        assert!(
-            lease
-                .hand_over(id, LIMIT, Road::WithoutCall, late - MS)
-                .is_some()
-        );
+        assert_eq!(lease.hand_over(id, LIMIT, late), None, "the chain is over");
+        assert!(lease.hand_over(id, LIMIT, late - MS).is_some());
         let (mut lease, id, sent) = renewed(12 * MS);
         let half = sent + 6 * MS;
-        assert_eq!(
-            lease.hand_over(id, LIMIT, Road::WithoutCall, half),
-            None,
-            "half of the lease"
-        );
+        assert_eq!(lease.hand_over(id, LIMIT, half), None, "half of the lease");
         let plain = Terms {
             renew: None,
             ..terms(30 * S)
         };
         let (mut lease, id) = Lease::new(plain, None, sent);
-        assert_eq!(
-            lease.hand_over(id, LIMIT, Road::WithoutCall, sent),
-            None,
-            "not renewed"
-        );
+        assert_eq!(lease.hand_over(id, LIMIT, sent), None, "not renewed");
     }
 }

@@ -28,7 +28,8 @@ fn enter(latches: &Arc<WaiterMap<LatchSubject>>, hub: &Arc<Hub>) -> WaiterGuard<
     waiters.enter(
         hub,
         Some(latch_channel(&name())),
-        Instant::now() + Duration::from_secs(600),
+        || Instant::now() + Duration::from_secs(600),
+        None,
     )
 }
 

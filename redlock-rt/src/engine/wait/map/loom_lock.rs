@@ -60,7 +60,7 @@ impl World {
     fn enter(&self) -> WaiterGuard<Holders<Hold>> {
         let retry_at = clock::after(clock::now(), LEASE);
         self.waiters
-            .enter(&self.engine.hub, self.recipe.channel(), retry_at)
+            .enter(&self.engine.hub, self.recipe.channel(), || retry_at, None)
     }
 
     /// As `acquire` without its timers, up to the first try.

@@ -1,4 +1,4 @@
-//! Property tests of offers and passes.
+//! Property tests of offers.
 
 use std::time::Duration;
 
@@ -49,58 +49,8 @@ fn an_offer_that_nobody_is_left_to_take_comes_back() {
     assert_eq!(queue.offer(3).unwrap_err(), 3);
 }
 
-#[test]
-fn a_pass_is_begun_for_a_head_that_wants_it_and_is_not_asking() {
-    let waker = Waker::noop();
-    let mut queue = WaitQueue::<(), u32, u8>::default();
-    let is = |wanted: u8| move |wish: &u8| *wish == wanted;
-    assert!(!queue.begin_pass(|_| true), "nobody waits");
-    let [first, second] = [1, 2].map(|wish| queue.enter_for(wish).0);
-    assert!(!queue.begin_pass(is(2)), "that is not the head");
-    let _ = queue.notify();
-    assert!(queue.begin_pass(is(1)) && queue.expects_offer());
-    assert!(!queue.begin_pass(is(1)), "one at a time");
-    let _ = queue.poll(first, waker);
-    assert_eq!(queue.poll(first, waker), Poll::Pending, "that was before");
-    assert!(queue.end_pass() && !queue.end_pass());
-    let _ = queue.notify();
-    assert!(queue.begin_pass(is(1)));
-    let _ = queue.cancel_pass();
-    assert_eq!(
-        queue.poll(first, waker),
-        Poll::Ready(Wake::Try),
-        "it is back"
-    );
-    queue.try_ends(None, Health::Answering);
-    assert!(queue.begin_pass(is(1)) && queue.cancel_pass().is_none());
-    assert_eq!(queue.poll(first, waker), Poll::Pending, "there was none");
-    assert!(queue.begin_pass(is(1)));
-    let _ = queue.notify();
-    assert_eq!(queue.poll(first, waker), Poll::Ready(Wake::Try));
-    assert!(queue.end_pass());
-    assert_eq!(queue.offer(7).unwrap_err(), 7, "a try is under way");
-    assert!(!queue.begin_pass(is(1)));
-    let _ = queue.leave(first, SERVED);
-    assert!(queue.begin_pass(is(2)));
-    queue.pass_is_late();
-    assert!(!queue.expects_offer() && !queue.begin_pass(is(2)));
-    assert!(queue.offer(8).is_ok() && queue.end_pass());
-    assert_eq!(queue.poll(second, waker), Poll::Ready(Wake::Offered(8)));
-}
-
-#[test]
-fn a_pass_that_is_withdrawn_makes_no_offer() {
-    let mut queue = Queue::default();
-    let _ = queue.enter();
-    assert!(queue.begin_pass(|()| true));
-    assert_eq!(queue.withdraw_offer(), None);
-    assert!(!queue.end_pass());
-    let _ = queue.close();
-    assert!(!queue.begin_pass(|()| true));
-}
-
 /// Somebody sleeps with this waker behind a head that has taken an offer, and has left.
-fn behind_a_passed_hold(waker: &Waker) -> (Queue, Ticket) {
+fn behind_a_hold_handed_over(waker: &Waker) -> (Queue, Ticket) {
     let mut queue = Queue::default();
     let [first, second] = [(); 2].map(|()| queue.enter().0);
     assert_eq!(queue.poll(second, waker), Poll::Pending);
@@ -113,9 +63,9 @@ fn behind_a_passed_hold(waker: &Waker) -> (Queue, Ticket) {
 
 /// Two wakes a turn were a second thread at each turn, where several run the tasks.
 #[test]
-fn who_is_next_behind_a_hold_that_is_passed_on_is_woken_once() {
+fn who_is_next_behind_a_hold_that_is_handed_over_is_woken_once() {
     let (woken, waker) = count_waker::waker();
-    let (mut queue, second) = behind_a_passed_hold(&waker);
+    let (mut queue, second) = behind_a_hold_handed_over(&waker);
     let accepted = queue.offer(2).unwrap();
     accepted.waker.unwrap().wake();
     assert_eq!(woken.get(), 1);
@@ -123,9 +73,9 @@ fn who_is_next_behind_a_hold_that_is_passed_on_is_woken_once() {
 }
 
 #[test]
-fn who_is_next_behind_a_hold_that_was_passed_on_learns_it_from_the_timer() {
+fn who_is_next_behind_a_hold_that_was_handed_over_learns_it_from_the_timer() {
     let (woken, waker) = count_waker::waker();
-    let (mut queue, second) = behind_a_passed_hold(&waker);
+    let (mut queue, second) = behind_a_hold_handed_over(&waker);
     let now = Instant::now();
     match queue.look_at_offer(now, |_| now) {
         OfferLook::Gone(Some(head)) => head.wake(),
@@ -248,8 +198,8 @@ proptest! {
             }
             prop_assert_eq!(made - ended, u32::from(queue.has_offer()));
             prop_assert!(!queue.has_offer() || (!here.is_empty() && timer.is_some()));
-            let aware = queue.told == queue.waiting.first();
-            let sleeps = queue.waiting.first_mut().is_some_and(|head| head.waker.is_some());
+            let aware = queue.told == queue.head();
+            let sleeps = queue.waiting.values().next().is_some_and(Option::is_some);
             prop_assert!(aware || !sleeps || timer.is_some(), "nobody tells the head");
         }
     }

@@ -17,7 +17,7 @@ fn served(shared: bool, more: bool) -> Departure {
     }
 }
 
-impl<T: Clone, O, W: Default> WaitQueue<T, O, W> {
+impl<T: Clone, O> WaitQueue<T, O> {
     /// The try under way is over without success.
     pub(super) fn try_ends(&mut self, retry_at: Option<Instant>, health: Health) {
         let by = self.trying.unwrap().by;
@@ -335,35 +335,6 @@ fn closing_tells_everybody() {
 }
 
 proptest! {
-    /// That the first is not in the map makes no difference.
-    #[test]
-    fn a_line_is_a_map(steps in proptest::collection::vec((0..4u8, 0..8u64), 1..60)) {
-        let (mut line, mut map, mut next) = (Line::default(), BTreeMap::new(), 0_u64);
-        for (step, at) in steps {
-            let ticket = Ticket(next.saturating_sub(at));
-            match step {
-                0 | 1 => {
-                    line.push(Ticket(next), next);
-                    map.insert(Ticket(next), next);
-                    next += 1;
-                }
-                2 => {
-                    line.remove(ticket);
-                    map.remove(&ticket);
-                }
-                _ => {
-                    let later = map.split_off(&ticket);
-                    let before = std::mem::replace(&mut map, later);
-                    prop_assert!(line.take_before(ticket).into_iter().eq(before));
-                }
-            }
-            prop_assert_eq!(line.first(), map.keys().next().copied());
-            prop_assert_eq!(line.is_empty(), map.is_empty());
-            prop_assert_eq!(line.get_mut(ticket).copied(), map.get(&ticket).copied());
-            prop_assert!(line.values_mut().map(|value| *value).eq(map.values().copied()));
-        }
-    }
-
     /// However waiters come and go: a notification given while somebody waits is seen by a head,
     /// unless a head was served after it that shares the lock with nobody.
     #[test]
