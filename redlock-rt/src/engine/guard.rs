@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::hand_over::HandOver;
 use super::hold::{GuardId, GuardState, Hold, Leave, Left, LostReason, Request, Terms};
-use super::release::{Cleanup, Goal, PendingCleanup};
+use super::release::{Cleanup, PendingCleanup};
 use crate::clock;
 use crate::error::Error;
 use crate::wire::{HoldReply, Tokens};
@@ -22,7 +22,7 @@ impl Hold {
             .unwatch_if(self, || (self.lease().lost(reason, clock::now()), true));
         self.notify_changed();
         if held {
-            drop(PendingCleanup::new(Cleanup::new(self, Goal::End)));
+            drop(PendingCleanup::new(Cleanup::release(self, self.deadline())));
         }
     }
 
@@ -57,7 +57,7 @@ impl Hold {
         self.engine.ensure_tasks();
         let deadline = deadline.unwrap_or_else(|| self.engine.patience(clock::now()));
         self.lease().unchain();
-        let cleanup = Cleanup::new(self, Goal::Lengthen(lease));
+        let cleanup = Cleanup::update(self, lease, self.deadline());
         let mut pending = PendingCleanup::new(cleanup);
         match pending.run(Some(deadline), None).await {
             Some(Ok(HoldReply::Done)) => {
@@ -293,14 +293,13 @@ impl HoldGuard {
         if let Some(reason) = left.expiry {
             hold.report(reason, now);
         }
-        let goal = match left.leave {
-            Leave::Partial => Goal::Lengthen(Duration::ZERO),
+        let cleanup = match left.leave {
+            Leave::Partial => Cleanup::update(hold, Duration::ZERO, left.deadline),
             Leave::Last => {
                 hold.releases(now);
-                Goal::End
+                Cleanup::release(hold, left.deadline)
             }
         };
-        let cleanup = Cleanup::until(hold, goal, left.deadline);
         Some((left, PendingCleanup::opened(cleanup, open)))
     }
 }

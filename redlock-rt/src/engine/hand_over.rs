@@ -36,7 +36,7 @@ use std::time::Instant;
 use super::Engine;
 use super::guard::HoldGuard;
 use super::hold::{ChainLimit, Hold, Legacy, Request, Waiting, key_of};
-use super::release::{Cleanup, Goal, Open, PendingCleanup};
+use super::release::{Cleanup, Open, PendingCleanup};
 use crate::clock;
 use crate::wire::Recipe;
 
@@ -77,7 +77,7 @@ pub(crate) struct Offer {
 impl Offer {
     fn new(hold: &Arc<Hold>, legacy: Legacy, open: Open) -> Self {
         hold.engine.releases.count_offer(true);
-        let release = Cleanup::new(hold, Goal::End);
+        let release = Cleanup::release(hold, hold.deadline());
         Self {
             hold: Arc::clone(hold),
             release: Some(PendingCleanup::opened(release, open)),

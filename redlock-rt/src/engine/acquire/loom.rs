@@ -70,7 +70,7 @@ impl World {
         let (engine, recipe) = (&self.engine, Arc::clone(&self.recipe));
         let waiters = engine.locks.waiters(key_of(&*recipe));
         let mut attempt = Attempt::new(engine, recipe, waiters, TERMS);
-        let mut place = LocalWait::enter(&attempt, true, clock::now(), None);
+        let mut place = LocalWait::enter(&attempt, clock::now(), None);
         let called = block_on(place.called(None));
         assert!(matches!(called, Called::Wake(Wake::Try)), "{called:?}");
         drop(attempt.ask(true, None, clock::now()));

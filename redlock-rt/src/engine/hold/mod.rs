@@ -23,7 +23,7 @@ use super::hub::Rivals;
 use super::news::News;
 use super::wait::{Key, Subject, WaiterMap, Waiters};
 use crate::clock;
-use crate::connection::Home;
+use crate::connection::{Home, To};
 use crate::error::Error;
 use crate::name::HoldId;
 use crate::shim::{Mutex, MutexGuard, lock};
@@ -401,6 +401,11 @@ impl Hold {
             return None;
         }
         lease.hand_over(id, limit, now)
+    }
+
+    /// Where its commands are sent.
+    pub(super) fn to(&self) -> To<'_> {
+        self.engine.to(self.recipe.name())
     }
 
     /// The waiters of its name in this client.

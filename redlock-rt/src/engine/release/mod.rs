@@ -10,13 +10,14 @@
 //! A release that was sent at the drop needs no task: whoever brings its reply ends it.
 
 mod cleanup;
-mod end;
+mod endings;
 mod once;
 mod queue;
 mod releases;
 mod tally;
 
-pub(super) use self::cleanup::{Cleanup, Goal, OrphanedAttempt, PendingCleanup, abandon};
+pub(super) use self::cleanup::{Cleanup, PendingCleanup, abandon};
+pub(super) use self::endings::OrphanedAttempt;
 pub(crate) use self::once::OnceCall;
 pub(super) use self::releases::{Releases, run};
 pub(super) use self::tally::Open;

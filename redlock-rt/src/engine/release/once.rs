@@ -1,10 +1,11 @@
 //! A call that Redis is to run once, also if nobody waits for its reply.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::cleanup::{self, Cleanup, PendingCleanup};
+use super::cleanup::{Cleanup, PendingCleanup};
+use super::endings::OnceRequest;
 use crate::clock;
 use crate::connection::Fault;
 use crate::engine::{Engine, Handle};
@@ -16,11 +17,8 @@ use crate::wire::{Call, Malformed, Reply};
 /// call carries an id, by which Redis knows a second delivery.
 pub(crate) struct OnceCall {
     /// `None` once the call was taken to be made.
-    call: Option<Call>,
+    request: Option<OnceRequest>,
     engine: Handle,
-    name: LockName,
-    noted: Duration,
-    read: fn(Reply) -> Result<u64, Malformed>,
 }
 
 impl OnceCall {
@@ -32,12 +30,17 @@ impl OnceCall {
         noted: Duration,
         read: fn(Reply) -> Result<u64, Malformed>,
     ) -> Self {
-        Self {
-            read,
-            call: Some(call),
-            engine: Handle::new(engine),
+        let request = OnceRequest {
+            engine: Arc::clone(engine),
             name: name.clone(),
+            call,
             noted,
+            read,
+            reply: Arc::default(),
+        };
+        Self {
+            request: Some(request),
+            engine: Handle::new(engine),
         }
     }
 
@@ -48,15 +51,15 @@ impl OnceCall {
     /// The call goes on in the background.
     pub(crate) async fn run(mut self, action: &'static str) -> Result<u64, Error> {
         let engine = Arc::clone(&self.engine);
-        let name = self.name.clone();
-        let named = |error: Error| error.named(name.as_arc());
-        let Some((cleanup, reply)) = self.take() else {
+        let Some(request) = self.request.take() else {
             // Besides, only a drop takes the call.
-            return Err(named(Fault::closed().into_error(action)));
+            return Err(Fault::closed().into_error(action));
         };
+        let (name, reply) = (request.name.clone(), Arc::clone(&request.reply));
+        let named = |error: Error| error.named(name.as_arc());
         // The call is not refused while the client shuts down: the client waits for such calls.
         engine.ensure_tasks();
-        let mut pending = PendingCleanup::new(cleanup);
+        let mut pending = PendingCleanup::new(Cleanup::once(request));
         match pending.run(Some(engine.patience(clock::now())), None).await {
             Some(Ok(_)) => {}
             Some(Err(fault)) => return Err(named(pending.failed(fault, action))),
@@ -68,25 +71,12 @@ impl OnceCall {
             None => Err(named(Fault::closed().into_error(action))),
         }
     }
-
-    fn take(&mut self) -> Option<(Cleanup, Arc<OnceLock<u64>>)> {
-        let reply = Arc::new(OnceLock::new());
-        let once = cleanup::OnceRequest {
-            engine: Arc::clone(&self.engine),
-            name: self.name.clone(),
-            call: self.call.take()?,
-            noted: self.noted,
-            read: self.read,
-            reply: Arc::clone(&reply),
-        };
-        Some((Cleanup::once(once), reply))
-    }
 }
 
 impl Drop for OnceCall {
     fn drop(&mut self) {
-        if let Some((cleanup, _)) = self.take() {
-            self.engine.leave(cleanup);
+        if let Some(request) = self.request.take() {
+            self.engine.leave(Cleanup::once(request));
         }
     }
 }
@@ -94,7 +84,7 @@ impl Drop for OnceCall {
 impl fmt::Debug for OnceCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OnceCall")
-            .field("name", &self.name)
+            .field("name", &self.request.as_ref().map(|request| &request.name))
             .finish_non_exhaustive()
     }
 }

@@ -243,15 +243,18 @@ struct UnderWay<'a> {
 
 impl UnderWay<'_> {
     fn is_answered(&mut self) -> bool {
-        let pending = self.pending.as_mut();
-        pending.is_some_and(PendingCleanup::is_answered)
+        let cleanup = self.pending.as_mut().and_then(PendingCleanup::get);
+        cleanup.is_some_and(Cleanup::is_answered)
     }
 
     async fn run(mut self) {
         let Some(pending) = &mut self.pending else {
             return;
         };
-        let (due, lasting) = (pending.is_due(), pending.is_lasting());
+        let Some(cleanup) = pending.get() else {
+            return;
+        };
+        let (due, lasting) = (cleanup.is_due(), cleanup.is_lasting());
         let Some(Err(_)) = pending.run(None, None).await else {
             return;
         };

@@ -15,7 +15,7 @@ use super::schedule::Schedule;
 use crate::clock;
 use crate::connection::{Caller, Cause, Delivery, Exchange, Fault, Hint, Lane, Nodes, To, Verdict};
 use crate::engine::hold::{Hold, LostReason, Plan, Turn};
-use crate::engine::release::{Cleanup, Goal, PendingCleanup};
+use crate::engine::release::{Cleanup, PendingCleanup};
 use crate::shim::lock;
 use crate::wire::{HoldReply, Malformed, Renewal, Reply, Slot, Wanted, renew};
 
@@ -351,7 +351,7 @@ impl Watchdog {
                     if reply == HoldReply::TooLong {
                         // By a command with the hold's turn, behind and before those that lengthen it:
                         // a renewal may come late, and cut what was asked for since.
-                        let cuts = Cleanup::new(&hold, Goal::Lengthen(Duration::ZERO));
+                        let cuts = Cleanup::update(&hold, Duration::ZERO, hold.deadline());
                         drop(PendingCleanup::new(cuts));
                     }
                 }

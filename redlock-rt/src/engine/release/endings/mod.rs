@@ -1,0 +1,186 @@
+//! What is particular to each kind of final call.
+
+mod once;
+mod release;
+mod update;
+mod withdrawal;
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+pub(super) use self::once::OnceRequest;
+pub(super) use self::release::Release;
+pub(super) use self::update::Update;
+pub(in crate::engine) use self::withdrawal::OrphanedAttempt;
+use crate::clock::{self, Moment};
+use crate::connection::{Delivery, Fault, To};
+use crate::engine::Engine;
+use crate::engine::hold::Hold;
+use crate::engine::news::News;
+use crate::name::LockName;
+use crate::wire::{HoldReply, Reply};
+
+/// How much longer than the local deadline Redis may keep a key.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// The progress of a call at the server.
+#[derive(Debug)]
+pub(super) struct Sending {
+    pub(super) delivery: Delivery,
+    /// What is known about the announcement.
+    pub(super) news: News,
+    /// What the caller that waits has read from the clock just before; for the first try, if that needs
+    /// no turn.
+    pub(super) now: Option<Moment>,
+}
+
+impl Sending {
+    pub(super) fn new() -> Self {
+        Self {
+            delivery: Delivery::of_upkeep(),
+            news: News::Unknown,
+            now: None,
+        }
+    }
+
+    /// Separates a reply from the result of its announcement.
+    fn hear(&mut self, reply: Reply) -> Reply {
+        let (reply, news) = News::split(reply, &self.delivery);
+        self.news = news;
+        reply
+    }
+
+    pub(super) fn read(&mut self, answer: Result<Reply, Fault>) -> Result<HoldReply, Fault> {
+        let reply = HoldReply::try_from(self.hear(answer?));
+        reply.map_err(|malformed| self.delivery.misread(malformed))
+    }
+}
+
+/// When nothing of the hold is in Redis any more.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lapse {
+    /// When the lease is over by the local clock, with a margin.
+    pub(super) at: Instant,
+    /// The lease of a lock that a late command takes or renews.
+    lease: Duration,
+}
+
+impl Lapse {
+    /// `deadline`: the local one. The key outlives it by the margin and by the clock difference.
+    pub(super) fn after(deadline: Instant, lease: Duration) -> Self {
+        let at = clock::after(deadline, MARGIN);
+        Self { at, lease }
+    }
+
+    /// The same, with what a sent command may still do. That one may run as long as the server may read it: a
+    /// server that stopped for an hour runs it afterwards, and the lease begins then. So no lease is over
+    /// before the connection has certainly ended. This is bounded: without a connection nothing more is
+    /// sent. `None`: it is not known yet.
+    fn of_all(self, engine: &Engine, name: &LockName) -> Option<Instant> {
+        let To { nodes, slot, lane } = engine.to(name);
+        let quiet = nodes.known(slot)?.connection(lane).quiet_since()?;
+        let late = clock::after(clock::after(quiet, self.lease), MARGIN);
+        Some(self.at.max(late))
+    }
+}
+
+/// A final call, as its runner sees it.
+pub(super) trait Ending {
+    fn engine(&self) -> &Arc<Engine>;
+
+    fn name(&self) -> &LockName;
+
+    /// Whether no lease would end what stays behind without the call.
+    fn is_lasting(&self) -> bool;
+
+    /// Whether something stays behind without the call.
+    fn is_due(&self) -> bool {
+        true
+    }
+
+    /// The hold that sends its commands one at a time.
+    fn hold(&self) -> Option<&Arc<Hold>> {
+        None
+    }
+
+    /// Sends the command, and waits for the reply until then; `None`: that came first.
+    fn step(
+        &mut self,
+        by: &mut Sending,
+        until: Option<Instant>,
+    ) -> impl Future<Output = Option<Result<HoldReply, Fault>>> + Send
+    where
+        Self: Sized;
+
+    /// The moment after which nothing is sent any more; `None`: there is none, or it is not known yet.
+    fn give_up(&self, by: &Sending, lapse: Lapse) -> Option<Instant>;
+
+    /// Whether the call is over, too, when the lease is.
+    fn ends_with_lease(&self) -> bool {
+        false
+    }
+
+    /// The lease is over, and the call to the server may still be needed.
+    fn lapsed(&self) {}
+
+    /// The result for this reply, or without one.
+    fn judged(&self, reply: HoldReply, _delivery: &Delivery) -> HoldReply {
+        reply
+    }
+
+    /// The call is over.
+    fn over(&self, news: &News, delivery: &Delivery, answered: bool);
+}
+
+/// A final call of any kind.
+pub(super) enum AnyEnding {
+    Release(Release),
+    Update(Update),
+    Withdrawal(Box<OrphanedAttempt>),
+    Once(Box<OnceRequest>),
+}
+
+impl AnyEnding {
+    pub(super) fn get(&self) -> &dyn Ending {
+        match self {
+            Self::Release(ending) => ending,
+            Self::Update(ending) => ending,
+            Self::Withdrawal(ending) => &**ending,
+            Self::Once(ending) => &**ending,
+        }
+    }
+
+    /// Whether [`begin`](Self::begin) sends anything. The end of the hold may supersede a reduced count, and
+    /// the outcome of the acquisition an orphaned attempt.
+    pub(super) fn begins(&self) -> bool {
+        match self {
+            Self::Release(release) => !release.forgets,
+            Self::Once(_) => true,
+            Self::Update(_) | Self::Withdrawal(_) => false,
+        }
+    }
+
+    /// Sends the command, or reads its reply, if there is nothing to wait for. Returns whether the waker is
+    /// woken by what comes.
+    pub(super) fn begin(&mut self, delivery: &mut Delivery, waker: &Waker) -> bool {
+        match self {
+            Self::Release(ending) => ending.begin(delivery, waker),
+            Self::Once(ending) => ending.begin(delivery, waker),
+            Self::Update(_) | Self::Withdrawal(_) => false,
+        }
+    }
+
+    pub(super) async fn step(
+        &mut self,
+        by: &mut Sending,
+        until: Option<Instant>,
+    ) -> Option<Result<HoldReply, Fault>> {
+        match self {
+            Self::Release(ending) => ending.step(by, until).await,
+            Self::Update(ending) => ending.step(by, until).await,
+            Self::Withdrawal(ending) => ending.step(by, until).await,
+            Self::Once(ending) => ending.step(by, until).await,
+        }
+    }
+}

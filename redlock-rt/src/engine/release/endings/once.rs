@@ -1,0 +1,75 @@
+//! A call without a lock, to be carried out once.
+
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use super::{Ending, Lapse, Sending};
+use crate::clock;
+use crate::connection::{Delivery, Fault};
+use crate::engine::Engine;
+use crate::engine::news::News;
+use crate::name::LockName;
+use crate::wire::{Call, HoldReply, Malformed, Reply};
+
+/// A call with an id. Redis notes the id for a while, so that it carries the call out once.
+pub(in crate::engine::release) struct OnceRequest {
+    pub(in crate::engine::release) engine: Arc<Engine>,
+    pub(in crate::engine::release) name: LockName,
+    pub(in crate::engine::release) call: Call,
+    /// How long the call may be repeated after a try whose reply was lost.
+    pub(in crate::engine::release) noted: Duration,
+    pub(in crate::engine::release) read: fn(Reply) -> Result<u64, Malformed>,
+    /// The place for what was read.
+    pub(in crate::engine::release) reply: Arc<OnceLock<u64>>,
+}
+
+impl OnceRequest {
+    pub(super) fn begin(&self, delivery: &mut Delivery, waker: &Waker) -> bool {
+        let call = || self.call.clone();
+        delivery.begin(self.engine.to(&self.name), call, waker)
+    }
+}
+
+impl Ending for OnceRequest {
+    fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    fn is_lasting(&self) -> bool {
+        true
+    }
+
+    async fn step(
+        &mut self,
+        by: &mut Sending,
+        until: Option<Instant>,
+    ) -> Option<Result<HoldReply, Fault>> {
+        let (call, to) = (|| self.call.clone(), self.engine.to(&self.name));
+        let answer = by.delivery.attempt(to, call, until).await?;
+        Some(answer.and_then(|reply| {
+            let read = (self.read)(by.hear(reply));
+            let reply = read.map_err(|malformed| by.delivery.misread(malformed))?;
+            // Set once: nothing is sent after a reply.
+            let _ = self.reply.set(reply);
+            Ok(HoldReply::Done)
+        }))
+    }
+
+    /// Later the note may be gone, and the call would be carried out twice.
+    fn give_up(&self, by: &Sending, _: Lapse) -> Option<Instant> {
+        let response = self.engine.response_timeout();
+        let noted = self.noted.saturating_sub(response * 2);
+        Some(clock::after(by.delivery.open_since()?, noted))
+    }
+
+    fn over(&self, news: &News, _: &Delivery, _: bool) {
+        if let Some(channel) = self.call.channel() {
+            self.engine.ended_on(channel, news);
+        }
+    }
+}

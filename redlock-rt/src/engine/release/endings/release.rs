@@ -1,0 +1,189 @@
+//! The release of a hold. That of a fair lock may give the lock to a waiter of this client.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Instant;
+
+use super::{Ending, Lapse, Sending};
+use crate::connection::{Delivery, Fault};
+use crate::engine::Engine;
+use crate::engine::hold::Hold;
+use crate::engine::news::News;
+use crate::name::{HoldId, LockName};
+use crate::wire::{Call, HoldReply};
+
+/// The end of a hold.
+pub(in crate::engine::release) struct Release {
+    hold: Arc<Hold>,
+    /// Nothing is given back: the permits stay taken, and no longer belong to the hold.
+    pub(in crate::engine::release) forgets: bool,
+    /// The call names waiters, one of which may get the lock.
+    grant: Option<Box<Grant>>,
+}
+
+impl Release {
+    pub(in crate::engine::release) fn of(hold: &Arc<Hold>) -> Self {
+        Self {
+            hold: Arc::clone(hold),
+            forgets: false,
+            grant: None,
+        }
+    }
+
+    pub(super) fn begin(&mut self, delivery: &mut Delivery, waker: &Waker) -> bool {
+        let Self { hold, grant, .. } = self;
+        let is_first = delivery.open_since().is_none();
+        delivery.begin(hold.to(), || call_of(hold, grant, is_first), waker)
+    }
+
+    /// As if it was sent.
+    #[cfg(all(test, redlock_loom))]
+    pub(in crate::engine::release) fn was_sent(&mut self) {
+        let _ = call_of(&self.hold, &mut self.grant, true);
+    }
+}
+
+/// The call that ends a hold. A repeat is the same one, since an earlier try may have given the lock to a
+/// waiter.
+fn call_of(hold: &Hold, grant: &mut Option<Box<Grant>>, is_first: bool) -> Call {
+    if let Some(call) = hold.min_hold_call() {
+        return call;
+    }
+    if is_first {
+        *grant = Grant::of(hold);
+    }
+    match (&grant, hold.repeated) {
+        (Some(grant), _) => grant.call.clone(),
+        (None, true) => hold.recipe.withdraw(&hold.id()),
+        (None, false) => hold.recipe.release(&hold.id()),
+    }
+}
+
+impl Ending for Release {
+    fn engine(&self) -> &Arc<Engine> {
+        &self.hold.engine
+    }
+
+    fn name(&self) -> &LockName {
+        self.hold.recipe.name()
+    }
+
+    fn is_lasting(&self) -> bool {
+        self.hold.recipe.profile().is_lasting()
+    }
+
+    fn is_due(&self) -> bool {
+        !self.forgets && !self.hold.is_settled()
+    }
+
+    fn hold(&self) -> Option<&Arc<Hold>> {
+        Some(&self.hold)
+    }
+
+    async fn step(
+        &mut self,
+        by: &mut Sending,
+        until: Option<Instant>,
+    ) -> Option<Result<HoldReply, Fault>> {
+        let now = by.now.take().map(Instant::from);
+        let Self { hold, grant, .. } = self;
+        if self.forgets {
+            let Some(call) = hold.recipe.forget(&hold.id(), hold.repeated) else {
+                return Some(Ok(HoldReply::Done));
+            };
+            let answer = by.delivery.attempt(hold.to(), || call, until).await?;
+            return Some(by.read(answer));
+        }
+        let is_first = by.delivery.open_since().is_none();
+        let call = || call_of(hold, grant, is_first);
+        let answer = by.delivery.attempt_at(hold.to(), call, until, now).await?;
+        let reply = by.read(answer);
+        Some(reply.map(|reply| self.judged(reply, &by.delivery)))
+    }
+
+    fn give_up(&self, _: &Sending, lapse: Lapse) -> Option<Instant> {
+        lapse.of_all(self.engine(), self.name())
+    }
+
+    fn ends_with_lease(&self) -> bool {
+        !self.forgets
+    }
+
+    fn lapsed(&self) {
+        self.hold.settled(&News::Unknown);
+    }
+
+    /// If an earlier try lost its reply while the lease was still running, that try released the hold.
+    fn judged(&self, reply: HoldReply, delivery: &Delivery) -> HoldReply {
+        match delivery.open_since() {
+            Some(sent) if reply != HoldReply::Kept && sent < self.hold.deadline() => {
+                HoldReply::Done
+            }
+            _ => reply,
+        }
+    }
+
+    fn over(&self, news: &News, delivery: &Delivery, answered: bool) {
+        if let Some(grant) = &self.grant {
+            grant.over(&self.hold, news, delivery, answered);
+        }
+        match self.forgets {
+            true => self.hold.settled(&News::Unknown),
+            false => self.hold.settled(news),
+        }
+    }
+}
+
+/// A release that names waiters of this client.
+struct Grant {
+    call: Call,
+    waiters: Vec<u64>,
+}
+
+impl Grant {
+    /// The release that gives the lock to the next waiter in the queue, if that is one of this client.
+    fn of(hold: &Hold) -> Option<Box<Self>> {
+        let engine = &hold.engine;
+        hold.recipe.queue()?;
+        if engine.config.hand_over.is_zero() || engine.is_closing() {
+            return None;
+        }
+        let next = engine.fair.next_in_line(hold.recipe.name());
+        if next.is_empty() {
+            return None;
+        }
+        let named = next
+            .iter()
+            .map(|(number, lease)| (engine.id.hold_id(*number), *lease));
+        let call = hold.recipe.grant(&hold.id(), &named.collect::<Vec<_>>())?;
+        let waiters = next.into_iter().map(|(number, _)| number).collect();
+        Some(Box::new(Self { call, waiters }))
+    }
+
+    /// The release is over. Tells the waiter that has the lock; if none is known to have it, and an earlier
+    /// try may have given it to one, the waiters ask.
+    fn over(&self, hold: &Hold, news: &News, delivery: &Delivery, answered: bool) {
+        let (engine, name) = (&hold.engine, hold.recipe.name());
+        if let Some((waiter, sent)) = granted(news)
+            && answered
+        {
+            // The lease may be that of the first try.
+            let sent = delivery.open_since().map_or(sent, |first| first.min(sent));
+            if let Some(number) = engine.id.number_of(waiter) {
+                engine.fair.grant(name, number, sent);
+            }
+        } else if !answered || delivery.open_since().is_some() {
+            engine.fair.ask(name, &self.waiters);
+        }
+    }
+}
+
+/// The waiter that has the lock now, and when the call was sent that says so.
+fn granted(news: &News) -> Option<(&HoldId, Instant)> {
+    match news {
+        News::Announced(announcement, sent) if announcement.is_granted => {
+            Some((announcement.waiter.as_ref()?, *sent))
+        }
+        _ => None,
+    }
+}

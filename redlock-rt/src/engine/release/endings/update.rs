@@ -1,0 +1,73 @@
+//! A new count of a hold, or a longer lease.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Ending, Lapse, Sending};
+use crate::clock;
+use crate::connection::{Delivery, Fault};
+use crate::engine::Engine;
+use crate::engine::hold::Hold;
+use crate::engine::news::News;
+use crate::name::LockName;
+use crate::wire::{HoldReply, Wanted};
+
+/// The hold is to have the count of its guards, and at least this lease.
+pub(in crate::engine::release) struct Update {
+    pub(in crate::engine::release) hold: Arc<Hold>,
+    pub(in crate::engine::release) lease: Duration,
+}
+
+impl Ending for Update {
+    fn engine(&self) -> &Arc<Engine> {
+        &self.hold.engine
+    }
+
+    fn name(&self) -> &LockName {
+        self.hold.recipe.name()
+    }
+
+    fn is_lasting(&self) -> bool {
+        self.hold.recipe.profile().is_lasting()
+    }
+
+    fn is_due(&self) -> bool {
+        false
+    }
+
+    fn hold(&self) -> Option<&Arc<Hold>> {
+        Some(&self.hold)
+    }
+
+    async fn step(
+        &mut self,
+        by: &mut Sending,
+        until: Option<Instant>,
+    ) -> Option<Result<HoldReply, Fault>> {
+        let Self { hold, lease } = self;
+        let count = hold.count();
+        if count == 0 {
+            // The last guard has ended meanwhile; the end of the hold follows.
+            return Some(Ok(HoldReply::Done));
+        }
+        let most = hold.lease().asks(*lease);
+        let wanted = Wanted {
+            lease: *lease,
+            most,
+        };
+        let Some(call) = hold.recipe.update(&hold.id(), wanted, count) else {
+            return Some(Ok(HoldReply::Done));
+        };
+        let answer = by.delivery.attempt(hold.to(), || call, until).await?;
+        let sent = by.delivery.sent.unwrap_or_else(clock::now);
+        let reply = by.read(answer);
+        Some(reply.inspect(|reply| hold.answered(*reply, sent, *lease)))
+    }
+
+    /// The call would only change a lease, and only of a lock that still exists.
+    fn give_up(&self, _: &Sending, lapse: Lapse) -> Option<Instant> {
+        Some(lapse.at)
+    }
+
+    fn over(&self, _: &News, _: &Delivery, _: bool) {}
+}

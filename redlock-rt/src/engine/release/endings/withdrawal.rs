@@ -1,0 +1,116 @@
+//! The withdrawal of an acquisition whose caller has gone, or gave up with the outcome unknown.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Ending, Lapse, Sending};
+use crate::connection::{Delivery, Fault};
+use crate::engine::Engine;
+use crate::engine::hold::Request;
+use crate::engine::news::News;
+use crate::name::LockName;
+use crate::wire::{AcquireReply, HoldReply};
+
+/// An owner that may have the lock, but must not have it.
+pub(crate) struct OrphanedAttempt {
+    /// Keeps the waiters, so that none of them tries before this has ended.
+    pub(in crate::engine) request: Request,
+    /// Whether something must be removed even if the owner does not have the lock.
+    pub(in crate::engine) traces: bool,
+    /// Of the acquisition.
+    pub(in crate::engine) delivery: Delivery,
+}
+
+impl OrphanedAttempt {
+    /// Waits for the outcome of the acquisition. Returns whether there is nothing to release.
+    pub(in crate::engine::release) async fn ended_before_it_began(
+        &mut self,
+        until: Option<Instant>,
+    ) -> Option<Result<bool, Fault>> {
+        let Self {
+            request,
+            traces,
+            delivery,
+        } = self;
+        if !delivery.is_under_way() {
+            return Some(Ok(!*traces && delivery.open_since().is_none()));
+        }
+        // Nothing is sent here: the call is in progress.
+        let to = request.engine.to(request.recipe.name());
+        let answer = delivery.attempt(to, || request.call(false, None), until);
+        let answer = answer.await?;
+        let read = answer.and_then(|reply| {
+            let read = request.recipe.acquired(reply);
+            read.map_err(|malformed| delivery.misread(malformed))
+        });
+        Some(match read {
+            Ok(
+                AcquireReply::Held(_)
+                | AcquireReply::Unset
+                | AcquireReply::Queued(_)
+                | AcquireReply::Orphaned,
+            ) => {
+                let profile = request.recipe.profile();
+                let late = delivery.open_since().is_some() && profile.notes_withdrawals;
+                // Kept for the next runtime, if this one ends before Redis has the withdrawal.
+                *traces |= late || profile.leaves_traces;
+                Ok(!*traces)
+            }
+            // From here on the number is used up: only its release is sent again.
+            Ok(AcquireReply::Acquired(..)) => {
+                delivery.reopen();
+                Ok(false)
+            }
+            Err(_) => Ok(!*traces && delivery.open_since().is_none()),
+        })
+    }
+}
+
+impl Ending for OrphanedAttempt {
+    fn engine(&self) -> &Arc<Engine> {
+        &self.request.engine
+    }
+
+    fn name(&self) -> &LockName {
+        self.request.recipe.name()
+    }
+
+    fn is_lasting(&self) -> bool {
+        self.request.recipe.profile().is_lasting()
+    }
+
+    async fn step(
+        &mut self,
+        by: &mut Sending,
+        until: Option<Instant>,
+    ) -> Option<Result<HoldReply, Fault>> {
+        let Request { engine, recipe, .. } = &self.request;
+        let call = || recipe.withdraw(&self.request.id());
+        let to = engine.to(recipe.name());
+        let answer = by.delivery.attempt(to, call, until).await?;
+        Some(by.read(answer))
+    }
+
+    fn give_up(&self, _: &Sending, lapse: Lapse) -> Option<Instant> {
+        // What remains besides the lock has no lease, and stays until it is removed.
+        let leaves_traces = self.request.recipe.profile().leaves_traces;
+        (!leaves_traces).then(|| lapse.of_all(self.engine(), self.name()))?
+    }
+
+    fn ends_with_lease(&self) -> bool {
+        true
+    }
+
+    fn over(&self, news: &News, _: &Delivery, _: bool) {
+        let Request {
+            engine,
+            recipe,
+            waiters,
+            ..
+        } = &self.request;
+        if let News::Announced(..) = news {
+            engine.ended(&**recipe, news);
+        }
+        waiters.notify();
+    }
+}
