@@ -188,7 +188,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! # Features
 //!
 //! * `macros` (default): the attribute.
-//! * `tls` (default): `rediss://` URLs, with rustls and ring.
+//! * `tls` (default): `rediss://` URLs, with rustls and ring, which compiles C.
 //! * `embedded`: an in-process engine for tests and demos. The build compiles Lua 5.1 and needs a C
 //!   compiler.
 #![cfg_attr(docsrs, feature(doc_cfg))]
