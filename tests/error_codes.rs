@@ -1,5 +1,5 @@
 //! Each error code that a call can meet, from a real server that was brought to it. The table in
-//! docs/design.md says what callers see.
+//! docs/faults.md says what callers see.
 
 // clippy.toml allows it in test functions, but not in what they call.
 #![allow(clippy::unwrap_used)]

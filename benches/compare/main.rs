@@ -6,8 +6,8 @@
 //! cargo run --release -p benches --features peers --bin compare -- --write
 //! ```
 //!
-//! The second measures other lock crates too (`compare/peers.rs`), and writes the table of README.md
-//! and the files of docs/plots (`compare/files.rs`).
+//! The second measures other lock crates too (`compare/peers.rs`), and writes the tables of
+//! docs/performance.md and README.md, and the files of docs/plots (`compare/files.rs`).
 //!
 //! All sides do the same work in interleaved rounds, so that other work of the machine affects all
 //! alike; see `rounds`. The raw side is `raw.rs`.
@@ -76,7 +76,7 @@ struct Options {
     /// Fail if a goal is missed.
     #[arg(long)]
     check: bool,
-    /// Write the table of README.md, and docs/plots.
+    /// Write the tables of docs/performance.md and README.md, and docs/plots.
     #[arg(long, conflicts_with_all = ["only", "runtime"])]
     write: bool,
     /// Write them of the figures in docs/plots, without measuring.

@@ -1,4 +1,4 @@
-//! The plot of README: the rates, as multiples of the baseline's, as SVG.
+//! The plot of docs/performance.md: the rates, as multiples of the baseline's, as SVG.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Which figures README shows, and how they are written.
+//! Which figures docs/performance.md shows, and how they are written.
 
 use crate::{
     figures::{Figures, Scene, Unit, Waits},

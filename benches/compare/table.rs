@@ -1,4 +1,4 @@
-//! The table of README.
+//! The table of docs/performance.md, and the rows of it that README has.
 
 use crate::{
     figures::Unit,
@@ -8,31 +8,66 @@ use crate::{
 };
 
 const NONE: &str = "–";
+/// The rows of README, by their labels.
+const SHORT: [&str; 4] = [
+    "1 task",
+    "the same, guard dropped",
+    "64 tasks, a key each",
+    "32 tasks, 1 key",
+];
 
 /// The rows that were measured, and how, in Markdown.
 pub(crate) fn table(report: &Report) -> String {
     let rows = || ROWS.iter().filter(|row| row.is_in(report));
     let fastest = |row: &Row, run| row.fastest_peer(run).is_some();
     let peers = rows().any(|row| report.runs.iter().any(|run| fastest(row, run)));
-    let mut head = vec![String::new()];
-    for run in &report.runs {
-        head.extend([run.runtime(), "of the baseline".into()]);
-    }
+    let mut head = head(report);
     head.push("calls each".into());
     if peers {
         head.push("fastest other crate, of the baseline".into());
     }
-    let rule = vec!["---".to_owned(); head.len()];
     let body = rows().map(|row| cells(row, report, peers));
-    let lines = [head, rule].into_iter().chain(body);
-    let lines: String = lines
-        .map(|cells| format!("| {} |\n", cells.join(" | ")).replace("|  |", "| |"))
-        .collect();
+    let lines = lines(head, body);
     let held = match report.held.is_empty() {
         true => String::new(),
         false => of_held(&report.held) + "\n",
     };
     format!("{lines}\n{held}{}\n", how(report))
+}
+
+/// A few of the rows.
+pub(crate) fn short(report: &Report) -> String {
+    let head = head(report);
+    let width = head.len();
+    let rows = ROWS.iter().filter(|row| SHORT.contains(&row.label));
+    let rows = rows.filter(|row| row.is_in(report));
+    let rows = rows.map(|row| cells(row, report, false));
+    let held = report.held.first().map(|held| {
+        let calls = format!("{:.1} calls/s", held.calls);
+        vec!["1000 held locks, idle".into(), calls]
+    });
+    let body = rows.chain(held).map(|mut cells| {
+        cells.resize(width, NONE.into());
+        cells
+    });
+    format!("{}\n{}\n", lines(head, body), how(report))
+}
+
+/// The columns of both tables.
+fn head(report: &Report) -> Vec<String> {
+    let mut head = vec![String::new()];
+    for run in &report.runs {
+        head.extend([run.runtime(), "of the baseline".into()]);
+    }
+    head
+}
+
+fn lines(head: Vec<String>, body: impl Iterator<Item = Vec<String>>) -> String {
+    let rule = vec!["---".to_owned(); head.len()];
+    let lines = [head, rule].into_iter().chain(body);
+    lines
+        .map(|cells| format!("| {} |\n", cells.join(" | ")).replace("|  |", "| |"))
+        .collect()
 }
 
 /// What is held, and what waits.
@@ -142,6 +177,21 @@ Medians of 9 rounds of 500 ms a side, on 2 cores of a CPU, Linux 6.18, with redi
 load 1.0 to 1.2.
 ";
         assert_eq!(table(&report()), expected);
+    }
+
+    #[test]
+    fn readme_has_a_few_rows() {
+        let expected = "\
+| | 1 thread | of the baseline | 2 threads | of the baseline |
+| --- | --- | --- | --- | --- |
+| 1 task | 6 610 pairs/s | 1.01 | 13 500 pairs/s | 0.99 |
+| 32 tasks, 1 key | – | – | 496 000 turns/s, p99 4.1 ms, max 1.6 s | 66 |
+| 1000 held locks, idle | 1.1 calls/s | – | – | – |
+
+Medians of 9 rounds of 500 ms a side, on 2 cores of a CPU, Linux 6.18, with redis-server 7.0.15 on the same cores; \
+load 1.0 to 1.2.
+";
+        assert_eq!(short(&report()), expected);
     }
 
     #[test]

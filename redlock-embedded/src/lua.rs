@@ -1,4 +1,20 @@
 //! Converts Lua values to Redis replies, and back.
+//!
+//! # Why Lua 5.1 of mlua
+//!
+//! Scripts run on Redis in Lua 5.1 afterwards: the texts of its errors, how it prints numbers, and what is
+//! no keyword are compared with a real server. Nobody maintains 5.1 any more, so its faults are met in
+//! front of it, in `prelude.lua`. Luau is maintained, but prints numbers differently, has other texts and
+//! keywords, and takes a C++ compiler. LuaJIT is maintained, but mlua cannot limit its memory, and its
+//! compiled loops do not look at the clock. Redis' own copy is no crate, and a system's Lua would differ
+//! from machine to machine.
+//!
+//! Of the faults that Redis mended in its copy these are met: the overflow of `unpack` (CVE-2025-46817), by
+//! checks of every function that takes a list and positions; a name that is freed while a reader is called
+//! (CVE-2025-49844), since no reader of C is used; metatables of basic types (CVE-2025-46818), since that
+//! of strings is read-only and scripts cannot set others. The level of a long bracket (CVE-2025-46819)
+//! overflows behind 2 GiB, and a request has 64 MiB. `bit`, `struct` and `cmsgpack` are not there. The
+//! tests' build optimises Lua as users' builds do, since optimisers make overflows into faults.
 
 use super::limits::{LUA_MEMORY, MOST_RETURNED, REPLY_LIMIT};
 use super::num;

@@ -73,8 +73,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! * A crashed holder's lock is free after its lease. (A [`Semaphore`] has no lease.)
 //! * Cancelled, dropped and failed calls leave nothing behind, in Redis or in the process. A
 //!   subscription stays for its linger time.
-//! * The tokens of one [`FencedLock`] name only grow, while the clock of the (new) master is not
-//!   behind the last token.
+//! * The tokens of one [`FencedLock`] name only grow, while the clock of the (new) master is 1 ms past
+//!   the last token, and unless a Redisson client is the first to take the lock after the counter was lost.
 //!
 //! # What is not guaranteed
 //!
@@ -82,6 +82,9 @@ assert_eq!(place_order(7).await?, "paid");
 //!   guard notices at its next renewal. Another client may acquire the lock before that.
 //! * A paused process (SIGSTOP, a long stall of its runtime) cannot check its guard. When it
 //!   continues, its unfinished work continues too. Only the resource can refuse that work.
+//! * The work under a lock need not stop in time. A body is cancelled at its next `.await`; tasks that
+//!   it has spawned, and code that does not await, continue. What must be correct even then belongs in
+//!   the data store: a conditional update, a unique index, or a fencing token that the store compares.
 //! * Redis must not evict keys: use `maxmemory-policy noeviction`, or a `volatile-*` policy with
 //!   room.
 //! * `CLIENT KILL ID` prevents that a command in a broken connection runs late. Where an ACL
@@ -188,7 +191,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! # Features
 //!
 //! * `macros` (default): the attribute.
-//! * `tls` (default): `rediss://` URLs, with rustls and ring.
+//! * `tls` (default): `rediss://` URLs, with rustls and ring, which compiles C.
 //! * `embedded`: an in-process engine for tests and demos. The build compiles Lua 5.1 and needs a C
 //!   compiler.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -3,6 +3,9 @@
 //! An address that drops packets does not answer. If addresses were tried one after the other, it
 //! would use up all the time although the next address answers. So the next try begins soon after,
 //! in parallel (RFC 8305, "Happy Eyeballs"), and the first connection wins.
+//!
+//! A host name is looked up on a thread of its own for each look-up, not on the runtime's threads for
+//! blocking work: where all of these wait for locks, they would wait for themselves.
 
 use std::future::Future;
 use std::io;

@@ -8,6 +8,12 @@
 //! 1. The calls of one share are sent in the order in which they came.
 //! 2. A call waits only while its share has no room.
 //! 3. Releases have a share of their own, so that none waits for calls that acquire.
+//!
+//! A call for which there is no room is sent by the task of the connection, so a caller that is not polled
+//! holds up nobody. A caller that leaves takes its call back: it was never sent, and nothing is to be
+//! withdrawn. A call is not sent if its reply would come after the end of its caller's wait, judged by the
+//! last replies. What follows from a reply (the script behind a RESTORE that found the lock taken) is sent
+//! at once.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,4 +1,8 @@
 //! Credentials that change: asked for at each connection, and again before they expire.
+//!
+//! The task of the connection logs in again after four fifths of the time or a minute before its end; there
+//! is no task for it. A connection that could not log in again until the end is closed. The subscribing
+//! connection cannot send AUTH; when the server ends it, it is dialed again.
 
 use std::error::Error as StdError;
 use std::fmt;

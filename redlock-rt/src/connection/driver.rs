@@ -4,6 +4,14 @@
 //! After a guard is dropped at the end of `main`, its runtime ends before the task is polled again.
 //! So the dropping thread polls the same future once. This writes the pending calls to the socket,
 //! as far as the socket accepts them without waiting.
+//!
+//! * It is polled inside the runtime of its task, wherever the guard is dropped: the stream of a connector
+//!   may need that runtime.
+//! * A process that ends resets its connection if replies are unread, and a server that cannot send replies
+//!   stops reading. So of several releases only the first is sure to be read.
+//! * A lone command from another runtime (`dedicated_thread`) is written by its caller in the same way: the
+//!   task would be woken twice for a call. While four or more commands are in progress, the task lets the
+//!   tasks run first that are ready, so that their commands go out in one write.
 
 use std::cell::Cell;
 use std::future::Future;

@@ -1,4 +1,9 @@
 //! Calls that may go without their scripts; see [`FastPath`].
+//!
+//! Where the plain commands change nothing, the same exchange goes on with the script. A name that was
+//! found taken is remembered by its hash, since for it the plain command is a call in vain. A refusal that
+//! lasts (an ACL, an unknown command) ends plain commands on this connection; one that passes is the fault
+//! of the call, as it would be the script's.
 
 use std::future::Future;
 use std::hash::BuildHasher;

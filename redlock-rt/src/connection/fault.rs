@@ -526,7 +526,7 @@ impl Fault {
         self.of_all_calls && self.stage == Stage::Refused
     }
 
-    /// What `caller` does about it: the table in docs/design.md.
+    /// What `caller` does about it: the table in docs/faults.md.
     pub(crate) fn verdict(&self, caller: Caller) -> Verdict {
         use self::Caller::{Beat, CallOnce, Cleanup, Renewal, Subscription};
         use self::Cause::{
@@ -803,11 +803,11 @@ mod tests {
         ]
     }
 
-    /// Each row of the table in docs/design.md, and no row without a fault.
+    /// Each row of the table in docs/faults.md, and no row without a fault.
     #[test]
     fn each_caller_does_what_the_table_says() {
-        let design = include_str!("../../../docs/design.md");
-        let (_, table) = design.split_once("| where | what |").unwrap();
+        let page = include_str!("../../../docs/faults.md");
+        let (_, table) = page.split_once("| where | what |").unwrap();
         let rows = table.lines().skip(2).take_while(|row| row.starts_with('|'));
         let rows: Vec<Vec<&str>> = rows
             .map(|row| row.trim_matches('|').split('|').map(str::trim).collect())

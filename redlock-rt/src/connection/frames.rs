@@ -381,7 +381,7 @@ mod tests {
         }
     }
 
-    // Their numbers are promised in docs/design.md, so they are not those of the constants here.
+    // Their numbers are promised in docs/faults.md, so they are not those of the constants here.
 
     #[test]
     fn arrays_are_at_most_32_deep() {

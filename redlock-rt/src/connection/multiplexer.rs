@@ -15,6 +15,19 @@
 //! 3. A command is written although its caller has gone, unless the connection ends before. Its reply
 //!    is dropped.
 //! 4. No waker is woken, and none is dropped, while the mutex is held: what it wakes may send.
+//!
+//! # Whom a read wakes
+//!
+//! When a read has answered eight callers or more, and the server has no other command, half of the callers
+//! are woken first, and the rest after the first half's next commands were written. Woken together, all
+//! would send together, and on a runtime of one thread the server would wait while they run, and they while
+//! the server works. From then on the two groups take turns of themselves. Of the commands of one call only
+//! the last wakes the caller.
+//!
+//! A caller has a timer of its own where it has less time than the server, where it continues another
+//! caller's call, in a cluster, and where its timer is surer than the task of the connection: in another
+//! runtime, and in one with several workers, since that task may lie behind a task that blocks its worker.
+//! All others are woken by the one timer of the connection.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;

@@ -1,4 +1,10 @@
 //! A link that is dialed again after a failure.
+//!
+//! No lane depends on a connection that cannot be had (docs/faults.md). The connection for commands is
+//! changed only when it has ended: as long as it lives, what withdraws an acquisition is sent behind it on
+//! the same connection. The one that takes over first kills the client of the one that ended, and carries
+//! no command of a caller before Redis has confirmed that. Renewals and heartbeats may change connection at
+//! any time: they set a state, and none creates what is not there.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};

@@ -2,6 +2,9 @@
 //!
 //! All are asked at the same time. The answer with the highest configuration epoch counts, as it
 //! does among the sentinels: one that was cut off from the others may name an old master.
+//!
+//! The highest epoch counts once a majority has answered, or a short time after the first answer. What
+//! sentinels name is bounded: a host has 1 to 255 bytes of letters, digits and `.-_:%[]`.
 
 use std::io;
 use std::time::Duration;

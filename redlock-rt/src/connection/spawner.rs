@@ -1,5 +1,8 @@
 //! Where tasks run: on the caller's runtime, or on a thread of the client's own, in the process that made
 //! the client.
+//!
+//! The process is looked at where a connection is made, where tasks start, and where a connection is polled
+//! by another thread than its task's, as by a dropped guard; not by calls in the runtime of the tasks.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -4,6 +4,24 @@
 //! says why). That connection stands still while replicas do; no other one does, and each way to wait
 //! has its own. All locks that are ready together at one server share one WAIT: one caller sends it for
 //! all, and there is no task.
+//!
+//! * Before Redis 7.2 any command moved the mark of a connection that WAIT looks at; since 7.2 only a
+//!   command that was replicated does. So there is a write, which changes nothing, and asks for the hold in
+//!   the key that has it: after a failover in between, the lock may have another owner.
+//! * Callers that want one replica, which is there, must not stand behind a WAIT for two, of which one is
+//!   not. CLIENT UNBLOCK would end that WAIT, but is one more right to give. Only numbers above two share a
+//!   connection.
+//! * In a cluster too, one WAIT follows the touches of all slots of a master: a call for each slot, and for
+//!   at most 100 locks. An error in one slot is that of its own locks.
+//! * If the caller that sends is cancelled, the next one sends again. A turn ends when the first of its
+//!   callers has no time left, and after about 250 ms in any case.
+//! * How many replicas there are is asked in the same write for `Majority` and `All` (INFO). The highest
+//!   number of the connection counts, since a replica that has gone may be the one that is promoted.
+//! * What cannot be released within the wait, since the server has stopped meanwhile, is released in the
+//!   background.
+//! * A server that refuses WAIT or WAITAOF is remembered with that connection: later acquisitions that need
+//!   it fail before they take the lock. A master without an append-only file is not, since that may be
+//!   turned on.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

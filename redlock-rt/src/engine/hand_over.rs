@@ -25,6 +25,9 @@
 //! 5. Only the last hold that this client had in the lock is handed over: one that the client acquired
 //!    since has another owner number, so Redis has forgotten the chain.
 //! 6. Until a shut-down can find the next hold, it finds the release outstanding.
+//!
+//! A process that ends by `exit` while an offer is untaken leaves the lock to its lease, as if the waiter
+//! had taken it.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;

@@ -2,6 +2,15 @@
 //!
 //! Only a few lines depend on the type of the body. The rest depends at most on its output, and is
 //! shared by all functions of a crate with the same return type.
+//!
+//! The acquisition is a boxed future of one type for all kinds, and the body is accessed through a vtable,
+//! so code that does not depend on the body's type is compiled once. A crate of 100 functions under the
+//! attribute builds in about 1.1 times the time of 100 plain `lock()` calls (medians of 7 interleaved
+//! builds of each, `cargo run -p benches --bin compile_cost`); hand-written
+//! `guard.run`, which does the same, takes 1.9.
+//!
+//! Where a fallback may use the parameters, the body is made only when it is known to run, because the body
+//! takes the parameters.
 
 use std::fmt;
 use std::pin::Pin;

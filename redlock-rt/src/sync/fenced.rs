@@ -62,11 +62,11 @@ pub struct Fenced;
 /// # Round trips, fairness, cancel safety, errors
 ///
 /// Those of an [`RLock`](crate::RLock): the same script takes the lock and creates the token. Where
-/// tasks of one client follow each other, the release of each also acquires for the next one, for a
-/// limited time ([`hand_over`](crate::ClientBuilder::hand_over)): one round trip a turn. A
-/// cancelled or failed acquisition may use up a token that no caller gets.
-/// [`WrongType`](crate::ErrorKind::WrongType) or [`Protocol`](crate::ErrorKind::Protocol) also if
-/// the key `redisson_lock_token:{NAME}` is not a counter.
+/// tasks of one client follow each other, they [hand the lock over](crate::ClientBuilder::hand_over) for a
+/// limited time, without a round trip, each with a token of its own. A cancelled or failed acquisition
+/// may use up a token that no caller gets. [`WrongType`](crate::ErrorKind::WrongType) or
+/// [`Protocol`](crate::ErrorKind::Protocol) also if the key
+/// `redisson_lock_token:{NAME}` is not a counter.
 ///
 /// # Examples
 ///

@@ -1,4 +1,24 @@
 //! FairLock on the wire: an RLock, and a queue of its waiters.
+//!
+//! # Deadlines of mixed queues
+//!
+//! Redisson deducts its own wait from all deadlines for each of its waiters that takes the lock, and a Java
+//! waiter that queues behind ours gets our deadline plus its own wait. So a live waiter of ours needs room,
+//! and if it dies, others would wait for all of it.
+//!
+//! * A waiter of ours has the deadline of Redisson as well, which its shifts keep right whatever the waits
+//!   before it are. Beyond that, its client renews the deadline with each beat for as long as the client
+//!   counts as alive, with room for the waits before it that are known. So a live waiter stays, and a dead
+//!   one costs what Redisson's would, or 5 s.
+//! * The scripts store only what Redisson's shifts leave unchanged: the distance of two deadlines is the
+//!   wait of the second waiter, and the distance of a deadline from Redisson's value is one number. A
+//!   corrected deadline of a Java waiter carries its mark in itself (a fraction of `.5`), because a
+//!   separate note could be older than the waiter.
+//! * One case is left: the wait of a Java waiter that is next, and came while none of ours was queued, is
+//!   not known. The estimate is never too long, and may be too short by the time for which that waiter had
+//!   waited before. Then ours loses its place, until it queues again, if that waiter got the lock later
+//!   than the present lease and the whole wait of ours (5 min without a limit) after it came. A Redisson
+//!   client would lose it too.
 
 use std::time::Duration;
 

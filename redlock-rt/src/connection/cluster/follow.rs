@@ -3,6 +3,15 @@
 //! A node that does not have the slot of a call refuses it before it runs, and names the node that
 //! has it (MOVED), or that has the keys of a slot on its way there (ASK). The call is then sent
 //! there.
+//!
+//! Scripts that make the names of keys (the leases of readers, the set of permits in a renewal) are not
+//! sent behind ASKING: Redis looks only for declared keys, so at the next master a lease that has not
+//! arrived yet looks like one that is over. Such a call is repeated until the slot has moved, and so is one
+//! that the old master stops at a key that is not there. A read guard or a permit whose renewal waits for
+//! longer than the lease is lost.
+//!
+//! A caller waits for a connection to a master only while that is the master of its slot. What was sent is
+//! waited for: it may have run.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

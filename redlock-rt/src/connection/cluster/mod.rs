@@ -4,6 +4,21 @@
 //! connect or a lost connection, and every minute that the client is used. One short task asks at a
 //! time, after pauses that grow. A slot that has moved puts its locks in doubt, so that they are
 //! verified at their new master at once.
+//!
+//! # A command in a broken connection cannot run late
+//!
+//! A cleanup goes to the master that has the slot when it is sent. The broken connection leads to a server
+//! that
+//!
+//! * *still is that master*: the new connection there kills the old client first, as for one server;
+//! * *gave the slot away*: it answers MOVED to what it reads late;
+//! * *was stopped or cut off, and a replica was promoted*: it may run what it reads before it learns of
+//!   that. The cluster then makes it a replica of the new master, and what it wrote meanwhile is discarded;
+//! * *has had the slot before, and has it again*: the client keeps a server that has no slots as long as
+//!   the server may read a broken connection to it. When such a server has slots again, the client connects
+//!   to it as soon as the layout says so, and kills the old client before anything else is sent. Bytes that
+//!   arrive between the return of the slot and that moment can take a lock for one lease; permits are safe
+//!   as without CLIENT KILL.
 
 mod ask;
 mod follow;

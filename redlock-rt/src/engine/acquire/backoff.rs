@@ -1,4 +1,9 @@
 //! When a waiter that is not woken tries again.
+//!
+//! The local queue is that of all kinds: its head polls for all tasks of the process, and a release by the
+//! same client hands the lock to the next task without a pause. Retries that become due behind other tasks
+//! of the process, or behind a hold of the same client, are counted but not sent, because the head has just
+//! been refused.
 
 use std::fmt;
 use std::time::{Duration, Instant};

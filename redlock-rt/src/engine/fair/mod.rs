@@ -21,6 +21,38 @@
 //!
 //! The subscription to the client's channel; the channels of a name; the map, or the queue of a name;
 //! the schedule.
+//!
+//! # Channels
+//!
+//! * A client subscribes to its channel before a waiter queues: a waiter gets its ticket before it sends
+//!   its first call, and when the channel is confirmed, a beat is sent for every name that then has a
+//!   ticket.
+//! * Redisson announces a turn of ours only if it has the lock or is queued before us, or frees the lock by
+//!   force. The first two are known when a waiter queues, because no one enters the queue before it later.
+//!   A new subscription is followed by a beat.
+//! * A waiter that becomes next is told when the holder's lease ends, if that is in less than 30 s, the
+//!   longest time between two beats: nobody announces the end of a lease. The message does not wake the
+//!   waiter.
+//!
+//! # Beats
+//!
+//! * While a waiter of the client is the head of the queue, the next beat is due after one to two poll
+//!   intervals, when the holder's lease ends, or after a third of the waiter time-out, whichever comes
+//!   first; for every name, where the client cannot subscribe. If beats fail, the head tries by itself
+//!   every poll interval.
+//! * A call is sent when the first beat is due, and includes the beats that are due within half of the time
+//!   since that name's last one. If one name causes a refusal, the batch is halved until that name is
+//!   found, and the name is asked for alone from then on. At most four calls are in progress.
+//! * The UUID identifies a client of ours, not its note: if the notes are evicted, our waiters are not
+//!   mistaken for foreign ones.
+//!
+//! # Left-over waiters
+//!
+//! Redis may still have a waiter that its client has not: its leave failed for good, or has not arrived
+//! yet. It would be next for ever, since its client is alive. A beat reports which number is next. If that
+//! number has no ticket, and had none when the beat was sent, the client sends the next beat at once, which
+//! removes the number. So a beat is sent with the first waiter of a name, however short the wait. Removal
+//! affects only the queue; a hold stays.
 
 mod batch;
 mod map;

@@ -2,6 +2,11 @@
 //!
 //! After every change of their queue, the time of the next beat goes into the schedule under its
 //! mutex.
+//!
+//! A head that was told that it is next, or that it has the lock, and was not polled since for the waiter
+//! time-out, is withdrawn before a beat: its number is released like that of a dropped future. Whoever
+//! removes the waiter from the list first decides: the waiter itself does so before it returns a guard. One
+//! that finds itself withdrawn queues again under another number.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

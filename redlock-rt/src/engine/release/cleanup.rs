@@ -5,6 +5,23 @@
 //! middle, the cleanup goes to the release queue, with the call in progress. A cleanup needs no
 //! runtime of its own. It sets a state, so it may be repeated until Redis has answered, or until
 //! the lease is over and no sent command can still run. `endings` has what differs.
+//!
+//! # When it is given up
+//!
+//! * Not at the end of the lease: a server that stopped for longer than that reads its sockets when it
+//!   continues, and the lease begins then. One whole lease after the old connection has certainly ended:
+//!   CLIENT KILL was answered, or another process answers at the address. A cleanup without a lease is
+//!   never given up. A caller that waits (`unlock`) is told when the lease is over by the local clock.
+//! * The number of kept cleanups is bounded: without a connection nothing is sent, so only calls that were
+//!   in progress when it broke, and guards held at that time, are kept.
+//!
+//! # At the drop of a guard
+//!
+//! A drop begins its cleanup only if there is nothing to wait for: the connection is up, and no other
+//! command of the hold is in progress. A partial release is not begun, since the end of the hold supersedes
+//! it. At most 128 are in progress at once, also after an outage; up to 384 that wait for a right do not
+//! count. If the server is not known to have a script, SCRIPT LOAD is sent in the same write, because a
+//! process that ends cannot react to NOSCRIPT.
 
 use std::fmt;
 use std::sync::Arc;

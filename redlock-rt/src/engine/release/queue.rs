@@ -1,4 +1,11 @@
 //! What is left to the background, in the order in which it came.
+//!
+//! What was sent at the drop waits in a line of its own, oldest first, and the waker of its call is the
+//! queue itself: whoever brings a reply, as a rule the connection's task, ends the oldest ones that have
+//! theirs. A task would be woken for each guard that is dropped, with several workers often on another one.
+//! The release task is woken for what needs more than its reply (an error, a script to load), and looks
+//! eight times in the response time-out for replies that do not come. In a cluster, where a master that
+//! hangs would hold up the line, it runs all.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;

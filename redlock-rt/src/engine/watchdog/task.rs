@@ -1,4 +1,10 @@
 //! The task that sends due renewals.
+//!
+//! All holds of a batch that failed are retried at the same moment, so that one call stays one call. Only
+//! if a single key may be the reason (a key of another type, an error of the script, an ACL that forbids a
+//! key), the batch is split into halves at once, until the bad key is alone. A batch is limited by
+//! *weight*, the number of leases that its script reads: one per lock, one per guard of a read hold, one
+//! per permit. Other tasks run after each call, however many locks there are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,13 @@
 //! One call that wants several locks.
+//!
+//! The call holds the first locks while it waits for the next; otherwise callers that want many would
+//! starve. Until the last lock is taken, all are renewed and `max_hold` does not run. Then the requested
+//! terms take effect.
+//!
+//! Addresses do not reveal that two servers are one (`localhost` and `127.0.0.1`, a proxy). So if a part
+//! has the same name as one that was taken before, the call first asks its server for the holder of that
+//! name. If that is the owner that was just created, it is the same server: the lock is taken already (or,
+//! for another kind, refused). Without this question the call would wait for itself.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,7 @@
 //! Several locks as one: all or none.
+//!
+//! Parts are sorted by name first, because names are the same everywhere, while addresses differ
+//! (`localhost` here, a host name there). The server decides only between locks of one name.
 
 mod acquire;
 mod guard;

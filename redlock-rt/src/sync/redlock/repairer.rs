@@ -3,6 +3,11 @@
 //! The task sleeps while no part of any guard is missing. An acquired part counts only if enough
 //! other parts are still there without interruption, asked *after* the acquisition. Otherwise
 //! another client could have had a majority in between and released it, unnoticed.
+//!
+//! A majority is never restored: a guard with fewer parts is lost, and everything is released. Guards of
+//! one name that are valid at the same time share their holds, since there can be only one majority: a part
+//! that was acquired again for one guard is re-entered by the others. If each acquired it separately, the
+//! guards would compete.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -1,4 +1,10 @@
 //! One round: every server is asked once, all at the same time.
+//!
+//! Each call takes at most the server time-out. Once the round is decided, servers that have not answered
+//! get ten times as long as the decision took, and at least 5 ms. Then their calls are dropped like any
+//! cancelled call, and what they take is released. A round without a majority is rolled back before a
+//! random pause. A server that owes 64 replies to releases is considered silent, and is asked only if there
+//! is no majority without it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,19 @@
 //! The release of a hold. That of a fair lock may give the lock to a waiter of this client.
+//!
+//! The release names up to four waiters, those that have been queued for longest, with the lease of each.
+//! Redis decides who is next, so neither a limit of time nor equal terms are needed: a waiter of another
+//! client is woken when it is next.
+//!
+//! * The waiter has the lock under the number with which it is queued. If it has left, its own release,
+//!   which is on its way for its place in the queue, ends the hold. If it asks meanwhile, Redis finds it to
+//!   be the holder.
+//! * A repeat names the same waiters, since a try whose reply was lost may have given the lock to one of
+//!   them; the deadline then counts from the first try. If the outcome stays unknown, the waiters that were
+//!   named ask by themselves.
+//! * If nobody reads the reply (an `unlock` that is not polled any more, and not dropped), the next
+//!   heartbeat names the waiter. What was given and not yet taken when this client frees the lock by force
+//!   is forgotten, and that waiter asks.
+//! * A guard with a `min_hold` gives the lock to nobody.
 
 use std::sync::Arc;
 use std::task::Waker;
