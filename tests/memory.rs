@@ -19,9 +19,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The allocations of a lock and unlock: the queue of the name and the task's place in it, the hold,
-/// and the text of each of the two calls.
-const OF_A_PAIR: usize = 5;
+/// The allocations of a lock and unlock: the waiters of the name, their queue and the task's place in it, the
+/// hold, and the text of each of the two calls.
+const OF_A_PAIR: usize = 6;
 /// The bytes of a held lock.
 const OF_A_HOLD: usize = 600;
 /// The bytes of a task that waits, with the task.

@@ -79,17 +79,20 @@ pub(crate) fn equal(rule: Rule, real: &Frame, embedded: &Frame, tolerance: f64) 
     }
 }
 
-/// Negative numbers are no times: they mean no key or no expiry.
+/// Negative numbers are no times: they mean no key or no expiry. Compared as integers: between two numbers
+/// of f64 there are a thousand milliseconds at the longest times.
 fn within(real: &Frame, embedded: &Frame, tolerance: f64) -> bool {
-    match (real.number(), embedded.number()) {
-        (Some(a), Some(b)) => a >= 0.0 && b >= 0.0 && (a - b).abs() <= tolerance,
+    match (real.number::<u64>(), embedded.number::<u64>()) {
+        (Some(a), Some(b)) => a.abs_diff(b) as f64 <= tolerance,
         _ => false,
     }
 }
 
 fn time(frame: &Frame) -> Option<f64> {
     match frame.items()? {
-        [seconds, micros] => Some(seconds.number()? * 1000.0 + micros.number()? / 1000.0),
+        [seconds, micros] => {
+            Some(seconds.number::<f64>()? * 1000.0 + micros.number::<f64>()? / 1000.0)
+        }
         _ => None,
     }
 }
@@ -127,9 +130,29 @@ pub(crate) fn equal_but_for_scores(real: &Frame, embedded: &Frame, tolerance: f6
 fn near(real: &Frame, embedded: &Frame, tolerance: f64) -> bool {
     const SMALLEST_TTL: f64 = 1000.0;
     const EPOCH_MICROS: f64 = 1e14;
-    match (real.number(), embedded.number()) {
+    match (real.number::<f64>(), embedded.number::<f64>()) {
         (Some(a), Some(b)) if a >= EPOCH_MICROS => (a - b).abs() <= tolerance * 1000.0,
         (Some(a), Some(b)) => a >= SMALLEST_TTL && (a - b).abs() <= tolerance,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As f64 they are 1024 apart, or none.
+    #[test]
+    fn the_longest_times_are_compared_to_the_millisecond() {
+        let frame = |number: u64| Frame {
+            kind: b':',
+            body: Body::Line(number.to_string().into_bytes()),
+        };
+        let (one, other) = (
+            frame(9_223_370_241_106_866_687),
+            frame(9_223_370_241_106_866_690),
+        );
+        assert!(equal(Rule::Millis, &one, &other, 3.0));
+        assert!(!equal(Rule::Millis, &one, &other, 2.0));
     }
 }

@@ -1,6 +1,7 @@
 //! Replies on the wire: equal frames are equal bytes.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// One reply. `kind` is its first byte.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,7 +86,7 @@ impl Frame {
     }
 
     /// The number in a reply of any type.
-    pub(crate) fn number(&self) -> Option<f64> {
+    pub(crate) fn number<T: FromStr>(&self) -> Option<T> {
         match &self.body {
             Body::Line(text) | Body::Bulk(text) => std::str::from_utf8(text).ok()?.parse().ok(),
             _ => None,
