@@ -198,3 +198,20 @@ impl<T> Drop for AbortOnDrop<T> {
         self.0.abort();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_is_its_runtime() {
+        let runtime = || {
+            tokio::runtime::Builder::new_current_thread()
+                .build()
+                .unwrap()
+        };
+        let [one, other] = [runtime(), runtime()];
+        let home = |runtime: &tokio::runtime::Runtime| Home(runtime.handle().clone());
+        assert!(home(&one) == home(&one) && home(&one) != home(&other));
+    }
+}

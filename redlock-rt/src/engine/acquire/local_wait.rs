@@ -135,14 +135,14 @@ impl LocalWait {
     pub(super) fn fares(&self) -> (Health, Refusal) {
         match self {
             Self::Queue(guard) => guard.waiters().fares(),
-            Self::Seat(ticket) => ticket.fares(),
+            // Each lock can be had.
+            Self::Seat(ticket) => (ticket.health(), Refusal::Held),
         }
     }
 
     pub(super) fn set_refusal(&self, refusal: Refusal) {
-        match self {
-            Self::Queue(guard) => guard.waiters().set_refusal(refusal),
-            Self::Seat(ticket) => ticket.seat().set_refusal(refusal),
+        if let Self::Queue(guard) = self {
+            guard.waiters().set_refusal(refusal);
         }
     }
 

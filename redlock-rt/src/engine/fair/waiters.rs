@@ -18,7 +18,7 @@ use super::queue::{BeatRequest, FairWaitQueue, SOON};
 use crate::clock;
 use crate::connection::Message;
 use crate::engine::hub::{Listener, Subscription};
-use crate::engine::wait::{Health, Refusal, Seat};
+use crate::engine::wait::{Health, Seat};
 use crate::name::LockName;
 use crate::shim::{Mutex, lock};
 use crate::wire::{Beat, FairPlace, FairQueue, Recipe};
@@ -342,11 +342,11 @@ impl FairTicket {
         &self.seat
     }
 
-    /// Whether Redis answers the waiter, or the beats while it only waits, and what it answered.
-    pub(crate) fn fares(&self) -> (Health, Refusal) {
-        match self.seat.fares() {
-            (Health::Answering, refusal) => (lock(&self.waiters.queue).health, refusal),
-            fares => fares,
+    /// Whether Redis answers the waiter, or the beats while it only waits.
+    pub(crate) fn health(&self) -> Health {
+        match self.seat.health() {
+            Health::Answering => lock(&self.waiters.queue).health,
+            health => health,
         }
     }
 }

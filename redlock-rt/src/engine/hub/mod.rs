@@ -242,3 +242,36 @@ impl fmt::Debug for Attachment {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(redlock_loom)))]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard(AtomicUsize);
+
+    impl Listener for Heard {
+        fn confirmed(&self) {}
+
+        fn heard(&self, _: &Message, _: Option<Duration>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A release of this client that was not published, as far as is known.
+    #[test]
+    fn the_own_listeners_are_told_and_the_caller_whether_there_are_any() {
+        let hub = Arc::new(Hub::new(Duration::ZERO, None));
+        let heard = Arc::<Heard>::default();
+        let message = |channel: &str| Message {
+            channel: channel.to_owned(),
+            payload: String::new(),
+        };
+        assert!(!hub.announced(|| message("a"), None), "nobody listens");
+        let listener = Arc::clone(&heard) as _;
+        let (_attachment, confirmed) = hub.attach("a".to_owned(), End::default(), listener);
+        assert!(!confirmed && hub.announced(|| message("a"), None));
+        assert!(!hub.announced(|| message("b"), None));
+        assert_eq!(heard.0.load(Ordering::Relaxed), 1);
+    }
+}

@@ -3,7 +3,7 @@
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use super::queue::{Health, Refusal, Wake};
+use super::queue::{Health, Wake};
 use crate::clock::Moment;
 use crate::shim::{Mutex, lock};
 
@@ -27,9 +27,8 @@ struct State {
     closed: bool,
     /// When the waiter tries although nobody told it to.
     retry_at: Option<Moment>,
-    /// Whether Redis answers the waiter, and what it did.
+    /// Whether Redis answers the waiter.
     health: Health,
-    refusal: Refusal,
 }
 
 impl Seat {
@@ -41,7 +40,6 @@ impl Seat {
             closed: false,
             retry_at: None,
             health: Health::Answering,
-            refusal: Refusal::Held,
         };
         Self {
             number,
@@ -135,13 +133,8 @@ impl Seat {
         lock(&self.state).health.follow(health);
     }
 
-    pub(crate) fn set_refusal(&self, refusal: Refusal) {
-        lock(&self.state).refusal = refusal;
-    }
-
-    pub(crate) fn fares(&self) -> (Health, Refusal) {
-        let state = lock(&self.state);
-        (state.health, state.refusal)
+    pub(crate) fn health(&self) -> Health {
+        lock(&self.state).health
     }
 }
 
@@ -186,7 +179,7 @@ mod tests {
     fn a_first_try_needs_no_waker() {
         let ((_, waker), seat, now) = (waker(), Seat::new(1), Instant::now());
         assert!(seat.tries_at_once(now));
-        assert_eq!(seat.fares().0, Health::Asking(now));
+        assert_eq!(seat.health(), Health::Asking(now));
         assert!(!seat.tries_at_once(now));
         assert_eq!(seat.poll(&waker), PENDING);
         seat.notify(Instant::now());
@@ -204,7 +197,7 @@ mod tests {
         assert_eq!(seat.retry_at(), None);
         assert_eq!(seat.poll(&waker), TRY);
         seat.set_health(Health::Asking(now));
-        assert_eq!(seat.fares().0, Health::Failing, "it is not answered yet");
+        assert_eq!(seat.health(), Health::Failing, "it is not answered yet");
     }
 
     #[test]
