@@ -259,7 +259,7 @@ impl Delivery {
         if let Err(fault) = connection.pass(until).await {
             return Some(Err(fault));
         }
-        match before(until, connection.call(call)).await? {
+        match clock::before(until, connection.call(call)).await? {
             Ok(exchange) => self.exchange = Some(exchange),
             Err(fault) => return Some(Err(fault)),
         }
@@ -467,13 +467,5 @@ impl Delivery {
     pub(crate) fn close(&mut self) {
         self.exchange = None;
         self.open_since = None;
-    }
-}
-
-/// `None` where `until` comes before the future's output.
-pub(crate) async fn before<F: Future>(until: Option<Instant>, future: F) -> Option<F::Output> {
-    match until {
-        Some(until) => clock::timeout_at(clock::to_tokio(until), future).await.ok(),
-        None => Some(future.await),
     }
 }

@@ -59,7 +59,7 @@ mod values;
 pub(crate) use self::cluster::Cluster;
 pub(crate) use self::credentials::CredentialSource;
 pub use self::credentials::Credentials;
-pub(crate) use self::delivery::{Delivery, before};
+pub(crate) use self::delivery::Delivery;
 pub(crate) use self::dialer::{Connector, Dialer, NodeConnector, ServerId};
 pub(crate) use self::endpoint::Endpoint;
 pub(crate) use self::exchange::Exchange;

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::delivery::before;
 use super::dialer::Dialer;
 use super::exchange::Exchange;
 use super::fault::Fault;
@@ -275,7 +274,7 @@ impl Connection {
         }
         // Boxed: it is rare, and would be most of the size of every waiting future.
         Box::pin(async move {
-            match before(until, gate.pass(&self.shared.timeouts.retry)).await {
+            match clock::before(until, gate.pass(&self.shared.timeouts.retry)).await {
                 Some(()) => Ok(()),
                 None => gate.fault().map_or(Ok(()), Err),
             }

@@ -12,7 +12,7 @@ use super::Cluster;
 use crate::clock;
 use crate::connection::Exchange;
 use crate::connection::cluster::news::{Redirect, SlotNews};
-use crate::connection::delivery::{Delivery, before};
+use crate::connection::delivery::Delivery;
 use crate::connection::fault::Fault;
 use crate::connection::nodes::{Lane, Node};
 use crate::connection::reconnect::Connection;
@@ -97,7 +97,7 @@ impl Cluster {
         until: Option<Instant>,
     ) -> Option<Result<(Arc<Node>, Exchange), Fault>> {
         loop {
-            let node = match before(until, self.node(slot)).await? {
+            let node = match clock::before(until, self.node(slot)).await? {
                 Ok(node) => node,
                 Err(fault) => return Some(Err(fault)),
             };
@@ -165,7 +165,7 @@ async fn passed(
     call: impl Future<Output = Result<Exchange, Fault>>,
 ) -> Option<Result<Exchange, Fault>> {
     match connection.pass(until).await {
-        Ok(()) => before(until, call).await,
+        Ok(()) => clock::before(until, call).await,
         Err(fault) => Some(Err(fault)),
     }
 }

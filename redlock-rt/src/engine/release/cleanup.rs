@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::end::{Grant, end_of};
 use super::tally::Open;
 use crate::clock::{self, Moment};
-use crate::connection::{Caller, Came, Delivery, Fault, To, before};
+use crate::connection::{Caller, Came, Delivery, Fault, To};
 use crate::engine::Engine;
 use crate::engine::hand_over::Pass;
 use crate::engine::hold::{Hold, Request, Turn, Waiting};
@@ -313,7 +313,7 @@ impl Cleanup {
                 Some(turn) => turn,
                 None => {
                     self.now = None;
-                    before(until, Turn::take(hold)).await?
+                    clock::before(until, Turn::take(hold)).await?
                 }
             });
         }
@@ -365,7 +365,7 @@ impl Cleanup {
             if !fault.is_of_dialing() {
                 let (pause, engine) = (self.pause.take(), Arc::clone(self.engine()));
                 let _denied = waits.then(|| engine.releases.deny());
-                before(until, clock::sleep(pause)).await?;
+                clock::before(until, clock::sleep(pause)).await?;
             }
         }
     }
