@@ -12,8 +12,9 @@ use redis::{ServerError, Value};
 
 use super::encode;
 use super::fault::{Cause, Fault};
-use super::link::{Link, reply};
+use super::link::Link;
 use super::multiplexer::{Came, Pending, Unanswered, WakeUp};
+use super::values::reply;
 use crate::clock::Moment;
 use crate::wire::{Answer, Call, Carried, FastPath, Reply};
 

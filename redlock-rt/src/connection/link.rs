@@ -23,6 +23,7 @@ use super::reach::reach;
 use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
 use super::until::{self, Had, Until};
+use super::values::reply;
 use crate::clock;
 use crate::wire::{Call, Malformed, Publish, Reply, Script};
 
@@ -617,24 +618,4 @@ fn place(script: &Script) -> (usize, u64) {
 
 pub(super) fn load_command(script: &Script) -> [&[u8]; 3] {
     [b"SCRIPT", b"LOAD", script.text().as_bytes()]
-}
-
-pub(super) fn reply(value: Value) -> Result<Reply, Fault> {
-    Ok(match value {
-        Value::Nil => Reply::Nil,
-        Value::Int(number) => Reply::Int(number),
-        Value::BulkString(bytes) => {
-            Reply::Text(String::from_utf8(bytes).map_err(Fault::unreadable)?)
-        }
-        Value::SimpleString(text) => Reply::Text(text),
-        Value::Okay => Reply::Text("OK".into()),
-        Value::Array(values) => {
-            Reply::List(values.into_iter().map(reply).collect::<Result<_, _>>()?)
-        }
-        Value::ServerError(error) => return Err(Fault::from_part(error)),
-        other => {
-            let why = format!("a reply of a type that no script gives: {other:?}");
-            return Err(Fault::unreadable(std::io::Error::other(why)));
-        }
-    })
 }

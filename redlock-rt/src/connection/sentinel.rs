@@ -14,6 +14,7 @@ use super::fault::Fault;
 use super::framed::Framed;
 use super::greeting::ask;
 use super::reach::{Gathered, all_failed, gather};
+use super::values::text_of;
 
 /// What one sentinel says.
 #[derive(Debug, PartialEq, Eq)]
@@ -128,15 +129,6 @@ fn epoch_of(reply: &Value) -> Option<u64> {
         .map(|[name, value]| (name, value))
         .find(|(name, _)| is_epoch(name))?;
     text_of(epoch)?.parse().ok()
-}
-
-pub(super) fn text_of(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) => Some(text.clone()),
-        Value::Int(number) => Some(number.to_string()),
-        _ => None,
-    }
 }
 
 /// A sentinel's refusal of a login or a question.

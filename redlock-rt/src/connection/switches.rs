@@ -14,8 +14,9 @@ use super::fault::Fault;
 use super::framed::{Framed, nonsense};
 use super::frames::Nonsense;
 use super::greeting::ask;
-use super::sentinel::{GET_MASTER, locate, master_of, refused, text_of};
+use super::sentinel::{GET_MASTER, locate, master_of, refused};
 use super::server::CurrentServer;
+use super::values::text_of;
 use crate::clock;
 
 /// A sentinel is asked this often, in case its announcement was lost.

@@ -7,6 +7,9 @@ use std::sync::OnceLock;
 
 use redis::{RedisResult, Value};
 
+use super::fault::Fault;
+use crate::wire::Reply;
+
 /// Arrays within each other are read here down to this depth.
 const DEPTH: usize = 3;
 /// How Redis refuses to create a key that is there.
@@ -86,6 +89,37 @@ fn item(bytes: &[u8], depth: usize) -> Option<(Value, &[u8])> {
 
 fn number(digits: &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The text of a string, or of a number.
+pub(super) fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) => Some(text.clone()),
+        Value::Int(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// The reply of a script, or of a command in its place.
+pub(super) fn reply(value: Value) -> Result<Reply, Fault> {
+    Ok(match value {
+        Value::Nil => Reply::Nil,
+        Value::Int(number) => Reply::Int(number),
+        Value::BulkString(bytes) => {
+            Reply::Text(String::from_utf8(bytes).map_err(Fault::unreadable)?)
+        }
+        Value::SimpleString(text) => Reply::Text(text),
+        Value::Okay => Reply::Text("OK".into()),
+        Value::Array(values) => {
+            Reply::List(values.into_iter().map(reply).collect::<Result<_, _>>()?)
+        }
+        Value::ServerError(error) => return Err(Fault::from_part(error)),
+        other => {
+            let why = format!("a reply of a type that no script gives: {other:?}");
+            return Err(Fault::unreadable(std::io::Error::other(why)));
+        }
+    })
 }
 
 #[cfg(test)]

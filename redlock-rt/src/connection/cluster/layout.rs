@@ -3,7 +3,7 @@
 use redis::Value;
 
 use crate::connection::endpoint::Address;
-use crate::connection::sentinel::text_of;
+use crate::connection::values::text_of;
 use crate::wire::Slot;
 
 /// What one node says about the cluster.
