@@ -2,7 +2,6 @@
 
 use redis::{Pipeline, Value};
 
-use super::cluster::NOT_A_NODE;
 use super::endpoint::is_host;
 
 /// The relevant lines of `INFO`; empty if an ACL forbids the command.
@@ -23,6 +22,10 @@ pub(super) struct Info {
     /// user may know.
     pub(super) has_shard_channels: bool,
 }
+
+/// Why a server is refused behind the URL of a cluster.
+pub(super) const NOT_A_NODE: &str =
+    "it is not a node of a cluster; the URL of a single server is redis://host:port";
 
 /// Why a server is unsuitable for locks, and what to use instead.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -30,7 +30,6 @@ use super::encode;
 use super::fault::Fault;
 use super::framed::{Framed, nonsense};
 use super::frames::Nonsense;
-use super::subscriber::{Heard, Message};
 use super::values::value;
 
 /// Which of a server's two sorts of channels one is.
@@ -82,6 +81,22 @@ enum What {
 pub(super) struct Listening<S> {
     framed: Framed<S>,
     asked: Asking,
+}
+
+/// What a listening connection hears.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Message(Message),
+    /// The server has ended the subscription to this channel, because its slot has moved away.
+    Left(String),
+}
+
+/// Something was published.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) channel: String,
+    /// Empty if it is not text.
+    pub(crate) payload: String,
 }
 
 /// A stream that listens, for commands and for messages.

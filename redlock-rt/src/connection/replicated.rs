@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::endpoint::Address;
 use super::fault::Fault;
+use super::gather::{Gathered, all_failed, gather};
 use super::greeting::Reached;
 use super::info::Unfit;
-use super::reach::{Gathered, all_failed, gather};
 
 /// Asks all, and keeps the connection to the master. `reached`: whether there was one before.
 pub(super) async fn find_master<F>(

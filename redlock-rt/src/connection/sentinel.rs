@@ -12,8 +12,8 @@ use super::dialer::{BoxStream, Dialer, Target};
 use super::endpoint::{Address, Service};
 use super::fault::Fault;
 use super::framed::Framed;
+use super::gather::{Gathered, all_failed, gather};
 use super::greeting::ask;
-use super::reach::{Gathered, all_failed, gather};
 use super::values::text_of;
 
 /// What one sentinel says.

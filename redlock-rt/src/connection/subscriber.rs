@@ -13,7 +13,7 @@ use super::dialer::{BoxStream, Dialer};
 use super::endpoint::Address;
 use super::fault::Fault;
 use super::greeting::Reached;
-use super::listening::{Asking, Listening, Reach, listen};
+use super::listening::{Asking, Heard, Listening, Reach, listen};
 use super::reach::reach;
 use super::server::{CurrentServer, Tie};
 use crate::wire::keys;
@@ -119,20 +119,4 @@ impl Announcements {
             futures::stream::poll_fn(move |cx| pin!(unconstrained(listening.next())).poll(cx));
         messages.take_until(left)
     }
-}
-
-/// What a listening connection hears.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
-    Message(Message),
-    /// The server has ended the subscription to this channel, because its slot has moved away.
-    Left(String),
-}
-
-/// Something was published.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Message {
-    pub(crate) channel: String,
-    /// Empty if it is not text.
-    pub(crate) payload: String,
 }

@@ -13,8 +13,9 @@ use crate::connection::dialer::{Dialer, Target};
 use crate::connection::endpoint::Address;
 use crate::connection::fault::Fault;
 use crate::connection::framed::Framed;
+use crate::connection::gather::{Gathered, all_failed, gather};
 use crate::connection::greeting::ask;
-use crate::connection::reach::{Gathered, all_failed, gather};
+use crate::connection::info::NOT_A_NODE;
 
 /// So many are asked at the same time.
 const TOGETHER: usize = 4;
@@ -98,7 +99,3 @@ async fn question(
         true => Err(Fault::passing("no master has any slot".into())),
     }
 }
-
-/// Why a server is refused behind the URL of a cluster.
-pub(in crate::connection) const NOT_A_NODE: &str =
-    "it is not a node of a cluster; the URL of a single server is redis://host:port";

@@ -23,7 +23,6 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-pub(super) use self::ask::NOT_A_NODE;
 use self::follow::Next;
 use self::layout::{Layout, MOST_NODES, NOBODY};
 pub(super) use self::news::SlotNews;
