@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use redis::{ServerError, Value};
 use tokio::task::AbortHandle;
 
-use super::credentials::log_in_again;
 use super::dialer::Dialer;
 use super::driver::Driver;
 use super::encode;
@@ -18,6 +17,7 @@ use super::fault::{Cause, Fault, true_code};
 use super::greeting::Reached;
 use super::info::Info;
 use super::journal::Right;
+use super::log_in_again::log_in_again;
 use super::multiplexer::{Ended, Multiplexer, Pending, Unanswered, WakeUp};
 use super::reach::reach;
 use super::server::{CurrentServer, Tie};

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::cluster::{Cluster, SlotNews};
+use super::cluster::Cluster;
 use super::dialer::Dialer;
 use super::fault::Fault;
 use super::journal::Beside;
 use super::reconnect::{Connection, Timeouts};
 use super::server::CurrentServer;
+use super::slot_news::SlotNews;
 use super::spawner::Spawner;
 use super::until::LANES;
 use crate::name::LockName;

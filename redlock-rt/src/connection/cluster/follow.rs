@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use super::Cluster;
 use crate::clock;
 use crate::connection::Exchange;
-use crate::connection::cluster::news::{Redirect, SlotNews};
 use crate::connection::delivery::Delivery;
 use crate::connection::fault::Fault;
 use crate::connection::nodes::{Lane, Node};
 use crate::connection::reconnect::Connection;
+use crate::connection::slot_news::{Redirect, SlotNews};
 use crate::wire::{Call, Reply, Slot};
 
 /// Whoever waits for a connection asks for the layout this often.

@@ -8,7 +8,6 @@
 mod ask;
 mod follow;
 mod layout;
-mod news;
 mod refresh;
 mod slots;
 #[cfg(all(test, not(redlock_loom)))]
@@ -25,7 +24,6 @@ use tokio::sync::Notify;
 
 use self::follow::Next;
 use self::layout::{Layout, MOST_NODES, NOBODY};
-pub(super) use self::news::SlotNews;
 use self::refresh::Refreshing;
 pub(crate) use self::slots::SlotSet;
 use super::dialer::Dialer;

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use crate::connection::endpoint::Address;
+use super::endpoint::Address;
 
 /// The call did not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::connection) enum SlotNews {
+pub(super) enum SlotNews {
     Redirect(Redirect),
     /// TRYAGAIN: some of the call's keys are on their way to another node.
     Split,
@@ -16,14 +16,14 @@ pub(in crate::connection) enum SlotNews {
 
 /// Another node has the slot, or the keys of the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::connection) struct Redirect {
+pub(super) struct Redirect {
     /// For this call only: the slot is on its way there (ASK, not MOVED).
-    pub(in crate::connection) asks: bool,
+    pub(super) asks: bool,
     /// Empty: the host of the node that says so.
-    pub(in crate::connection) host: String,
-    pub(in crate::connection) port: u16,
+    pub(super) host: String,
+    pub(super) port: u16,
     /// `None` until it is known which node says so.
-    pub(in crate::connection) to: Option<Address>,
+    pub(super) to: Option<Address>,
 }
 
 impl fmt::Display for Redirect {
@@ -36,7 +36,7 @@ impl fmt::Display for Redirect {
 
 impl SlotNews {
     /// Of an error reply, as in `MOVED 3999 127.0.0.1:6381`.
-    pub(in crate::connection) fn of(code: &str, detail: &str) -> Option<Self> {
+    pub(super) fn of(code: &str, detail: &str) -> Option<Self> {
         let asks = match code {
             "MOVED" => false,
             "ASK" => true,
