@@ -13,9 +13,10 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
+use super::address::Address;
 use super::addresses::{connect_to_any, of_host};
 use super::credentials::{CredentialSource, Credentials, Expiry};
-use super::endpoint::{Address, Endpoint, Login, Servers, Service};
+use super::endpoint::{Endpoint, Login, Servers, Service};
 use super::fault::Fault;
 use super::panics::caught;
 use crate::error::Error;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use redis::{RedisError, ServerError};
 
-use super::endpoint::Address;
+use super::address::Address;
 use super::misfit::Misfit;
 use super::slot_news::SlotNews;
 use crate::error::{Error, ErrorKind as Kind};

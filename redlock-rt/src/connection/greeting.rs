@@ -7,9 +7,9 @@ use std::time::Duration;
 use redis::{Pipeline, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::address::Address;
 use super::credentials::Expiry;
 use super::dialer::{BoxStream, Dialer, LIB_NAME, LIB_VERSION, Target};
-use super::endpoint::Address;
 use super::fault::{Cause, Fault};
 use super::framed::Framed;
 use super::info::Info;

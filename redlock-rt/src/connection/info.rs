@@ -2,7 +2,7 @@
 
 use redis::{Pipeline, Value};
 
-use super::endpoint::is_host;
+use super::address::is_host;
 
 /// The relevant lines of `INFO`; empty if an ACL forbids the command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -14,6 +14,7 @@
 //! `redis::aio::ConnectionManager` is not used: it cannot use our own streams, and it never dials
 //! again after time-outs on a half-open link.
 
+mod address;
 mod addresses;
 mod admission;
 mod alarm;

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::endpoint::Address;
+use super::address::Address;
 use super::fault::Fault;
 use super::gather::{Gathered, all_failed, gather};
 use super::greeting::Reached;

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use redis::Value;
 
+use super::address::Address;
 use super::dialer::{BoxStream, Dialer, Target};
-use super::endpoint::{Address, Service};
+use super::endpoint::Service;
 use super::fault::Fault;
 use super::framed::Framed;
 use super::gather::{Gathered, all_failed, gather};

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::endpoint::Address;
+use super::address::Address;
 use super::fault::Fault;
 use super::info::{Info, Unfit};
 use super::journal::{Beside, Journal, Right};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::endpoint::Address;
+use super::address::Address;
 
 /// The call did not run.
 #[derive(Debug, Clone, PartialEq, Eq)]

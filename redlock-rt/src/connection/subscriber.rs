@@ -9,8 +9,8 @@ use futures::{Stream, StreamExt};
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 
+use super::address::Address;
 use super::dialer::{BoxStream, Dialer};
-use super::endpoint::Address;
 use super::fault::Fault;
 use super::greeting::Reached;
 use super::listening::{Asking, Heard, Listening, Reach, listen};

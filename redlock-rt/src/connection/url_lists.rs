@@ -1,6 +1,7 @@
 //! Servers that are named one by one.
 
-use super::endpoint::{Address, Endpoint, Login, Servers, Service};
+use super::address::Address;
+use super::endpoint::{Endpoint, Login, Servers, Service};
 use super::url::{PARSE, Parts, SENTINEL_PORT, database, mistake, servers};
 use crate::error::Error;
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use redis::Value;
 
 use super::layout::Layout;
+use crate::connection::address::Address;
 use crate::connection::dialer::{Dialer, Target};
-use crate::connection::endpoint::Address;
 use crate::connection::fault::Fault;
 use crate::connection::framed::Framed;
 use crate::connection::gather::{Gathered, all_failed, gather};

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::connection::endpoint::Address;
+use crate::connection::address::Address;
 use crate::connection::values::text_of;
 use crate::wire::Slot;
 

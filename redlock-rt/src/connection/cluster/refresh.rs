@@ -9,7 +9,7 @@ use super::ask::ask_for_layout;
 use super::layout::Layout;
 use super::{Cluster, State};
 use crate::clock;
-use crate::connection::endpoint::Address;
+use crate::connection::address::Address;
 use crate::connection::fault::Fault;
 use crate::connection::nodes::Node;
 use crate::connection::one_task::{self, OneTask, Tried, Turn};
