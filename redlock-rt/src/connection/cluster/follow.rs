@@ -13,7 +13,7 @@ use crate::clock;
 use crate::connection::Exchange;
 use crate::connection::delivery::Delivery;
 use crate::connection::fault::Fault;
-use crate::connection::nodes::{Lane, Node};
+use crate::connection::node::{Lane, Node};
 use crate::connection::reconnect::Connection;
 use crate::connection::slot_news::{Redirect, SlotNews};
 use crate::wire::{Call, Reply, Slot};

@@ -29,7 +29,7 @@ pub(crate) use self::slots::SlotSet;
 use super::address::Address;
 use super::dialer::Dialer;
 use super::fault::Fault;
-use super::nodes::{Node, OnDoubt};
+use super::node::{Node, OnDoubt};
 use super::reconnect::Timeouts;
 use super::server::CurrentServer;
 use super::spawner::Spawner;

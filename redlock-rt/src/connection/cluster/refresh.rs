@@ -11,7 +11,7 @@ use super::{Cluster, State};
 use crate::clock;
 use crate::connection::address::Address;
 use crate::connection::fault::Fault;
-use crate::connection::nodes::Node;
+use crate::connection::node::Node;
 use crate::connection::one_task::{self, OneTask, Tried, Turn};
 use crate::connection::spawner::Spawner;
 use crate::pause::Pause;
