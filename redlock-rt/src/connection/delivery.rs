@@ -5,10 +5,8 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-
-use futures::future::BoxFuture;
 
 use super::admission::Share;
 use super::exchange::Exchange;
@@ -16,7 +14,6 @@ use super::fault::Fault;
 use super::link::Link;
 use super::multiplexer::Came;
 use super::node::Node;
-use super::nodes::{Nodes, To};
 use super::reconnect::Connection;
 use crate::clock::{self, Moment};
 use crate::wire::{Announcement, Call, Malformed, Reply};
@@ -24,11 +21,11 @@ use crate::wire::{Announcement, Call, Malformed, Reply};
 /// The delivery of one command, over as many connections as it takes.
 #[derive(Debug, Default)]
 pub(crate) struct Delivery {
-    exchange: Option<Exchange>,
+    pub(super) exchange: Option<Exchange>,
     /// Of what is in flight on a connection.
     share: Share,
     /// In a cluster, the node that the call in progress was sent to.
-    asked: Option<Arc<Node>>,
+    pub(super) asked: Option<Arc<Node>>,
     /// The link of the last reply.
     answered_on: Option<Arc<Link>>,
     /// When the first try without a reply was sent.
@@ -36,7 +33,7 @@ pub(crate) struct Delivery {
     /// When the last try was handed to a connection.
     pub(crate) sent: Option<Instant>,
     /// The call in progress was sent by a caller that did not wait for the reply.
-    unattended: bool,
+    pub(super) unattended: bool,
     /// What became of the announcement of the last call that was answered, where the reply does not
     /// say it.
     published: Option<u32>,
@@ -90,14 +87,18 @@ impl Future for Watched<'_> {
 }
 
 /// A call on the connection to the only server.
-struct Sent<'a> {
+pub(super) struct Sent<'a> {
     delivery: &'a mut Delivery,
     connection: &'a Connection,
     limit: Limit,
 }
 
 impl<'a> Sent<'a> {
-    fn new(delivery: &'a mut Delivery, connection: &'a Connection, until: Option<Instant>) -> Self {
+    pub(super) fn new(
+        delivery: &'a mut Delivery,
+        connection: &'a Connection,
+        until: Option<Instant>,
+    ) -> Self {
         Self {
             limit: delivery.limit(connection.timeouts().reply(), until, true),
             delivery,
@@ -106,7 +107,7 @@ impl<'a> Sent<'a> {
     }
 
     /// As [`Delivery::finish`].
-    async fn answer(&mut self) -> Option<Result<Reply, Fault>> {
+    pub(super) async fn answer(&mut self) -> Option<Result<Reply, Fault>> {
         let exchange = self.delivery.exchange.as_mut()?;
         if let Some(at) = self.limit.look_at {
             let at = clock::to_tokio(at.into());
@@ -149,31 +150,6 @@ impl Delivery {
         self.exchange.take_if(Exchange::recall);
     }
 
-    /// Sends `call`, or the unsent rest of it, if that needs no waiting. The next
-    /// [`attempt`](Self::attempt) reads its reply, of which the waker is told.
-    ///
-    /// Returns whether it was sent on the connection to the only server. In a cluster the replies of
-    /// several servers come in any order.
-    pub(crate) fn begin(&mut self, to: To<'_>, call: impl FnOnce() -> Call, waker: &Waker) -> bool {
-        if self.exchange.is_none() {
-            self.exchange = match to.nodes {
-                Nodes::One(node) => node.connection(to.lane).last_call(call()),
-                Nodes::Cluster(cluster) => {
-                    self.asked = cluster.known(to.slot);
-                    let node = self.asked.as_ref();
-                    node.and_then(|node| node.connection(to.lane).last_call(call()))
-                }
-            };
-        }
-        let Some(exchange) = &mut self.exchange else {
-            return false;
-        };
-        exchange.send(waker);
-        self.sent = Some(exchange.made());
-        self.unattended = true;
-        matches!(to.nodes, Nodes::One(_))
-    }
-
     /// Whether [`begin`](Self::begin) has read the reply, so that an attempt needs no timer.
     pub(crate) fn is_answered(&self) -> bool {
         self.exchange.as_ref().is_some_and(Exchange::is_answered)
@@ -184,74 +160,8 @@ impl Delivery {
         self.exchange.as_ref().map_or(Came::Other, Exchange::came)
     }
 
-    /// Sends `call` once, or continues to wait for the reply to the call in progress; `None`:
-    /// `until` came first.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call in progress stays here, for the next caller of this method. The same is true after
-    /// `until`.
-    ///
-    /// No `async fn`, as those that it awaits: the future of such a function keeps its arguments to its
-    /// end, beside what they were moved to, and all waiting tasks have room for these futures.
-    pub(crate) fn attempt<'a>(
-        &'a mut self,
-        to: To<'a>,
-        call: impl FnOnce() -> Call,
-        until: Option<Instant>,
-    ) -> impl Future<Output = Option<Result<Reply, Fault>>> + Send + 'a {
-        self.attempt_at(to, call, until, None)
-    }
-
-    /// As [`attempt`](Self::attempt). `now`: what the caller has read from the clock before, without an
-    /// await in between.
-    pub(crate) fn attempt_at<'a>(
-        &'a mut self,
-        to: To<'a>,
-        call: impl FnOnce() -> Call,
-        until: Option<Instant>,
-        now: Option<Instant>,
-    ) -> impl Future<Output = Option<Result<Reply, Fault>>> + Send + 'a {
-        let mut way = self.way(to, call, until, now);
-        async move {
-            match &mut way {
-                Ok(sent) => sent.answer().await,
-                Err(rarer) => rarer.await,
-            }
-        }
-    }
-
-    /// Starts a call, unless one is in progress. Or how else to get the reply, where something else is
-    /// to be waited for first.
-    fn way<'a>(
-        &'a mut self,
-        to: To<'a>,
-        call: impl FnOnce() -> Call,
-        until: Option<Instant>,
-        now: Option<Instant>,
-    ) -> Result<Sent<'a>, BoxFuture<'a, Option<Result<Reply, Fault>>>> {
-        let node = match to.nodes {
-            Nodes::One(node) => node,
-            Nodes::Cluster(cluster) => {
-                let call = self.exchange.is_none().then(call);
-                let to = (to.slot, to.lane);
-                return Err(Box::pin(cluster.attempt(self, to, call, until)));
-            }
-        };
-        let connection = node.connection(to.lane);
-        if self.exchange.is_none() {
-            match connection.try_call(call(), now) {
-                Ok(exchange) => self.exchange = Some(exchange),
-                Err(call) => {
-                    return Err(Box::pin(self.dial_first(connection, call, until)));
-                }
-            }
-        }
-        Ok(Sent::new(self, connection, until))
-    }
-
     /// As [`attempt`](Self::attempt), where the server refuses all calls, or there is no connection.
-    async fn dial_first(
+    pub(super) async fn dial_first(
         &mut self,
         connection: &Connection,
         call: Call,

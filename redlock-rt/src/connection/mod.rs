@@ -18,6 +18,7 @@ mod address;
 mod addresses;
 mod admission;
 mod alarm;
+mod attempt;
 mod cluster;
 mod credentials;
 mod delivery;
