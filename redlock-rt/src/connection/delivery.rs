@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use super::admission::Share;
 use super::exchange::Exchange;
 use super::fault::Fault;
 use super::link::Link;
-use super::multiplexer::Came;
 use super::node::Node;
 use super::reconnect::Connection;
+use super::stream::{Came, Share};
 use crate::clock::{self, Moment};
 use crate::wire::{Announcement, Call, Malformed, Reply};
 

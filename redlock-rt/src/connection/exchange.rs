@@ -7,12 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use super::admission::Share;
-use super::encode;
 use super::fast::{Begun, Plain, Trial};
 use super::fault::Fault;
 use super::link::{Link, left};
-use super::multiplexer::{Came, Due, InLine, Pending, WakeUp};
+use super::stream::{Came, Due, InLine, Pending, Share, WakeUp, encode};
 use crate::clock::{self, Moment};
 use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
 

@@ -10,11 +10,9 @@ use std::task::{Context, Poll, ready};
 use foldhash::fast::FixedState;
 use redis::{ServerError, Value};
 
-use super::encode;
 use super::fault::{Cause, Fault};
 use super::link::Link;
-use super::multiplexer::{Came, Pending, Unanswered, WakeUp};
-use super::values::reply;
+use super::stream::{Came, Pending, Unanswered, WakeUp, encode, reply};
 use crate::clock::Moment;
 use crate::wire::{Answer, Call, Carried, FastPath, Reply};
 

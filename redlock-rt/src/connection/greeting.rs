@@ -11,9 +11,9 @@ use super::address::Address;
 use super::credentials::Expiry;
 use super::dialer::{BoxStream, Dialer, LIB_NAME, LIB_VERSION, Target};
 use super::fault::{Cause, Fault};
-use super::framed::Framed;
 use super::info::Info;
 use super::server::CurrentServer;
+use super::stream::Framed;
 use crate::clock;
 
 /// A connected server with its replies.

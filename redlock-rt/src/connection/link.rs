@@ -9,8 +9,6 @@ use redis::{ServerError, Value};
 use tokio::task::AbortHandle;
 
 use super::dialer::Dialer;
-use super::driver::Driver;
-use super::encode;
 use super::exchange::{Exchange, Road};
 use super::fast::FastPaths;
 use super::fault::{Cause, Fault, true_code};
@@ -18,12 +16,11 @@ use super::greeting::Reached;
 use super::info::Info;
 use super::journal::Right;
 use super::log_in_again::log_in_again;
-use super::multiplexer::{Ended, Multiplexer, Pending, Unanswered, WakeUp};
 use super::reach::reach;
 use super::server::{CurrentServer, Tie};
 use super::spawner::Spawner;
+use super::stream::{Driver, Ended, Multiplexer, Pending, Unanswered, WakeUp, encode, reply};
 use super::until::{self, Had, Until};
-use super::values::reply;
 use crate::clock;
 use crate::wire::{Call, Malformed, Publish, Reply, Script};
 

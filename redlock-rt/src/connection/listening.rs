@@ -26,11 +26,8 @@ use redis::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
-use super::encode;
 use super::fault::Fault;
-use super::framed::{Framed, nonsense};
-use super::frames::Nonsense;
-use super::values::value;
+use super::stream::{Framed, Nonsense, encode, nonsense, value};
 
 /// Which of a server's two sorts of channels one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

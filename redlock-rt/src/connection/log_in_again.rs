@@ -8,7 +8,7 @@ use redis::Value;
 use super::credentials::Expiry;
 use super::dialer::Dialer;
 use super::fault::Fault;
-use super::multiplexer::{Multiplexer, WakeUp};
+use super::stream::{Multiplexer, WakeUp};
 use crate::clock;
 
 /// With less time than this there is no other try.

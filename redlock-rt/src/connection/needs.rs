@@ -5,10 +5,9 @@ use std::sync::atomic::Ordering;
 
 use redis::Value;
 
-use super::encode;
 use super::fault::Fault;
 use super::link::{Link, load_command};
-use super::multiplexer::WakeUp;
+use super::stream::{WakeUp, encode};
 use crate::wire::renew;
 
 /// A key that is not there. No right to it is needed.

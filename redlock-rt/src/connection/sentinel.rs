@@ -12,10 +12,9 @@ use super::address::Address;
 use super::dialer::{BoxStream, Dialer, Target};
 use super::endpoint::Service;
 use super::fault::Fault;
-use super::framed::Framed;
 use super::gather::{Gathered, all_failed, gather};
 use super::greeting::ask;
-use super::values::text_of;
+use super::stream::{Framed, text_of};
 
 /// What one sentinel says.
 #[derive(Debug, PartialEq, Eq)]

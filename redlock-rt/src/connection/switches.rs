@@ -12,12 +12,10 @@ use super::address::Address;
 use super::dialer::{BoxStream, Dialer, Target};
 use super::endpoint::Service;
 use super::fault::Fault;
-use super::framed::{Framed, nonsense};
-use super::frames::Nonsense;
 use super::greeting::ask;
 use super::sentinel::{GET_MASTER, locate, master_of, refused};
 use super::server::CurrentServer;
-use super::values::text_of;
+use super::stream::{Framed, Nonsense, nonsense, text_of};
 use crate::clock;
 
 /// A sentinel is asked this often, in case its announcement was lost.

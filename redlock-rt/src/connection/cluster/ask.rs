@@ -12,10 +12,10 @@ use super::layout::Layout;
 use crate::connection::address::Address;
 use crate::connection::dialer::{Dialer, Target};
 use crate::connection::fault::Fault;
-use crate::connection::framed::Framed;
 use crate::connection::gather::{Gathered, all_failed, gather};
 use crate::connection::greeting::ask;
 use crate::connection::info::NOT_A_NODE;
+use crate::connection::stream::Framed;
 
 /// So many are asked at the same time.
 const TOGETHER: usize = 4;

@@ -3,7 +3,7 @@
 use redis::Value;
 
 use crate::connection::address::Address;
-use crate::connection::values::text_of;
+use crate::connection::stream::text_of;
 use crate::wire::Slot;
 
 /// What one node says about the cluster.

@@ -3,14 +3,14 @@
 use crate::wire::{Call, Publish};
 
 /// Appends a command; returns the length behind it.
-pub(super) fn command(out: &mut Vec<u8>, words: &[&[u8]]) -> usize {
+pub(in crate::connection) fn command(out: &mut Vec<u8>, words: &[&[u8]]) -> usize {
     header(out, b'*', words.len());
     words.iter().for_each(|bytes| word(out, bytes));
     out.len()
 }
 
 /// Appends the EVALSHA of a call; returns the length behind it.
-pub(super) fn evalsha(out: &mut Vec<u8>, call: &Call, publish: Publish) -> usize {
+pub(in crate::connection) fn evalsha(out: &mut Vec<u8>, call: &Call, publish: Publish) -> usize {
     header(out, b'*', 3 + call.word_count());
     word(out, b"EVALSHA");
     word(out, call.script().sha().as_bytes());

@@ -36,11 +36,11 @@ use tokio::time::Instant;
 
 use super::admission::{Admission, Share};
 use super::alarm::Alarm;
-use super::fault::Fault;
 use super::framed::Framed;
 use super::frames::Nonsense;
 use super::values::value;
 use crate::clock::{self, Moment};
+use crate::connection::fault::Fault;
 use crate::shim::{Mutex, MutexGuard, lock};
 
 /// Room for so many commands is kept for the next ones.
@@ -54,7 +54,7 @@ const TWO_GROUPS: usize = 8;
 
 /// Takes commands.
 #[derive(Debug, Default)]
-pub(super) struct Multiplexer {
+pub(in crate::connection) struct Multiplexer {
     state: Mutex<State>,
     /// The number of places, for those who do not want to wait for the mutex.
     places: AtomicUsize,
@@ -104,27 +104,27 @@ struct Queued {
 
 /// How a call waits for room, if there is none.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct InLine {
-    pub(super) share: Share,
+pub(in crate::connection) struct InLine {
+    pub(in crate::connection) share: Share,
     /// It is not sent if the reply would come after this.
-    pub(super) until: Option<Moment>,
+    pub(in crate::connection) until: Option<Moment>,
 }
 
 /// The moment at which a caller is woken without a reply too, if there is one.
-pub(super) type Due = Option<Instant>;
+pub(in crate::connection) type Due = Option<Instant>;
 
 /// When to wake a caller.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct WakeUp<'a> {
+pub(in crate::connection) struct WakeUp<'a> {
     /// Woken by a reply, until the future of that reply is polled with another one.
-    pub(super) waker: Option<&'a Waker>,
+    pub(in crate::connection) waker: Option<&'a Waker>,
     /// By the future that drives the stream, so only while that one is polled.
-    pub(super) due: Due,
+    pub(in crate::connection) due: Due,
     /// A moment before the command, on the clock of leases. Defaults to the present one, and then the
     /// time until the reply does not count as the pace of the server.
-    pub(super) since: Option<std::time::Instant>,
+    pub(in crate::connection) since: Option<std::time::Instant>,
     /// `None`: the command is sent, whatever is in flight.
-    pub(super) line: Option<InLine>,
+    pub(in crate::connection) line: Option<InLine>,
 }
 
 /// Where the reply to one command is put.
@@ -148,7 +148,7 @@ pub(super) type Reason = Arc<dyn std::error::Error + Send + Sync>;
 
 /// Why a command has no reply.
 #[derive(Debug, Clone)]
-pub(super) enum Unanswered {
+pub(in crate::connection) enum Unanswered {
     /// The reply is none.
     Nonsense(Reason),
     /// The connection ended.
@@ -159,7 +159,7 @@ pub(super) enum Unanswered {
 
 /// Why a connection ended.
 #[derive(Debug, Clone)]
-pub(super) enum Ended {
+pub(in crate::connection) enum Ended {
     /// The server sent what no server sends.
     Nonsense(Reason),
     Io(Arc<io::Error>),
@@ -169,7 +169,7 @@ pub(super) enum Ended {
 
 /// Commands that were passed to the connection.
 #[derive(Debug)]
-pub(super) struct Pending<const N: usize = 1> {
+pub(in crate::connection) struct Pending<const N: usize = 1> {
     multiplexer: Arc<Multiplexer>,
     /// In the order of the commands. `None` once the replies were returned. Small, as all that a waiting
     /// caller keeps.
@@ -191,7 +191,7 @@ pub(crate) enum Came {
 
 /// Reads and writes the stream. It ends with the connection; the connection also ends if it is
 /// dropped.
-pub(super) struct Driving<S> {
+pub(in crate::connection) struct Driving<S> {
     multiplexer: Arc<Multiplexer>,
     framed: Framed<S>,
     /// Of callers that were answered.
@@ -204,7 +204,7 @@ pub(super) struct Driving<S> {
 
 impl Unanswered {
     /// The fault of the command, which may have run.
-    pub(super) fn fault(self) -> Fault {
+    pub(in crate::connection) fn fault(self) -> Fault {
         match self {
             Self::Nonsense(reason) => Fault::nonsense(reason),
             Self::Ended(ended) => Fault::unanswered(ended.error()),
@@ -215,14 +215,14 @@ impl Unanswered {
 
 impl Ended {
     /// What was wrong with the replies, if that is why.
-    pub(super) fn flaw(&self) -> Option<String> {
+    pub(in crate::connection) fn flaw(&self) -> Option<String> {
         match self {
             Self::Nonsense(reason) => Some(format!("the server sent {reason}")),
             Self::Io(_) | Self::Closed => None,
         }
     }
 
-    pub(super) fn error(&self) -> io::Error {
+    pub(in crate::connection) fn error(&self) -> io::Error {
         match self {
             Self::Nonsense(reason) => {
                 io::Error::new(io::ErrorKind::InvalidData, Arc::clone(reason))
@@ -235,7 +235,7 @@ impl Ended {
 
 impl Multiplexer {
     /// A multiplexer, and the future that drives the stream.
-    pub(super) fn new<S>(framed: Framed<S>) -> (Arc<Self>, Driving<S>)
+    pub(in crate::connection) fn new<S>(framed: Framed<S>) -> (Arc<Self>, Driving<S>)
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -252,7 +252,7 @@ impl Multiplexer {
 
     /// Passes `N` commands to the connection. `encode` appends them, and returns the length behind
     /// each. Nothing comes between them. The caller is woken when the last of them has a reply.
-    pub(super) fn send<const N: usize>(
+    pub(in crate::connection) fn send<const N: usize>(
         self: &Arc<Self>,
         caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
@@ -351,7 +351,10 @@ impl Multiplexer {
     /// When the connection is to be given up, if nothing comes until then. Silence is counted from the
     /// last reply to any command, as long as a later command is without one: a server that is slow is
     /// not silent. `None`: all commands have replies.
-    pub(super) fn gives_up_at(&self, patience: Duration) -> Option<std::time::Instant> {
+    pub(in crate::connection) fn gives_up_at(
+        &self,
+        patience: Duration,
+    ) -> Option<std::time::Instant> {
         let state = self.state();
         let asked = state.open.front()?.since;
         let last = state.heard.map_or(asked, |heard| heard.max(asked));
@@ -366,13 +369,13 @@ impl Multiplexer {
     }
 
     /// Why the connection ended.
-    pub(super) fn ended(&self) -> Option<Ended> {
+    pub(in crate::connection) fn ended(&self) -> Option<Ended> {
         self.state().ended.clone()
     }
 
     /// No poll of the future that begins later writes anything. The callers are told when that future
     /// is polled or dropped.
-    pub(super) fn close(&self) {
+    pub(in crate::connection) fn close(&self) {
         let mut state = self.state();
         state.ended.get_or_insert(Ended::Closed);
         state.out = Vec::new();
@@ -545,12 +548,12 @@ impl<const N: usize> Pending<N> {
     }
 
     /// Whether the call had to wait for room.
-    pub(super) fn was_queued(&self) -> bool {
+    pub(in crate::connection) fn was_queued(&self) -> bool {
         self.queued
     }
 
     /// When the call was sent, if it had to wait for room.
-    pub(super) fn admitted(&self) -> Admitted {
+    pub(in crate::connection) fn admitted(&self) -> Admitted {
         let Some(places) = self.places().filter(|_| self.queued) else {
             return self.admitted;
         };
@@ -561,7 +564,7 @@ impl<const N: usize> Pending<N> {
     }
 
     /// Takes the call back, if it waits for room. Otherwise it was sent.
-    pub(super) fn recall(&mut self) -> bool {
+    pub(in crate::connection) fn recall(&mut self) -> bool {
         let Some(places) = self.places().filter(|_| self.queued) else {
             return false;
         };
@@ -582,7 +585,7 @@ impl<const N: usize> Pending<N> {
     }
 
     /// The reply to the first command, if it has come and `decides`: then the others are not waited for.
-    pub(super) fn take_first(
+    pub(in crate::connection) fn take_first(
         &mut self,
         decides: impl FnOnce(&Result<Value, Unanswered>) -> bool,
     ) -> Option<Result<Value, Unanswered>> {
@@ -605,7 +608,7 @@ impl<const N: usize> Pending<N> {
         }
     }
 
-    pub(super) fn came(&self) -> Came {
+    pub(in crate::connection) fn came(&self) -> Came {
         let state = self.multiplexer.state();
         let answer = |place: &usize| match state.places.get(*place) {
             Some(Place::Waiting(..) | Place::Queued(_)) => Some(Came::Nothing),

@@ -23,7 +23,7 @@ const SLOW: Duration = Duration::from_millis(100);
 
 /// For whom a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Share {
+pub(in crate::connection) enum Share {
     /// For a caller that wants something.
     #[default]
     Callers,

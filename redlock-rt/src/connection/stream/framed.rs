@@ -17,7 +17,7 @@ const USUAL: usize = 16 * 1024;
 
 /// A stream to a server.
 #[derive(Debug)]
-pub(super) struct Framed<S> {
+pub(in crate::connection) struct Framed<S> {
     stream: S,
     frames: Frames,
     /// What was read is from `start` to `end`.
@@ -34,7 +34,7 @@ pub(super) struct Framed<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
-    pub(super) fn new(stream: S) -> Self {
+    pub(in crate::connection) fn new(stream: S) -> Self {
         Self {
             stream,
             frames: Frames::new(),
@@ -49,13 +49,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
     }
 
     /// For a server that is asked to speak RESP3.
-    pub(super) fn resp3(mut self) -> Self {
+    pub(in crate::connection) fn resp3(mut self) -> Self {
         self.frames.resp3 = true;
         self
     }
 
     /// The next whole reply among what was read. After an error the stream is of no use.
-    pub(super) fn next(&mut self) -> Result<Option<&[u8]>, Nonsense> {
+    pub(in crate::connection) fn next(&mut self) -> Result<Option<&[u8]>, Nonsense> {
         let rest = &self.buffer[self.start + self.followed..self.end];
         let (used, is_whole) = self.frames.follow(rest)?;
         self.followed += used;
@@ -74,7 +74,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
 
     /// Reads more. The end of the stream is an error.
     #[inline]
-    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(in crate::connection) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         self.make_room();
         let mut room = ReadBuf::new(&mut self.buffer[self.end..]);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut room))?;
@@ -106,7 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
     }
 
     /// The value of the next reply.
-    pub(super) async fn read(&mut self) -> io::Result<Value> {
+    pub(in crate::connection) async fn read(&mut self) -> io::Result<Value> {
         loop {
             if let Some(frame) = self.next().map_err(nonsense)? {
                 return value(frame).map_err(nonsense);
@@ -115,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
         }
     }
 
-    pub(super) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(in crate::connection) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes).await?;
         self.stream.flush().await
     }
@@ -123,7 +126,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
     /// Writes all that there is, as far as the stream takes it. When the last bytes are written, `take`
     /// puts the next ones into the empty buffer; if there are none, it keeps the waker for when there
     /// are.
-    pub(super) fn poll_write(
+    pub(in crate::connection) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
         mut take: impl FnMut(&Waker, &mut Vec<u8>),
@@ -155,6 +158,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
 }
 
 /// The error of a stream in which there is what no server sends.
-pub(super) fn nonsense(why: impl Error + Send + Sync + 'static) -> io::Error {
+pub(in crate::connection) fn nonsense(why: impl Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }

@@ -15,13 +15,13 @@ use std::task::{Context, Poll, Waker};
 use tokio::task::coop::unconstrained;
 
 use super::multiplexer::{Ended, Multiplexer, Pending, WakeUp};
-use super::spawner::{Home, Process};
+use crate::connection::spawner::{Home, Process};
 
 /// With this many commands in progress, the task lets other tasks run before it writes or reads.
 const MANY: usize = 4;
 
 /// The future of one connection.
-pub(super) struct Driver {
+pub(in crate::connection) struct Driver {
     /// The runtime of its task. A connector's stream may need this runtime.
     home: Home,
     /// Whose connection it is.
@@ -62,7 +62,7 @@ impl Drop for Polling {
 
 impl Driver {
     /// Both the driver and the task that is to be spawned for it.
-    pub(super) fn new(
+    pub(in crate::connection) fn new(
         home: Home,
         multiplexer: &Arc<Multiplexer>,
         future: impl Future<Output = ()> + Send + 'static,
@@ -85,7 +85,7 @@ impl Driver {
 
     /// As [`Multiplexer::send`]. A lone command from outside of the task's runtime is written here: else the
     /// task's thread would be woken twice, to write the command and to read its reply.
-    pub(super) fn send<const N: usize>(
+    pub(in crate::connection) fn send<const N: usize>(
         &self,
         caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
@@ -118,7 +118,7 @@ impl Driver {
     }
 
     /// Writes pending calls to the connection, without waiting for the socket.
-    pub(super) fn push(&self) {
+    pub(in crate::connection) fn push(&self) {
         // A connector's stream dropped a guard while it was polled. The task of that connection,
         // which is being polled or has been woken, writes the call in a moment.
         if POLLING.get() || self.is_inherited() {
@@ -129,7 +129,7 @@ impl Driver {
 
     /// Whether the connection is that of the process that forked this one: nothing is written or read
     /// here, and its mutex is not taken, which a thread may hold that is not here.
-    pub(super) fn is_inherited(&self) -> bool {
+    pub(in crate::connection) fn is_inherited(&self) -> bool {
         let inherited = self.process.is_another();
         if inherited {
             self.multiplexer.end(Ended::Closed);
@@ -139,7 +139,7 @@ impl Driver {
 
     /// Whether the task is polled as surely as a timer of this thread's runtime goes off. With several
     /// workers it may lie where no other worker takes it, behind a task that blocks its worker.
-    pub(super) fn is_as_sure_as_a_timer(&self) -> bool {
+    pub(in crate::connection) fn is_as_sure_as_a_timer(&self) -> bool {
         self.home.has_one_thread() && self.home.is_here()
     }
 
@@ -202,7 +202,7 @@ impl State {
 
 /// Polls the driver while the connection lives. Dropping this, also by an ending runtime, closes
 /// the connection.
-pub(super) struct Task {
+pub(in crate::connection) struct Task {
     driver: Arc<Driver>,
     let_others_run: bool,
 }

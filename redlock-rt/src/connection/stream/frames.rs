@@ -5,7 +5,7 @@
 
 /// Why bytes are not what a server sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Nonsense {
+pub(in crate::connection) enum Nonsense {
     #[error("a reply that begins with the byte {0:#04x}")]
     Type(u8),
     #[error("a reply of a type of RESP3, which was not asked for: {:?}", char::from(*.0))]

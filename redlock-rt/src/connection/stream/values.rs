@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use redis::{RedisResult, Value};
 
-use super::fault::Fault;
+use crate::connection::fault::Fault;
 use crate::wire::Reply;
 
 /// Arrays within each other are read here down to this depth.
@@ -16,7 +16,7 @@ const DEPTH: usize = 3;
 const BUSY_KEY: &[u8] = b"-BUSYKEY Target key name already exists.\r\n";
 
 /// The value of a whole reply.
-pub(super) fn value(frame: &[u8]) -> RedisResult<Value> {
+pub(in crate::connection) fn value(frame: &[u8]) -> RedisResult<Value> {
     match frame {
         // The replies to plain commands.
         b"+OK\r\n" => Ok(Value::Okay),
@@ -92,7 +92,7 @@ fn number(digits: &[u8]) -> Option<i64> {
 }
 
 /// The text of a string, or of a number.
-pub(super) fn text_of(value: &Value) -> Option<String> {
+pub(in crate::connection) fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
         Value::SimpleString(text) => Some(text.clone()),
@@ -102,7 +102,7 @@ pub(super) fn text_of(value: &Value) -> Option<String> {
 }
 
 /// The reply of a script, or of a command in its place.
-pub(super) fn reply(value: Value) -> Result<Reply, Fault> {
+pub(in crate::connection) fn reply(value: Value) -> Result<Reply, Fault> {
     Ok(match value {
         Value::Nil => Reply::Nil,
         Value::Int(number) => Reply::Int(number),
