@@ -8,7 +8,7 @@ use std::sync::Arc;
 use redis::{RedisError, ServerError};
 
 use super::address::Address;
-use super::misfit::Misfit;
+use super::dial::Misfit;
 use super::slot_news::SlotNews;
 use crate::error::{Error, ErrorKind as Kind};
 use crate::wire::{Call, Malformed};

@@ -8,8 +8,7 @@ use redis::{Pipeline, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::address::Address;
-use super::credentials::Expiry;
-use super::dialer::{BoxStream, Dialer, LIB_NAME, LIB_VERSION, Target};
+use super::dial::{BoxStream, Dialer, Expiry, LIB_NAME, LIB_VERSION, Target};
 use super::fault::{Cause, Fault};
 use super::info::Info;
 use super::server::CurrentServer;

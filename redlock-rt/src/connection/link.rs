@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use redis::{ServerError, Value};
 use tokio::task::AbortHandle;
 
-use super::dialer::Dialer;
+use super::dial::Dialer;
 use super::exchange::{Exchange, Road};
 use super::fast::FastPaths;
 use super::fault::{Cause, Fault, true_code};

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::credentials::Expiry;
-use super::dialer::Dialer;
+use super::dial::{Dialer, Expiry};
 use super::fault::Fault;
 use super::stream::{Multiplexer, WakeUp};
 use crate::clock;

@@ -15,13 +15,10 @@
 //! again after time-outs on a half-open link.
 
 mod address;
-mod addresses;
 mod attempt;
 mod cluster;
-mod credentials;
 mod delivery;
-mod dialer;
-mod endpoint;
+mod dial;
 mod exchange;
 mod fast;
 mod fault;
@@ -32,12 +29,10 @@ mod journal;
 mod link;
 mod listening;
 mod log_in_again;
-mod misfit;
 mod needs;
 mod node;
 mod nodes;
 mod one_task;
-mod panics;
 mod reach;
 mod reconnect;
 mod replicated;
@@ -49,18 +44,14 @@ mod spawner;
 mod stream;
 mod subscriber;
 mod switches;
-#[cfg(feature = "tls")]
-mod tls;
 mod until;
-mod url;
-mod url_lists;
 
 pub(crate) use self::cluster::Cluster;
-pub(crate) use self::credentials::CredentialSource;
-pub use self::credentials::Credentials;
 pub(crate) use self::delivery::Delivery;
-pub(crate) use self::dialer::{Connector, Dialer, NodeConnector, ServerId};
-pub(crate) use self::endpoint::Endpoint;
+pub use self::dial::Credentials;
+pub(crate) use self::dial::{
+    Connector, CredentialSource, Dialer, Endpoint, NodeConnector, ServerId,
+};
 pub(crate) use self::exchange::Exchange;
 pub(crate) use self::fault::{Caller, Cause, Fault, Verdict};
 pub(crate) use self::journal::{Beside, Right};

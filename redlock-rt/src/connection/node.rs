@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::dialer::Dialer;
+use super::dial::Dialer;
 use super::fault::Fault;
 use super::journal::Beside;
 use super::reconnect::{Connection, Timeouts};

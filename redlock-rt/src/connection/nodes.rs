@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::cluster::Cluster;
-use super::dialer::Dialer;
+use super::dial::Dialer;
 use super::fault::Fault;
 use super::node::{Lane, Node, OnDoubt};
 use super::reconnect::{Connection, Timeouts};

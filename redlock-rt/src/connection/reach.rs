@@ -6,7 +6,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::dialer::{BoxStream, Dialer, Route, Target};
+use super::dial::{BoxStream, Dialer, Route, Target};
 use super::fault::Fault;
 use super::greeting::{Reached, greet_at};
 use super::info::Unfit;

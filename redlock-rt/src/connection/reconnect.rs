@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::dialer::Dialer;
+use super::dial::Dialer;
 use super::exchange::Exchange;
 use super::fault::Fault;
 use super::journal::{Beside, Right};

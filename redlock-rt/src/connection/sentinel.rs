@@ -9,8 +9,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::address::Address;
-use super::dialer::{BoxStream, Dialer, Target};
-use super::endpoint::Service;
+use super::dial::{BoxStream, Dialer, Service, Target};
 use super::fault::Fault;
 use super::gather::{Gathered, all_failed, gather};
 use super::greeting::ask;

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 
 use super::address::Address;
-use super::dialer::{BoxStream, Dialer};
+use super::dial::{BoxStream, Dialer};
 use super::fault::Fault;
 use super::greeting::Reached;
 use super::listening::{Asking, Heard, Listening, Reach, listen};

@@ -9,8 +9,7 @@ use std::time::Duration;
 use redis::{PushKind, Value};
 
 use super::address::Address;
-use super::dialer::{BoxStream, Dialer, Target};
-use super::endpoint::Service;
+use super::dial::{BoxStream, Dialer, Service, Target};
 use super::fault::Fault;
 use super::greeting::ask;
 use super::sentinel::{GET_MASTER, locate, master_of, refused};

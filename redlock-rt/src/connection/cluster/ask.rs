@@ -10,7 +10,7 @@ use redis::Value;
 
 use super::layout::Layout;
 use crate::connection::address::Address;
-use crate::connection::dialer::{Dialer, Target};
+use crate::connection::dial::{Dialer, Target};
 use crate::connection::fault::Fault;
 use crate::connection::gather::{Gathered, all_failed, gather};
 use crate::connection::greeting::ask;

@@ -27,7 +27,7 @@ use self::layout::{Layout, MOST_NODES, NOBODY};
 use self::refresh::Refreshing;
 pub(crate) use self::slots::SlotSet;
 use super::address::Address;
-use super::dialer::Dialer;
+use super::dial::Dialer;
 use super::fault::Fault;
 use super::node::{Node, OnDoubt};
 use super::reconnect::Timeouts;

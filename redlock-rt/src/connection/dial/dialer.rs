@@ -13,12 +13,12 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
-use super::address::Address;
-use super::addresses::{connect_to_any, of_host};
 use super::credentials::{CredentialSource, Credentials, Expiry};
 use super::endpoint::{Endpoint, Login, Servers, Service};
-use super::fault::Fault;
+use super::look_up::{connect_to_any, of_host};
 use super::panics::caught;
+use crate::connection::address::Address;
+use crate::connection::fault::Fault;
 use crate::error::Error;
 
 /// Any byte stream to a server.
@@ -30,8 +30,8 @@ type BoxDial = Pin<Box<dyn Future<Output = io::Result<BoxStream>> + Send>>;
 type DialNode = dyn Fn(&str, u16) -> BoxDial + Send + Sync;
 
 /// The library name for CLIENT SETINFO.
-pub(super) const LIB_NAME: &str = "redlock-rt";
-pub(super) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(in crate::connection) const LIB_NAME: &str = "redlock-rt";
+pub(in crate::connection) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Opens streams to the server of a client, and says how to log in there.
 #[derive(Clone)]
@@ -69,7 +69,7 @@ enum How {
 }
 
 /// How to find the server to lock on.
-pub(super) enum Route<'a> {
+pub(in crate::connection) enum Route<'a> {
     /// There is only one.
     Only(Target),
     /// The master among these.
@@ -82,13 +82,13 @@ pub(super) enum Route<'a> {
 
 /// What a stream leads to.
 #[derive(Debug, Clone)]
-pub(super) enum Target {
+pub(in crate::connection) enum Target {
     Address(Address),
     Connector,
 }
 
 impl Target {
-    pub(super) fn address(&self) -> Option<&Address> {
+    pub(in crate::connection) fn address(&self) -> Option<&Address> {
         match self {
             Self::Address(address) => Some(address),
             Self::Connector => None,
@@ -96,7 +96,7 @@ impl Target {
     }
 
     /// Whether connections have no TLS, to a port that may expect TLS.
-    pub(super) fn is_plain(&self) -> bool {
+    pub(in crate::connection) fn is_plain(&self) -> bool {
         matches!(self, Self::Address(Address::Tcp { .. }))
     }
 }
@@ -268,7 +268,7 @@ impl Dialer {
         self.client_name.get_or_insert_with(|| name.into());
     }
 
-    pub(super) fn client_name(&self) -> &str {
+    pub(in crate::connection) fn client_name(&self) -> &str {
         self.client_name.as_deref().unwrap_or(LIB_NAME)
     }
 
@@ -300,7 +300,7 @@ impl Dialer {
     }
 
     /// How to find the server.
-    pub(super) fn route(&self) -> Route<'_> {
+    pub(in crate::connection) fn route(&self) -> Route<'_> {
         match &self.how {
             How::Servers(Servers::One(address)) => Route::Only(Target::Address(address.clone())),
             How::Servers(Servers::Several(addresses)) => Route::Master(addresses),
@@ -311,7 +311,7 @@ impl Dialer {
     }
 
     /// The service that sentinels watch, if there are any.
-    pub(super) fn sentinels(&self) -> Option<&Service> {
+    pub(in crate::connection) fn sentinels(&self) -> Option<&Service> {
         match &self.how {
             How::Servers(Servers::Service(service)) => Some(service),
             _ => None,
@@ -319,7 +319,7 @@ impl Dialer {
     }
 
     /// Nodes of the cluster, if there is one.
-    pub(super) fn seeds(&self) -> Option<&[Address]> {
+    pub(in crate::connection) fn seeds(&self) -> Option<&[Address]> {
         match &self.how {
             How::Servers(Servers::Cluster(seeds)) => Some(seeds),
             _ => None,
@@ -327,18 +327,18 @@ impl Dialer {
     }
 
     /// Leads to this node of the cluster only.
-    pub(super) fn at_node(mut self, at: Address) -> Self {
+    pub(in crate::connection) fn at_node(mut self, at: Address) -> Self {
         self.how = How::Servers(Servers::One(at));
         self
     }
 
     /// Whether the server is a node of a cluster.
-    pub(super) fn is_clustered(&self) -> bool {
+    pub(in crate::connection) fn is_clustered(&self) -> bool {
         self.clustered
     }
 
     /// For the log.
-    pub(super) fn topology(&self) -> &'static str {
+    pub(in crate::connection) fn topology(&self) -> &'static str {
         match self.route() {
             _ if self.clustered => "cluster",
             Route::Sentinels(_) => "sentinel",
@@ -348,7 +348,7 @@ impl Dialer {
     }
 
     /// How many replicas the URL names; `None`: it does not.
-    pub(super) fn replicas(&self) -> Option<u32> {
+    pub(in crate::connection) fn replicas(&self) -> Option<u32> {
         match &self.how {
             How::Servers(Servers::Several(addresses)) => u32::try_from(addresses.len() - 1).ok(),
             _ => None,
@@ -356,7 +356,7 @@ impl Dialer {
     }
 
     /// Whether the server is the one of several that is the master.
-    pub(super) fn looks_for_the_master(&self) -> bool {
+    pub(in crate::connection) fn looks_for_the_master(&self) -> bool {
         matches!(self.route(), Route::Master(_) | Route::Sentinels(_))
     }
 
@@ -367,7 +367,7 @@ impl Dialer {
 
     /// The commands that log in and choose the database, all of which must succeed, and when the
     /// credentials expire.
-    pub(super) async fn login(&self) -> Result<(Pipeline, Option<Expiry>), Fault> {
+    pub(in crate::connection) async fn login(&self) -> Result<(Pipeline, Option<Expiry>), Fault> {
         let Some(source) = &self.source else {
             return Ok((self.login.commands(), None));
         };
@@ -385,12 +385,16 @@ impl Dialer {
     }
 
     /// As [`login`](Self::login), at a sentinel.
-    pub(super) fn sentinel_login(&self) -> Pipeline {
+    pub(in crate::connection) fn sentinel_login(&self) -> Pipeline {
         self.sentinel_login.commands()
     }
 
     /// Opens a stream. `within`: how long connecting may take; the caller enforces this limit.
-    pub(super) async fn dial(&self, target: &Target, within: Duration) -> io::Result<BoxStream> {
+    pub(in crate::connection) async fn dial(
+        &self,
+        target: &Target,
+        within: Duration,
+    ) -> io::Result<BoxStream> {
         caught("connecting", self.open(target, within)).await
     }
 

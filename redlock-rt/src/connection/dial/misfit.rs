@@ -4,7 +4,7 @@ use std::io;
 
 /// What a failure to open a stream says about the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Misfit {
+pub(in crate::connection) enum Misfit {
     /// The host name is unknown. The name may come and go with the server.
     UnknownHost,
     /// The two sides will not agree on TLS.
@@ -26,7 +26,7 @@ const UNKNOWN_HOST: [&str; 6] = [
 
 impl Misfit {
     /// `None`: it may pass by itself.
-    pub(super) fn of(error: &io::Error) -> Option<Self> {
+    pub(in crate::connection) fn of(error: &io::Error) -> Option<Self> {
         #[cfg(feature = "tls")]
         if let Some(hint) = super::tls::misfit_of(error) {
             return Some(Self::Tls(hint));
@@ -37,7 +37,7 @@ impl Misfit {
     }
 
     /// What to do about it.
-    pub(super) fn hint(self) -> &'static str {
+    pub(in crate::connection) fn hint(self) -> &'static str {
         match self {
             Self::UnknownHost => "no such host name",
             #[cfg(feature = "tls")]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::address::Address;
+use crate::connection::address::Address;
 
 /// User, password and database of a connection.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -26,10 +26,10 @@ pub(super) enum Servers {
 
 /// A master that sentinels watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Service {
-    pub(super) name: String,
+pub(in crate::connection) struct Service {
+    pub(in crate::connection) name: String,
     /// At least one.
-    pub(super) sentinels: Vec<Address>,
+    pub(in crate::connection) sentinels: Vec<Address>,
 }
 
 impl Servers {

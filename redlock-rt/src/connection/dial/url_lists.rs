@@ -1,8 +1,8 @@
 //! Servers that are named one by one.
 
-use super::address::Address;
 use super::endpoint::{Endpoint, Login, Servers, Service};
 use super::url::{PARSE, Parts, SENTINEL_PORT, database, mistake, servers};
+use crate::connection::address::Address;
 use crate::error::Error;
 
 impl Endpoint {

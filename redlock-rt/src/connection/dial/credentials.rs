@@ -7,9 +7,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::fault::Fault;
 use super::panics::caught;
 use crate::clock;
+use crate::connection::fault::Fault;
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 type Asked = Pin<Box<dyn Future<Output = Result<Credentials, BoxError>> + Send>>;
@@ -97,9 +97,9 @@ impl fmt::Debug for CredentialSource {
 
 /// When credentials that are valid for `time` from now on are replaced, and when they expire.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Expiry {
-    pub(super) renew_at: Instant,
-    pub(super) over_at: Instant,
+pub(in crate::connection) struct Expiry {
+    pub(in crate::connection) renew_at: Instant,
+    pub(in crate::connection) over_at: Instant,
 }
 
 impl Expiry {

@@ -2,8 +2,8 @@
 
 use url::Url;
 
-use super::address::Address;
 use super::endpoint::{Endpoint, Login, Servers, Service};
+use crate::connection::address::Address;
 use crate::error::Error;
 
 /// What stands behind `://`, up to its parts. A URL with several hosts is none for the `url` crate.
