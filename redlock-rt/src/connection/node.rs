@@ -6,9 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::dial::Dialer;
 use super::fault::Fault;
-use super::journal::Beside;
 use super::reconnect::{Connection, Timeouts};
-use super::server::CurrentServer;
+use super::server::{Beside, CurrentServer};
 use super::spawner::Spawner;
 use super::until::LANES;
 

@@ -12,10 +12,8 @@ use tokio::task::coop::unconstrained;
 use super::address::Address;
 use super::dial::{BoxStream, Dialer};
 use super::fault::Fault;
-use super::greeting::Reached;
 use super::listening::{Asking, Heard, Listening, Reach, listen};
-use super::reach::reach;
-use super::server::{CurrentServer, Tie};
+use super::server::{CurrentServer, Reached, Tie, reach};
 use crate::wire::keys;
 
 /// The commands of a listening connection. Clones share it.

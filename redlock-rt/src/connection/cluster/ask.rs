@@ -12,9 +12,7 @@ use super::layout::Layout;
 use crate::connection::address::Address;
 use crate::connection::dial::{Dialer, Target};
 use crate::connection::fault::Fault;
-use crate::connection::gather::{Gathered, all_failed, gather};
-use crate::connection::greeting::ask;
-use crate::connection::info::NOT_A_NODE;
+use crate::connection::server::{Gathered, NOT_A_NODE, all_failed, ask, gather};
 use crate::connection::stream::Framed;
 
 /// So many are asked at the same time.

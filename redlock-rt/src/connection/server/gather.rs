@@ -6,20 +6,20 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
-use super::fault::Fault;
 use crate::clock;
+use crate::connection::fault::Fault;
 
 /// What became of several servers that were asked at the same time.
-pub(super) struct Gathered<T> {
+pub(in crate::connection) struct Gathered<T> {
     /// In the order in which they answered.
-    pub(super) answers: Vec<T>,
+    pub(in crate::connection) answers: Vec<T>,
     /// Of the others; a server that did not answer in time has none.
-    pub(super) faults: Vec<(String, Fault)>,
+    pub(in crate::connection) faults: Vec<(String, Fault)>,
 }
 
 /// Waits for the answers of all, at most for half of `within`, and not much longer than for
 /// the answers that are `enough`.
-pub(super) async fn gather<T, F>(
+pub(in crate::connection) async fn gather<T, F>(
     asked: impl IntoIterator<Item = (String, F)>,
     within: Duration,
     enough: impl Fn(&[T]) -> bool,
@@ -63,7 +63,11 @@ where
 
 /// One fault for all, which says what became of each. `reached`: the servers were found before, so
 /// whatever it is passes.
-pub(super) fn all_failed(what: &str, faults: Vec<(String, Fault)>, reached: bool) -> Fault {
+pub(in crate::connection) fn all_failed(
+    what: &str,
+    faults: Vec<(String, Fault)>,
+    reached: bool,
+) -> Fault {
     let each: Vec<String> = faults
         .iter()
         .map(|(place, fault)| format!("{place}: {}", fault.reason()))

@@ -6,11 +6,11 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::address::Address;
-use super::fault::Fault;
 use super::gather::{Gathered, all_failed, gather};
 use super::greeting::Reached;
 use super::info::Unfit;
+use crate::connection::address::Address;
+use crate::connection::fault::Fault;
 
 /// Asks all, and keeps the connection to the master. `reached`: whether there was one before.
 pub(super) async fn find_master<F>(

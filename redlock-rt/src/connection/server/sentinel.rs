@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::address::Address;
-use super::dial::{BoxStream, Dialer, Service, Target};
-use super::fault::Fault;
 use super::gather::{Gathered, all_failed, gather};
 use super::greeting::ask;
-use super::stream::{Framed, text_of};
+use crate::connection::address::Address;
+use crate::connection::dial::{BoxStream, Dialer, Service, Target};
+use crate::connection::fault::Fault;
+use crate::connection::stream::{Framed, text_of};
 
 /// What one sentinel says.
 #[derive(Debug, PartialEq, Eq)]

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use redis::{PushKind, Value};
 
-use super::address::Address;
-use super::dial::{BoxStream, Dialer, Service, Target};
-use super::fault::Fault;
+use super::current::CurrentServer;
 use super::greeting::ask;
 use super::sentinel::{GET_MASTER, locate, master_of, refused};
-use super::server::CurrentServer;
-use super::stream::{Framed, Nonsense, nonsense, text_of};
 use crate::clock;
+use crate::connection::address::Address;
+use crate::connection::dial::{BoxStream, Dialer, Service, Target};
+use crate::connection::fault::Fault;
+use crate::connection::stream::{Framed, Nonsense, nonsense, text_of};
 
 /// A sentinel is asked this often, in case its announcement was lost.
 const EVERY: Duration = Duration::from_secs(5);

@@ -22,11 +22,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::address::Address;
-use super::fault::Fault;
 use super::info::{Info, Unfit};
 use super::journal::{Beside, Journal, Right};
 use crate::clock;
+use crate::connection::address::Address;
+use crate::connection::fault::Fault;
 
 /// The number of abandoned servers to remember.
 const MOST_LEFT: usize = 8;
@@ -96,7 +96,7 @@ impl View {
 }
 
 /// The part of one connection that depends on the others.
-pub(super) struct Tie {
+pub(in crate::connection) struct Tie {
     left: AtomicBool,
     at: Option<Address>,
     end: Box<dyn Fn() + Send + Sync>,
@@ -105,7 +105,10 @@ pub(super) struct Tie {
 impl Tie {
     /// `at`: where the connection leads to, if that is known. `end`: ends it; called with no lock
     /// held.
-    pub(super) fn new(at: Option<Address>, end: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+    pub(in crate::connection) fn new(
+        at: Option<Address>,
+        end: impl Fn() + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self {
             left: AtomicBool::new(false),
             at,
@@ -114,12 +117,12 @@ impl Tie {
     }
 
     /// Where the connection leads to, if that is known.
-    pub(super) fn at(&self) -> Option<&Address> {
+    pub(in crate::connection) fn at(&self) -> Option<&Address> {
         self.at.as_ref()
     }
 
     /// Whether the connection was abandoned for another server: no reply on it counts any more.
-    pub(super) fn is_left(&self) -> bool {
+    pub(in crate::connection) fn is_left(&self) -> bool {
         self.left.load(Ordering::Acquire)
     }
 }
@@ -134,7 +137,7 @@ pub(crate) struct CurrentServer {
     /// Whether a connection was ever made: the configuration is, or was, correct.
     reached: AtomicBool,
     /// Whether it lets this client renew locks; see `needs.rs`.
-    pub(super) proven: AtomicBool,
+    pub(in crate::connection) proven: AtomicBool,
     /// The master that the sentinels named last.
     named: watch::Sender<Option<Address>>,
     journal: Journal,
@@ -197,7 +200,7 @@ impl CurrentServer {
     }
 
     /// As [`new`](Self::new), for a node of a cluster, which may become a replica and a master again.
-    pub(super) fn of_a_cluster(mut self) -> Self {
+    pub(in crate::connection) fn of_a_cluster(mut self) -> Self {
         self.clustered = true;
         self
     }
@@ -212,12 +215,12 @@ impl CurrentServer {
     }
 
     /// Whether a connection was ever made.
-    pub(super) fn was_reached(&self) -> bool {
+    pub(in crate::connection) fn was_reached(&self) -> bool {
         self.reached.load(Ordering::Relaxed)
     }
 
     /// The servers were reached in another way.
-    pub(super) fn is_reached(&self) {
+    pub(in crate::connection) fn is_reached(&self) {
         self.reached.store(true, Ordering::Relaxed);
     }
 
@@ -228,7 +231,12 @@ impl CurrentServer {
     /// The connection may not be used: the server is unsuitable, or was abandoned. After the first
     /// connection, a replica is a passing fault: during a failover the address may lead to one for
     /// a while.
-    pub(super) fn arrive(&self, dial: u64, info: &Info, tie: &Arc<Tie>) -> Result<(), Fault> {
+    pub(in crate::connection) fn arrive(
+        &self,
+        dial: u64,
+        info: &Info,
+        tie: &Arc<Tie>,
+    ) -> Result<(), Fault> {
         match info.unfit(self.clustered) {
             Some(Unfit::Replica(why)) if self.was_reached() || self.clustered => {
                 return Err(Fault::unreachable(std::io::Error::other(why)));
@@ -300,7 +308,7 @@ impl CurrentServer {
     }
 
     /// To wait until the sentinels name another master. What is named after this call is not missed.
-    pub(super) fn switches(&self) -> Switches {
+    pub(in crate::connection) fn switches(&self) -> Switches {
         Switches(self.named.subscribe())
     }
 
@@ -325,7 +333,7 @@ impl CurrentServer {
     }
 
     /// What the first connection leads to.
-    pub(super) fn introduce(&self, info: &Info, topology: &'static str) {
+    pub(in crate::connection) fn introduce(&self, info: &Info, topology: &'static str) {
         self.journal.introduce(info, topology);
     }
 
@@ -338,7 +346,7 @@ impl CurrentServer {
     }
 
     /// A call was answered; `refused`: as all others would be.
-    pub(super) fn answered(&self, refused: bool) {
+    pub(in crate::connection) fn answered(&self, refused: bool) {
         if self.returning.load(Ordering::Relaxed) {
             match refused {
                 true => self.journal.refused(),
@@ -351,14 +359,14 @@ impl CurrentServer {
     }
 
     /// It has the slots of this server, which may be lost.
-    pub(super) fn replaces(&self, lost: &Self) {
+    pub(in crate::connection) fn replaces(&self, lost: &Self) {
         if self.journal.replaces(&lost.journal) {
             self.returning.store(true, Ordering::Relaxed);
         }
     }
 
     /// It has slots again.
-    pub(super) fn returns(&self) {
+    pub(in crate::connection) fn returns(&self) {
         self.journal.returns();
     }
 
@@ -388,11 +396,11 @@ impl CurrentServer {
 }
 
 /// Waits for the sentinels to name another master.
-pub(super) struct Switches(watch::Receiver<Option<Address>>);
+pub(in crate::connection) struct Switches(watch::Receiver<Option<Address>>);
 
 impl Switches {
     /// Another one than `master`; `None`: than the one that was named last.
-    pub(super) async fn other_than(&mut self, master: Option<&Address>) {
+    pub(in crate::connection) async fn other_than(&mut self, master: Option<&Address>) {
         // The sender lives as long as the client.
         while self.0.changed().await.is_ok() {
             if master.is_none() || self.0.borrow_and_update().as_ref() != master {

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::fault::{Cause, Fault};
 use super::info::Info;
 use crate::clock;
+use crate::connection::fault::{Cause, Fault};
 use crate::limit::Limit;
 
 const TARGET: &str = "redlock_rt::connection";

@@ -2,13 +2,13 @@
 
 use redis::{Pipeline, Value};
 
-use super::address::is_host;
+use crate::connection::address::is_host;
 
 /// The relevant lines of `INFO`; empty if an ACL forbids the command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Info {
+pub(in crate::connection) struct Info {
     /// Identifies the server process; a restarted process has another id.
-    pub(super) run_id: Option<String>,
+    pub(in crate::connection) run_id: Option<String>,
     pub(super) version: Option<String>,
     /// `standalone`, `cluster` or `sentinel`.
     mode: Option<String>,
@@ -17,14 +17,14 @@ pub(super) struct Info {
     /// For a replica: the address of its master.
     master: Option<String>,
     /// The number of replicas that are connected to it and in step.
-    pub(super) replicas: Option<u32>,
+    pub(in crate::connection) replicas: Option<u32>,
     /// Whether it is a node of a cluster that has sharded channels (since Redis 7.0), as far as this
     /// user may know.
-    pub(super) has_shard_channels: bool,
+    pub(in crate::connection) has_shard_channels: bool,
 }
 
 /// Why a server is refused behind the URL of a cluster.
-pub(super) const NOT_A_NODE: &str =
+pub(in crate::connection) const NOT_A_NODE: &str =
     "it is not a node of a cluster; the URL of a single server is redis://host:port";
 
 /// Why a server is unsuitable for locks, and what to use instead.
@@ -83,7 +83,7 @@ impl Info {
     }
 
     /// The number of replicas in the reply to `INFO replication`, if an ACL does not forbid it.
-    pub(super) fn replicas_of(reply: &Value) -> Option<u32> {
+    pub(in crate::connection) fn replicas_of(reply: &Value) -> Option<u32> {
         Self::of(std::slice::from_ref(reply)).replicas
     }
 

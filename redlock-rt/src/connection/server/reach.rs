@@ -6,16 +6,16 @@
 use std::io;
 use std::time::Duration;
 
-use super::dial::{BoxStream, Dialer, Route, Target};
-use super::fault::Fault;
+use super::current::CurrentServer;
 use super::greeting::{Reached, greet_at};
 use super::info::Unfit;
-use super::server::CurrentServer;
 use super::{replicated, sentinel};
+use crate::connection::dial::{BoxStream, Dialer, Route, Target};
+use crate::connection::fault::Fault;
 
 /// Finds the server, connects and logs in there, and asks what it is. `within`: how long all of it
 /// may take; the caller enforces this limit.
-pub(super) async fn reach<F>(
+pub(in crate::connection) async fn reach<F>(
     dialer: &Dialer,
     server: &CurrentServer,
     within: Duration,

@@ -7,26 +7,26 @@ use std::time::Duration;
 use redis::{Pipeline, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::address::Address;
-use super::dial::{BoxStream, Dialer, Expiry, LIB_NAME, LIB_VERSION, Target};
-use super::fault::{Cause, Fault};
+use super::current::CurrentServer;
 use super::info::Info;
-use super::server::CurrentServer;
-use super::stream::Framed;
 use crate::clock;
+use crate::connection::address::Address;
+use crate::connection::dial::{BoxStream, Dialer, Expiry, LIB_NAME, LIB_VERSION, Target};
+use crate::connection::fault::{Cause, Fault};
+use crate::connection::stream::Framed;
 
 /// A connected server with its replies.
-pub(super) struct Reached {
-    pub(super) stream: Framed<BoxStream>,
-    pub(super) info: Info,
+pub(in crate::connection) struct Reached {
+    pub(in crate::connection) stream: Framed<BoxStream>,
+    pub(in crate::connection) info: Info,
     /// `None` where an ACL forbids to ask.
-    pub(super) client_id: Option<i64>,
+    pub(in crate::connection) client_id: Option<i64>,
     /// The number of the dial; see [`CurrentServer::arrive`].
-    pub(super) number: u64,
+    pub(in crate::connection) number: u64,
     /// `None` behind a connector.
-    pub(super) at: Option<Address>,
+    pub(in crate::connection) at: Option<Address>,
     /// When the credentials expire.
-    pub(super) expiry: Option<Expiry>,
+    pub(in crate::connection) expiry: Option<Expiry>,
 }
 
 /// The replies of the server.
@@ -36,7 +36,7 @@ struct Greeting {
 }
 
 /// Why the first commands of a connection have no replies.
-pub(super) enum TurnedAway {
+pub(in crate::connection) enum TurnedAway {
     /// The stream ended before the first byte.
     HungUp(Fault),
     Fault(Fault),
@@ -93,7 +93,7 @@ where
 impl TurnedAway {
     /// Why `target`, which `open` opens again, turned a connection away. `reached`: others led there
     /// before.
-    pub(super) async fn fault<F>(
+    pub(in crate::connection) async fn fault<F>(
         self,
         reached: bool,
         target: Target,
@@ -128,7 +128,7 @@ async fn speaks_tls(stream: impl Future<Output = io::Result<BoxStream>>) -> bool
 
 /// Sends the commands and reads the replies. `needed`: this many of the first commands must
 /// succeed.
-pub(super) async fn ask(
+pub(in crate::connection) async fn ask(
     commands: &Pipeline,
     needed: usize,
     stream: &mut Framed<BoxStream>,
