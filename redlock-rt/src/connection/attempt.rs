@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use futures::future::BoxFuture;
 
-use super::delivery::{Delivery, Sent};
+use super::call::{Delivery, Sent};
 use super::fault::Fault;
 use super::nodes::{Nodes, To};
 use crate::wire::{Call, Reply};

@@ -16,43 +16,30 @@
 
 mod address;
 mod attempt;
+mod call;
 mod cluster;
-mod delivery;
 mod dial;
-mod exchange;
-mod fast;
 mod fault;
-mod link;
 mod listening;
-mod log_in_again;
-mod needs;
-mod node;
 mod nodes;
 mod one_task;
-mod reconnect;
-mod retry;
 mod server;
 mod slot_news;
 mod spawner;
 mod stream;
 mod subscriber;
-mod until;
 
+pub use self::call::RetryPolicy;
+pub(crate) use self::call::{AckLane, Delivery, Exchange, Had, Lane, Node, Timeouts, Until};
 pub(crate) use self::cluster::Cluster;
-pub(crate) use self::delivery::Delivery;
 pub use self::dial::Credentials;
 pub(crate) use self::dial::{
     Connector, CredentialSource, Dialer, Endpoint, NodeConnector, ServerId,
 };
-pub(crate) use self::exchange::Exchange;
 pub(crate) use self::fault::{Caller, Cause, Fault, Verdict};
 pub(crate) use self::listening::{Heard, Message};
-pub(crate) use self::node::{AckLane, Lane, Node};
 pub(crate) use self::nodes::{Hint, Nodes, To};
-pub(crate) use self::reconnect::Timeouts;
-pub use self::retry::RetryPolicy;
 pub(crate) use self::server::{Beside, CurrentServer, Right, listen_for_switches};
 pub(crate) use self::spawner::{Home, Spawner};
 pub(crate) use self::stream::Came;
 pub(crate) use self::subscriber::{Announcements, Subscriber};
-pub(crate) use self::until::{Had, Until};

@@ -3,11 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::call::{Connection, Lane, Node, OnDoubt, Timeouts};
 use super::cluster::Cluster;
 use super::dial::Dialer;
 use super::fault::Fault;
-use super::node::{Lane, Node, OnDoubt};
-use super::reconnect::{Connection, Timeouts};
 use super::server::CurrentServer;
 use super::slot_news::SlotNews;
 use super::spawner::Spawner;

@@ -11,10 +11,8 @@ use std::time::{Duration, Instant};
 use super::Cluster;
 use crate::clock;
 use crate::connection::Exchange;
-use crate::connection::delivery::Delivery;
+use crate::connection::call::{Connection, Delivery, Lane, Node};
 use crate::connection::fault::Fault;
-use crate::connection::node::{Lane, Node};
-use crate::connection::reconnect::Connection;
 use crate::connection::slot_news::{Redirect, SlotNews};
 use crate::wire::{Call, Reply, Slot};
 

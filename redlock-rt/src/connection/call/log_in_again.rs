@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::dial::{Dialer, Expiry};
-use super::fault::Fault;
-use super::stream::{Multiplexer, WakeUp};
 use crate::clock;
+use crate::connection::dial::{Dialer, Expiry};
+use crate::connection::fault::Fault;
+use crate::connection::stream::{Multiplexer, WakeUp};
 
 /// With less time than this there is no other try.
 const SHORTEST: Duration = Duration::from_millis(20);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::fault::Fault;
 use crate::clock;
+use crate::connection::fault::Fault;
 use crate::pause::Growth;
 
 /// How a client tries again what a server refused for the moment (`LOADING`, `BUSY`, …), and to

@@ -10,10 +10,10 @@ use std::task::{Context, Poll, ready};
 use foldhash::fast::FixedState;
 use redis::{ServerError, Value};
 
-use super::fault::{Cause, Fault};
 use super::link::Link;
-use super::stream::{Came, Pending, Unanswered, WakeUp, encode, reply};
 use crate::clock::Moment;
+use crate::connection::fault::{Cause, Fault};
+use crate::connection::stream::{Came, Pending, Unanswered, WakeUp, encode, reply};
 use crate::wire::{Answer, Call, Carried, FastPath, Reply};
 
 /// The number of places for names that were found taken.

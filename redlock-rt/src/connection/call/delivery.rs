@@ -9,22 +9,22 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::exchange::Exchange;
-use super::fault::Fault;
 use super::link::Link;
 use super::node::Node;
 use super::reconnect::Connection;
-use super::stream::{Came, Share};
 use crate::clock::{self, Moment};
+use crate::connection::fault::Fault;
+use crate::connection::stream::{Came, Share};
 use crate::wire::{Announcement, Call, Malformed, Reply};
 
 /// The delivery of one command, over as many connections as it takes.
 #[derive(Debug, Default)]
 pub(crate) struct Delivery {
-    pub(super) exchange: Option<Exchange>,
+    pub(in crate::connection) exchange: Option<Exchange>,
     /// Of what is in flight on a connection.
     share: Share,
     /// In a cluster, the node that the call in progress was sent to.
-    pub(super) asked: Option<Arc<Node>>,
+    pub(in crate::connection) asked: Option<Arc<Node>>,
     /// The link of the last reply.
     answered_on: Option<Arc<Link>>,
     /// When the first try without a reply was sent.
@@ -32,7 +32,7 @@ pub(crate) struct Delivery {
     /// When the last try was handed to a connection.
     pub(crate) sent: Option<Instant>,
     /// The call in progress was sent by a caller that did not wait for the reply.
-    pub(super) unattended: bool,
+    pub(in crate::connection) unattended: bool,
     /// What became of the announcement of the last call that was answered, where the reply does not
     /// say it.
     published: Option<u32>,
@@ -86,14 +86,14 @@ impl Future for Watched<'_> {
 }
 
 /// A call on the connection to the only server.
-pub(super) struct Sent<'a> {
+pub(in crate::connection) struct Sent<'a> {
     delivery: &'a mut Delivery,
     connection: &'a Connection,
     limit: Limit,
 }
 
 impl<'a> Sent<'a> {
-    pub(super) fn new(
+    pub(in crate::connection) fn new(
         delivery: &'a mut Delivery,
         connection: &'a Connection,
         until: Option<Instant>,
@@ -106,7 +106,7 @@ impl<'a> Sent<'a> {
     }
 
     /// As [`Delivery::finish`].
-    pub(super) async fn answer(&mut self) -> Option<Result<Reply, Fault>> {
+    pub(in crate::connection) async fn answer(&mut self) -> Option<Result<Reply, Fault>> {
         let exchange = self.delivery.exchange.as_mut()?;
         if let Some(at) = self.limit.look_at {
             let at = clock::to_tokio(at.into());
@@ -160,7 +160,7 @@ impl Delivery {
     }
 
     /// As [`attempt`](Self::attempt), where the server refuses all calls, or there is no connection.
-    pub(super) async fn dial_first(
+    pub(in crate::connection) async fn dial_first(
         &mut self,
         connection: &Connection,
         call: Call,
@@ -177,19 +177,19 @@ impl Delivery {
     }
 
     /// A call to this node, to wait for next.
-    pub(super) fn carry(&mut self, exchange: Exchange, node: Arc<Node>) {
+    pub(in crate::connection) fn carry(&mut self, exchange: Exchange, node: Arc<Node>) {
         self.exchange = Some(exchange);
         self.asked = Some(node);
     }
 
     /// The node of a cluster that answered, or did not, whichever has the slot by now.
-    pub(super) fn take_asked(&mut self) -> Option<Arc<Node>> {
+    pub(in crate::connection) fn take_asked(&mut self) -> Option<Arc<Node>> {
         self.asked.take()
     }
 
     /// Waits for the reply to the call in progress, as long as the server is not silent for `reply`;
     /// `None`: `until` came first, and the call stays here.
-    pub(super) async fn finish(
+    pub(in crate::connection) async fn finish(
         &mut self,
         reply: Duration,
         until: Option<Instant>,

@@ -8,16 +8,18 @@ use std::time::{Duration, Instant};
 use redis::{ServerError, Value};
 use tokio::task::AbortHandle;
 
-use super::dial::Dialer;
 use super::exchange::{Exchange, Road};
 use super::fast::FastPaths;
-use super::fault::{Cause, Fault, true_code};
 use super::log_in_again::log_in_again;
-use super::server::{CurrentServer, Info, Reached, Right, Tie, reach};
-use super::spawner::Spawner;
-use super::stream::{Driver, Ended, Multiplexer, Pending, Unanswered, WakeUp, encode, reply};
-use super::until::{self, Had, Until};
+use super::wait_for_replicas::{Had, Until, is_refused_for_good, is_without_aof, was_interrupted};
 use crate::clock;
+use crate::connection::dial::Dialer;
+use crate::connection::fault::{Cause, Fault, true_code};
+use crate::connection::server::{CurrentServer, Info, Reached, Right, Tie, reach};
+use crate::connection::spawner::Spawner;
+use crate::connection::stream::{
+    Driver, Ended, Multiplexer, Pending, Unanswered, WakeUp, encode, reply,
+};
 use crate::wire::{Call, Malformed, Publish, Reply, Script};
 
 /// The server-side client of a connection, so that the next connection can kill it.
@@ -427,11 +429,11 @@ impl Link {
 
     /// Why WAIT was refused behind calls that were not; `disk`: WAITAOF.
     fn did_not_wait(&self, error: ServerError, disk: bool) -> Fault {
-        if until::was_interrupted(&error) {
+        if was_interrupted(&error) {
             Fault::unanswered(std::io::Error::other(error.to_string()))
-        } else if until::is_without_aof(&error) {
+        } else if is_without_aof(&error) {
             Fault::without_aof(error)
-        } else if until::is_refused_for_good(&error) {
+        } else if is_refused_for_good(&error) {
             let known = &self.cannot_wait[usize::from(disk)];
             let fault = known.get_or_init(|| Fault::cannot_wait(error, disk));
             fault.clone()

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use redis::Value;
 
-use super::fault::Fault;
 use super::link::{Link, load_command};
-use super::stream::{WakeUp, encode};
+use crate::connection::fault::Fault;
+use crate::connection::stream::{WakeUp, encode};
 use crate::wire::renew;
 
 /// A key that is not there. No right to it is needed.

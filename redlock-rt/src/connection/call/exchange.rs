@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use super::fast::{Begun, Plain, Trial};
-use super::fault::Fault;
 use super::link::{Link, left};
-use super::stream::{Came, Due, InLine, Pending, Share, WakeUp, encode};
 use crate::clock::{self, Moment};
+use crate::connection::fault::Fault;
+use crate::connection::stream::{Came, Due, InLine, Pending, Share, WakeUp, encode};
 use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
 
 /// A call in progress on one link.

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::dial::Dialer;
 use super::exchange::Exchange;
-use super::fault::Fault;
 use super::link::{Identity, Link, OnDown};
-use super::one_task::{self, OneTask, Tried, Turn};
 use super::retry::{Gate, RetryPolicy};
-use super::server::{Beside, CurrentServer, Right};
-use super::spawner::Spawner;
-use super::until::{Had, Until};
+use super::wait_for_replicas::{Had, Until};
 use crate::clock;
+use crate::connection::dial::Dialer;
+use crate::connection::fault::Fault;
+use crate::connection::one_task::{self, OneTask, Tried, Turn};
+use crate::connection::server::{Beside, CurrentServer, Right};
+use crate::connection::spawner::Spawner;
 use crate::wire::{Call, Reply};
 
 /// How long to wait for a server.
@@ -146,7 +146,7 @@ impl Connection {
     }
 
     /// As [`call`](Self::call), for keys of a slot on its way to this node.
-    pub(super) async fn call_asking(&self, call: Call) -> Result<Exchange, Fault> {
+    pub(in crate::connection) async fn call_asking(&self, call: Call) -> Result<Exchange, Fault> {
         Ok(self.link().await?.call_asking(call))
     }
 
@@ -266,7 +266,7 @@ impl Connection {
     /// # Errors
     ///
     /// `until` came first, and the server still refuses.
-    pub(super) async fn pass(&self, until: Option<Instant>) -> Result<(), Fault> {
+    pub(in crate::connection) async fn pass(&self, until: Option<Instant>) -> Result<(), Fault> {
         let gate = &self.shared.gate;
         if !gate.is_refusing() {
             return Ok(());
@@ -282,7 +282,7 @@ impl Connection {
     }
 
     /// Notes the answer to a call.
-    pub(super) fn heard<T>(&self, answer: &Result<T, Fault>) {
+    pub(in crate::connection) fn heard<T>(&self, answer: &Result<T, Fault>) {
         match answer {
             Err(fault) if fault.is_of_all_calls() => {
                 self.shared.gate.refused(&self.shared.timeouts.retry, fault);

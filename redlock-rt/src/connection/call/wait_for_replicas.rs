@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{Cmd, ServerError};
 
-use super::fault::{Cause, Fault};
+use crate::connection::fault::{Cause, Fault};
 use crate::wire::Reply;
 
 /// So many ways to wait have a connection of their own at each server.

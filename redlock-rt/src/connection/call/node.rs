@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::dial::Dialer;
-use super::fault::Fault;
 use super::reconnect::{Connection, Timeouts};
-use super::server::{Beside, CurrentServer};
-use super::spawner::Spawner;
-use super::until::LANES;
+use super::wait_for_replicas::LANES;
+use crate::connection::dial::Dialer;
+use crate::connection::fault::Fault;
+use crate::connection::server::{Beside, CurrentServer};
+use crate::connection::spawner::Spawner;
 
 /// Called when the server of some locks may have lost them; takes no mutex.
-pub(super) type OnDoubt = Arc<dyn Fn() + Send + Sync>;
+pub(in crate::connection) type OnDoubt = Arc<dyn Fn() + Send + Sync>;
 
 /// One server, and the connections to it that are not for listening. Each is made when it is first
 /// used, those for commands and renewals together: if only one of these can be had, it serves both.
@@ -49,7 +49,7 @@ pub(crate) enum Lane {
 }
 
 impl Node {
-    pub(super) fn new(
+    pub(in crate::connection) fn new(
         dialer: Dialer,
         spawner: &Spawner,
         timeouts: Timeouts,
@@ -140,19 +140,19 @@ impl Node {
     }
 
     /// Connects. The result is the connection for renewals, which may be refused.
-    pub(super) async fn ready(&self) -> Result<Arc<Connection>, Fault> {
+    pub(in crate::connection) async fn ready(&self) -> Result<Arc<Connection>, Fault> {
         self.main.ready().await?;
         Ok(Arc::clone(&self.renewals))
     }
 
     /// Whether a broken connection to it may still be read by the server.
-    pub(super) fn has_stale_clients(&self) -> bool {
+    pub(in crate::connection) fn has_stale_clients(&self) -> bool {
         self.connections()
             .any(|connection| connection.has_stale_clients())
     }
 
     /// Connects anew where a connection broke, which kills its client.
-    pub(super) async fn kill_stale_clients(&self) {
+    pub(in crate::connection) async fn kill_stale_clients(&self) {
         for connection in self.connections() {
             if connection.has_stale_clients() {
                 // After a failure the next caller connects.
@@ -167,7 +167,7 @@ impl Node {
         [&self.main, &self.renewals].into_iter().chain(acks)
     }
 
-    pub(super) fn close(&self) {
+    pub(in crate::connection) fn close(&self) {
         // Also those that would be used for the first time afterwards.
         (0..LANES).for_each(|lane| self.acks(lane).connection.close());
         self.main.close();

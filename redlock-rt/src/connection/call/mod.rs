@@ -1,0 +1,22 @@
+//! Calls: a live connection, one call on it, its delivery over as many connections as it takes, and all connections to one server.
+
+mod delivery;
+mod exchange;
+mod fast;
+mod link;
+mod log_in_again;
+mod needed_rights;
+mod node;
+mod reconnect;
+mod retry;
+mod wait_for_replicas;
+
+pub(crate) use self::delivery::Delivery;
+pub(super) use self::delivery::Sent;
+pub(crate) use self::exchange::Exchange;
+pub(super) use self::node::OnDoubt;
+pub(crate) use self::node::{AckLane, Lane, Node};
+pub(super) use self::reconnect::Connection;
+pub(crate) use self::reconnect::Timeouts;
+pub use self::retry::RetryPolicy;
+pub(crate) use self::wait_for_replicas::{Had, Until};
