@@ -20,14 +20,13 @@ mod call;
 mod cluster;
 mod dial;
 mod fault;
-mod listening;
 mod nodes;
 mod one_task;
+mod pubsub;
 mod server;
 mod slot_news;
 mod spawner;
 mod stream;
-mod subscriber;
 
 pub use self::call::RetryPolicy;
 pub(crate) use self::call::{AckLane, Delivery, Exchange, Had, Lane, Node, Timeouts, Until};
@@ -37,9 +36,8 @@ pub(crate) use self::dial::{
     Connector, CredentialSource, Dialer, Endpoint, NodeConnector, ServerId,
 };
 pub(crate) use self::fault::{Caller, Cause, Fault, Verdict};
-pub(crate) use self::listening::{Heard, Message};
 pub(crate) use self::nodes::{Hint, Nodes, To};
+pub(crate) use self::pubsub::{Announcements, Heard, Message, Subscriber};
 pub(crate) use self::server::{Beside, CurrentServer, Right, listen_for_switches};
 pub(crate) use self::spawner::{Home, Spawner};
 pub(crate) use self::stream::Came;
-pub(crate) use self::subscriber::{Announcements, Subscriber};

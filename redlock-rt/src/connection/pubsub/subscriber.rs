@@ -9,11 +9,11 @@ use futures::{Stream, StreamExt};
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 
-use super::address::Address;
-use super::dial::{BoxStream, Dialer};
-use super::fault::Fault;
 use super::listening::{Asking, Heard, Listening, Reach, listen};
-use super::server::{CurrentServer, Reached, Tie, reach};
+use crate::connection::address::Address;
+use crate::connection::dial::{BoxStream, Dialer};
+use crate::connection::fault::Fault;
+use crate::connection::server::{CurrentServer, Reached, Tie, reach};
 use crate::wire::keys;
 
 /// The commands of a listening connection. Clones share it.

@@ -26,8 +26,8 @@ use redis::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
-use super::fault::Fault;
-use super::stream::{Framed, Nonsense, encode, nonsense, value};
+use crate::connection::fault::Fault;
+use crate::connection::stream::{Framed, Nonsense, encode, nonsense, value};
 
 /// Which of a server's two sorts of channels one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
