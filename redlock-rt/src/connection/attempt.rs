@@ -3,9 +3,9 @@
 use std::task::Waker;
 use std::time::Instant;
 
-use futures::future::BoxFuture;
+use futures::FutureExt;
 
-use super::call::{Delivery, Sent};
+use super::call::Delivery;
 use super::fault::Fault;
 use super::nodes::{Nodes, To};
 use crate::wire::{Call, Reply};
@@ -64,41 +64,19 @@ impl Delivery {
         until: Option<Instant>,
         now: Option<Instant>,
     ) -> impl Future<Output = Option<Result<Reply, Fault>>> + Send + 'a {
-        let mut way = self.way(to, call, until, now);
+        let mut way = match to.nodes {
+            Nodes::One(node) => self.over(node.connection(to.lane), call, until, now),
+            Nodes::Cluster(cluster) => {
+                let call = (!self.is_under_way()).then(call);
+                let to = (to.slot, to.lane);
+                Err(cluster.attempt(self, to, call, until).boxed())
+            }
+        };
         async move {
             match &mut way {
                 Ok(sent) => sent.answer().await,
                 Err(rarer) => rarer.await,
             }
         }
-    }
-
-    /// Starts a call, unless one is in progress. Or how else to get the reply, where something else is
-    /// to be waited for first.
-    fn way<'a>(
-        &'a mut self,
-        to: To<'a>,
-        call: impl FnOnce() -> Call,
-        until: Option<Instant>,
-        now: Option<Instant>,
-    ) -> Result<Sent<'a>, BoxFuture<'a, Option<Result<Reply, Fault>>>> {
-        let node = match to.nodes {
-            Nodes::One(node) => node,
-            Nodes::Cluster(cluster) => {
-                let call = self.exchange.is_none().then(call);
-                let to = (to.slot, to.lane);
-                return Err(Box::pin(cluster.attempt(self, to, call, until)));
-            }
-        };
-        let connection = node.connection(to.lane);
-        if self.exchange.is_none() {
-            match connection.try_call(call(), now) {
-                Ok(exchange) => self.exchange = Some(exchange),
-                Err(call) => {
-                    return Err(Box::pin(self.dial_first(connection, call, until)));
-                }
-            }
-        }
-        Ok(Sent::new(self, connection, until))
     }
 }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
+
 use super::exchange::Exchange;
 use super::link::Link;
 use super::node::Node;
@@ -93,11 +95,7 @@ pub(in crate::connection) struct Sent<'a> {
 }
 
 impl<'a> Sent<'a> {
-    pub(in crate::connection) fn new(
-        delivery: &'a mut Delivery,
-        connection: &'a Connection,
-        until: Option<Instant>,
-    ) -> Self {
+    fn new(delivery: &'a mut Delivery, connection: &'a Connection, until: Option<Instant>) -> Self {
         Self {
             limit: delivery.limit(connection.timeouts().reply(), until, true),
             delivery,
@@ -159,8 +157,28 @@ impl Delivery {
         self.exchange.as_ref().map_or(Came::Other, Exchange::came)
     }
 
+    /// Starts a call on this connection, unless one is in progress. Or how else to get the reply, where
+    /// something else is to be waited for first.
+    pub(in crate::connection) fn over<'a>(
+        &'a mut self,
+        connection: &'a Connection,
+        call: impl FnOnce() -> Call,
+        until: Option<Instant>,
+        now: Option<Instant>,
+    ) -> Result<Sent<'a>, BoxFuture<'a, Option<Result<Reply, Fault>>>> {
+        if self.exchange.is_none() {
+            match connection.try_call(call(), now) {
+                Ok(exchange) => self.exchange = Some(exchange),
+                Err(call) => {
+                    return Err(Box::pin(self.dial_first(connection, call, until)));
+                }
+            }
+        }
+        Ok(Sent::new(self, connection, until))
+    }
+
     /// As [`attempt`](Self::attempt), where the server refuses all calls, or there is no connection.
-    pub(in crate::connection) async fn dial_first(
+    async fn dial_first(
         &mut self,
         connection: &Connection,
         call: Call,

@@ -12,7 +12,6 @@ mod retry;
 mod wait_for_replicas;
 
 pub(crate) use self::delivery::Delivery;
-pub(super) use self::delivery::Sent;
 pub(crate) use self::exchange::Exchange;
 pub(super) use self::node::OnDoubt;
 pub(crate) use self::node::{AckLane, Lane, Node};
