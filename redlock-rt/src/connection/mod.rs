@@ -1,15 +1,31 @@
 //! Connections to Redis; the only place that names the `redis` crate.
 //!
 //! ```text
-//! Endpoint (URL) ─▶ Dialer ─▶ reach (finds the master) ─▶ Link (one live connection, EVALSHA)
-//!                                                   └──▶ Subscriber (pub/sub)
-//! Framed: the byte stream under each of them, whose replies are checked first
-//! Multiplexer: the commands of many callers on a Link
-//! Connection: a Link or none; dials anew after a failure, with back-off
-//! CurrentServer: the server process to which all of them lead
-//! Node: the connections to one server
-//! Nodes: one Node, or a Cluster: the node of each slot
+//!     nodes · attempt       the servers of a client: one, or a cluster; which of them gets a call
+//!            │
+//!         cluster/          which master has which slot: ask, layout, slots, refresh (the task that asks),
+//!            │              follow (calls that a node sends elsewhere)
+//!            │
+//!          call/            link (one live connection), exchange, fast (a call on it, with its script or
+//!            │              without), wait_for_replicas, needed_rights, log_in_again, reconnect, retry (a
+//!            │              link, or none), delivery (a call over many links), node (all connections to
+//!            │              one server)
+//!            │  pubsub/     subscriber (a connection that listens), listening (what is said on it)
+//!            ├────┘
+//!         server/           which server it is: reach (finds it), sentinel, sentinel_events, replicated,
+//!            │              gather (asks several), greeting (logs in and asks), info, current (the process
+//!            │              to which all connections of a client lead), journal (log lines)
+//!            ├────┐
+//!          dial/  │         dialer (opens a stream), endpoint, url, url_lists, look_up (a host name), tls,
+//!            │    │         credentials, misfit (failures that last), panics (of callbacks)
+//!            │  stream/     framed (a byte stream), frames, values, encode, multiplexer (the calls of
+//!            │    │         many callers), admission, alarm, driver (polls it)
+//!            ├────┘
+//!     address · fault · slot_news (MOVED, ASK) · spawner (where tasks run) · one_task (tries for all)
 //! ```
+//!
+//! A file imports from its own folder and from what is below. One import goes up: `fault` asks `misfit`
+//! whether a failure to connect lasts.
 //!
 //! `redis::aio::ConnectionManager` is not used: it cannot use our own streams, and it never dials
 //! again after time-outs on a half-open link.

@@ -144,8 +144,8 @@ impl Exchange {
         }
     }
 
-    /// As [`Multiplexer::gives_up_at`](super::multiplexer::Multiplexer::gives_up_at), for the connection
-    /// of the call.
+    /// As [`Multiplexer::gives_up_at`](crate::connection::stream::Multiplexer::gives_up_at), for the
+    /// connection of the call.
     pub(crate) fn gives_up_at(&self, patience: Duration) -> Option<Instant> {
         self.link.gives_up_at(patience)
     }

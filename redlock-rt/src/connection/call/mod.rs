@@ -1,4 +1,5 @@
-//! Calls: a live connection, one call on it, its delivery over as many connections as it takes, and all connections to one server.
+//! Calls. A link is one live connection, an exchange one call on it, and a delivery one call over as many
+//! links as it takes; a node has all connections to one server that are not for listening.
 
 mod delivery;
 mod exchange;

@@ -1,4 +1,5 @@
-//! How a server is reached: what its URL says, the look-up of its name, TLS, and credentials.
+//! How a byte stream to a server comes about: what its URL says, the look-up of its name, TLS, and the
+//! credentials with which to log in there.
 
 mod credentials;
 mod dialer;

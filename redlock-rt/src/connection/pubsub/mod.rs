@@ -1,4 +1,4 @@
-//! Listening: the connection that subscribes to channels, and what it hears.
+//! Listening: the commands and messages of a connection that subscribes to channels.
 
 mod listening;
 mod subscriber;

@@ -136,7 +136,7 @@ pub(crate) struct CurrentServer {
     on_move: Box<dyn Fn() + Send + Sync>,
     /// Whether a connection was ever made: the configuration is, or was, correct.
     reached: AtomicBool,
-    /// Whether it lets this client renew locks; see `needs.rs`.
+    /// Whether it lets this client renew locks; see `call::needed_rights`.
     pub(in crate::connection) proven: AtomicBool,
     /// The master that the sentinels named last.
     named: watch::Sender<Option<Address>>,

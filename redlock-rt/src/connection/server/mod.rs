@@ -1,4 +1,5 @@
-//! Which server it is: the first commands on a stream, the search for the master, and the one server process to which all connections of a client lead.
+//! Which server it is. A new connection finds the server to lock on, logs in and asks what that is; all
+//! connections of a client are made to lead to one server process.
 
 mod current;
 mod gather;

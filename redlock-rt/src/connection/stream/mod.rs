@@ -1,4 +1,5 @@
-//! Bytes and replies: what is written to a byte stream, what is read from it, and which caller gets which reply.
+//! Bytes and replies. Commands are encoded and replies checked and parsed; the calls of many callers share
+//! one byte stream, which one future drives, and each gets its own reply.
 
 mod admission;
 mod alarm;
