@@ -106,6 +106,14 @@ pub(crate) fn timeout<F: Future>(span: Duration, future: F) -> Timeout<F> {
     timer(|| tokio::time::timeout(span, future))
 }
 
+/// `None` where `until` comes before the future's output.
+pub(crate) async fn before<F: Future>(until: Option<Instant>, future: F) -> Option<F::Output> {
+    match until {
+        Some(until) => timeout_at(to_tokio(until), future).await.ok(),
+        None => Some(future.await),
+    }
+}
+
 /// As `tokio::time::sleep`, also outside of a runtime.
 pub(crate) fn sleep(span: Duration) -> Sleep {
     timer(|| tokio::time::sleep(span))

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use redis::{RedisError, ServerError};
 
-use super::cluster::SlotNews;
-use super::endpoint::Address;
-use super::misfit::Misfit;
+use super::address::Address;
+use super::dial::Misfit;
+use super::slot_news::SlotNews;
 use crate::error::{Error, ErrorKind as Kind};
 use crate::wire::{Call, Malformed};
 

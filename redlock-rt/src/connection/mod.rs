@@ -1,15 +1,31 @@
 //! Connections to Redis; the only place that names the `redis` crate.
 //!
 //! ```text
-//! Endpoint (URL) ─▶ Dialer ─▶ reach (finds the master) ─▶ Link (one live connection, EVALSHA)
-//!                                                   └──▶ Subscriber (pub/sub)
-//! Framed: the byte stream under each of them, whose replies are checked first
-//! Multiplexer: the commands of many callers on a Link
-//! Connection: a Link or none; dials anew after a failure, with back-off
-//! CurrentServer: the server process to which all of them lead
-//! Node: the connections to one server
-//! Nodes: one Node, or a Cluster: the node of each slot
+//!     nodes · attempt       the servers of a client: one, or a cluster; which of them gets a call
+//!            │
+//!         cluster/          which master has which slot: ask, layout, slots, refresh (the task that asks),
+//!            │              follow (calls that a node sends elsewhere)
+//!            │
+//!          call/            link (one live connection), exchange, fast (a call on it, with its script or
+//!            │              without), wait_for_replicas, needed_rights, log_in_again, reconnect, retry (a
+//!            │              link, or none), delivery (a call over many links), node (all connections to
+//!            │              one server)
+//!            │  pubsub/     subscriber (a connection that listens), listening (what is said on it)
+//!            ├────┘
+//!         server/           which server it is: reach (finds it), sentinel, sentinel_events, replicated,
+//!            │              gather (asks several), greeting (logs in and asks), info, current (the process
+//!            │              to which all connections of a client lead), journal (log lines)
+//!            ├────┐
+//!          dial/  │         dialer (opens a stream), endpoint, url, url_lists, look_up (a host name), tls,
+//!            │    │         credentials, misfit (failures that last), panics (of callbacks)
+//!            │  stream/     framed (a byte stream), frames, values, encode, multiplexer (the calls of
+//!            │    │         many callers), admission, alarm, driver (polls it)
+//!            ├────┘
+//!     address · fault · slot_news (MOVED, ASK) · spawner (where tasks run) · one_task (tries for all)
 //! ```
+//!
+//! A file imports from its own folder and from what is below. One import goes up: `fault` asks `misfit`
+//! whether a failure to connect lasts.
 //!
 //! `redis::aio::ConnectionManager` is not used: it cannot use our own streams, and it never dials
 //! again after time-outs on a half-open link.
@@ -30,63 +46,30 @@
 //! * Staying connected: `reconnect`, `server`, `nodes`, `one_task`, `spawner`. Listening: `subscriber`,
 //!   `listening`. What is logged: `journal`.
 
-mod addresses;
-mod admission;
-mod alarm;
+mod address;
+mod attempt;
+mod call;
 mod cluster;
-mod credentials;
-mod delivery;
-mod dialer;
-mod driver;
-mod encode;
-mod endpoint;
-mod exchange;
-mod fast;
+mod dial;
 mod fault;
-mod framed;
-mod frames;
-mod greeting;
-mod info;
-mod journal;
-mod link;
-mod listening;
-mod misfit;
-mod multiplexer;
-mod needs;
 mod nodes;
 mod one_task;
-mod panics;
-mod reach;
-mod reconnect;
-mod replicated;
-mod retry;
-mod sentinel;
+mod pubsub;
 mod server;
+mod slot_news;
 mod spawner;
-mod subscriber;
-mod switches;
-#[cfg(feature = "tls")]
-mod tls;
-mod until;
-mod url;
-mod url_lists;
-mod values;
+mod stream;
 
+pub use self::call::RetryPolicy;
+pub(crate) use self::call::{AckLane, Delivery, Exchange, Had, Lane, Node, Timeouts, Until};
 pub(crate) use self::cluster::Cluster;
-pub(crate) use self::credentials::CredentialSource;
-pub use self::credentials::Credentials;
-pub(crate) use self::delivery::{Delivery, before};
-pub(crate) use self::dialer::{Connector, Dialer, NodeConnector, ServerId};
-pub(crate) use self::endpoint::Endpoint;
-pub(crate) use self::exchange::Exchange;
+pub use self::dial::Credentials;
+pub(crate) use self::dial::{
+    Connector, CredentialSource, Dialer, Endpoint, NodeConnector, ServerId,
+};
 pub(crate) use self::fault::{Caller, Cause, Fault, Verdict};
-pub(crate) use self::journal::{Beside, Right};
-pub(crate) use self::multiplexer::Came;
-pub(crate) use self::nodes::{AckLane, Hint, Lane, Node, Nodes, To};
-pub(crate) use self::reconnect::Timeouts;
-pub use self::retry::RetryPolicy;
-pub(crate) use self::server::CurrentServer;
+pub(crate) use self::nodes::{Hint, Nodes, To};
+pub(crate) use self::pubsub::{Announcements, Heard, Message, Subscriber};
+pub(crate) use self::server::{Beside, CurrentServer, Right, listen_for_switches};
 pub(crate) use self::spawner::{Home, Spawner};
-pub(crate) use self::subscriber::{Announcements, Heard, Message, Subscriber};
-pub(crate) use self::switches::listen as listen_for_switches;
-pub(crate) use self::until::{Had, Until};
+pub(crate) use self::stream::Came;

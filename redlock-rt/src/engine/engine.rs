@@ -17,9 +17,7 @@ use super::watchdog::Watchdog;
 use crate::clock;
 #[cfg(test)]
 use crate::connection::{Connector, RetryPolicy};
-use crate::connection::{
-    Dialer, Fault, Home, Lane, Nodes, ServerId, Spawner, Timeouts, To, before,
-};
+use crate::connection::{Dialer, Fault, Home, Lane, Nodes, ServerId, Spawner, Timeouts, To};
 use crate::error::{Error, ErrorKind};
 use crate::name::{ClientId, LockName};
 use crate::shim::AtomicBool;
@@ -148,13 +146,13 @@ impl Engine {
         self.ensure_tasks();
         // The task that dials may be stuck with its runtime.
         let until = clock::after(clock::now(), self.config.timeouts.connect);
-        let ready = before(Some(until), self.nodes.ready()).await;
+        let ready = clock::before(Some(until), self.nodes.ready()).await;
         let renewals = ready
             .unwrap_or_else(|| Err(Fault::connecting_took_too_long().at(self.nodes.place())))
             .map_err(|fault| fault.into_error("connect to redis"))?;
         // Where it is refused, or takes long, the first connection serves renewals until it is there.
         let until = until.min(clock::after(clock::now(), MOST_FOR_RENEWALS));
-        let _ = before(Some(until), renewals.ready()).await;
+        let _ = clock::before(Some(until), renewals.ready()).await;
         Ok(())
     }
 

@@ -9,12 +9,11 @@ use std::time::Duration;
 use redis::Value;
 
 use super::layout::Layout;
-use crate::connection::dialer::{Dialer, Target};
-use crate::connection::endpoint::Address;
+use crate::connection::address::Address;
+use crate::connection::dial::{Dialer, Target};
 use crate::connection::fault::Fault;
-use crate::connection::framed::Framed;
-use crate::connection::greeting::ask;
-use crate::connection::reach::{Gathered, all_failed, gather};
+use crate::connection::server::{Gathered, NOT_A_NODE, all_failed, ask, gather};
+use crate::connection::stream::Framed;
 
 /// So many are asked at the same time.
 const TOGETHER: usize = 4;
@@ -98,7 +97,3 @@ async fn question(
         true => Err(Fault::passing("no master has any slot".into())),
     }
 }
-
-/// Why a server is refused behind the URL of a cluster.
-pub(in crate::connection) const NOT_A_NODE: &str =
-    "it is not a node of a cluster; the URL of a single server is redis://host:port";

@@ -20,11 +20,9 @@ use std::time::{Duration, Instant};
 use super::Cluster;
 use crate::clock;
 use crate::connection::Exchange;
-use crate::connection::cluster::news::{Redirect, SlotNews};
-use crate::connection::delivery::{Delivery, before};
+use crate::connection::call::{Connection, Delivery, Lane, Node};
 use crate::connection::fault::Fault;
-use crate::connection::nodes::{Lane, Node};
-use crate::connection::reconnect::Connection;
+use crate::connection::slot_news::{Redirect, SlotNews};
 use crate::wire::{Call, Reply, Slot};
 
 /// Whoever waits for a connection asks for the layout this often.
@@ -106,7 +104,7 @@ impl Cluster {
         until: Option<Instant>,
     ) -> Option<Result<(Arc<Node>, Exchange), Fault>> {
         loop {
-            let node = match before(until, self.node(slot)).await? {
+            let node = match clock::before(until, self.node(slot)).await? {
                 Ok(node) => node,
                 Err(fault) => return Some(Err(fault)),
             };
@@ -174,7 +172,7 @@ async fn passed(
     call: impl Future<Output = Result<Exchange, Fault>>,
 ) -> Option<Result<Exchange, Fault>> {
     match connection.pass(until).await {
-        Ok(()) => before(until, call).await,
+        Ok(()) => clock::before(until, call).await,
         Err(fault) => Some(Err(fault)),
     }
 }

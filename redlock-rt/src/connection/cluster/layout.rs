@@ -2,8 +2,8 @@
 
 use redis::Value;
 
-use crate::connection::endpoint::Address;
-use crate::connection::sentinel::text_of;
+use crate::connection::address::Address;
+use crate::connection::stream::text_of;
 use crate::wire::Slot;
 
 /// What one node says about the cluster.

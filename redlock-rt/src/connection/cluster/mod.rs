@@ -23,7 +23,6 @@
 mod ask;
 mod follow;
 mod layout;
-mod news;
 mod refresh;
 mod slots;
 #[cfg(all(test, not(redlock_loom)))]
@@ -38,17 +37,14 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-pub(super) use self::ask::NOT_A_NODE;
 use self::follow::Next;
 use self::layout::{Layout, MOST_NODES, NOBODY};
-pub(super) use self::news::SlotNews;
 use self::refresh::Refreshing;
 pub(crate) use self::slots::SlotSet;
-use super::dialer::Dialer;
-use super::endpoint::Address;
+use super::address::Address;
+use super::call::{Node, OnDoubt, Timeouts};
+use super::dial::Dialer;
 use super::fault::Fault;
-use super::nodes::{Node, OnDoubt};
-use super::reconnect::Timeouts;
 use super::server::CurrentServer;
 use super::spawner::Spawner;
 use crate::clock;

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use super::endings::{AnyEnding, Lapse, OnceRequest, OrphanedAttempt, Release, Sending, Update};
 use super::tally::Open;
 use crate::clock::{self, Moment};
-use crate::connection::{Caller, Came, Fault, before};
+use crate::connection::{Caller, Came, Fault};
 use crate::engine::Engine;
 use crate::engine::hold::{Hold, Turn, Waiting};
 use crate::engine::news::News;
@@ -166,7 +166,7 @@ impl Cleanup {
                 Some(turn) => turn,
                 None => {
                     self.sending.now = None;
-                    before(until, Turn::take(&hold)).await?
+                    clock::before(until, Turn::take(&hold)).await?
                 }
             });
         }
@@ -206,7 +206,7 @@ impl Cleanup {
             if !fault.is_of_dialing() {
                 let (pause, engine) = (self.pause.take(), Arc::clone(self.engine()));
                 let _denied = waits.then(|| engine.releases.deny());
-                before(until, clock::sleep(pause)).await?;
+                clock::before(until, clock::sleep(pause)).await?;
             }
         }
     }

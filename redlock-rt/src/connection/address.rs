@@ -1,0 +1,72 @@
+//! The address of a server.
+
+use std::path::PathBuf;
+
+/// The address of one server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    Tcp {
+        host: String,
+        port: u16,
+    },
+    #[cfg(feature = "tls")]
+    Tls {
+        host: String,
+        port: u16,
+    },
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// The address as an identity of the server: host names ignore upper and lower case.
+    pub(super) fn place(&self) -> String {
+        match self {
+            Self::Tcp { host, port } => place(host, *port),
+            #[cfg(feature = "tls")]
+            Self::Tls { host, port } => place(host, *port),
+            Self::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+
+    /// Another host and port, which this server names, with TLS if this address has it; `None`: that is
+    /// no host.
+    pub(super) fn elsewhere(&self, host: &str, port: u16) -> Option<Self> {
+        let host = is_host(host).then(|| host.to_owned())?;
+        Some(match self {
+            #[cfg(feature = "tls")]
+            Self::Tls { .. } => Self::Tls { host, port },
+            Self::Tcp { .. } | Self::Unix(_) => Self::Tcp { host, port },
+        })
+    }
+
+    /// The address that a node of a cluster announces, where this one was asked. Without a host it
+    /// means its own.
+    pub(super) fn announced(&self, host: &str, port: u16) -> Option<Self> {
+        let own = match self {
+            Self::Tcp { host, .. } => host,
+            #[cfg(feature = "tls")]
+            Self::Tls { host, .. } => host,
+            Self::Unix(_) => "localhost",
+        };
+        let host = match host {
+            "" | "?" => own,
+            host => host,
+        };
+        self.elsewhere(host, port)
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls { .. })
+    }
+}
+
+/// Whether a server may name this host, which is kept, and shown in errors and logs.
+pub(super) fn is_host(host: &str) -> bool {
+    let of_a_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%[]".contains(&byte);
+    (1..=255).contains(&host.len()) && host.bytes().all(of_a_host)
+}
+
+fn place(host: &str, port: u16) -> String {
+    format!("{}:{port}", host.to_ascii_lowercase())
+}

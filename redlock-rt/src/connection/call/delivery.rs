@@ -1,0 +1,399 @@
+//! The delivery of one command to Redis, with or without a caller that waits for the reply.
+//!
+//! A delivery needs no runtime and no timer of its own, so a caller that stops in the middle can
+//! hand it over with the call in progress.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+
+use super::exchange::Exchange;
+use super::link::Link;
+use super::node::Node;
+use super::reconnect::Connection;
+use crate::clock::{self, Moment};
+use crate::connection::fault::Fault;
+use crate::connection::stream::{Came, Share};
+use crate::wire::{Announcement, Call, Malformed, Reply};
+
+/// The delivery of one command, over as many connections as it takes.
+#[derive(Debug, Default)]
+pub(crate) struct Delivery {
+    pub(in crate::connection) exchange: Option<Exchange>,
+    /// Of what is in flight on a connection.
+    share: Share,
+    /// In a cluster, the node that the call in progress was sent to.
+    pub(in crate::connection) asked: Option<Arc<Node>>,
+    /// The link of the last reply.
+    answered_on: Option<Arc<Link>>,
+    /// When the first try without a reply was sent.
+    open_since: Option<Instant>,
+    /// When the last try was handed to a connection.
+    pub(crate) sent: Option<Instant>,
+    /// The call in progress was sent by a caller that did not wait for the reply.
+    pub(in crate::connection) unattended: bool,
+    /// What became of the announcement of the last call that was answered, where the reply does not
+    /// say it.
+    published: Option<u32>,
+}
+
+/// How long to wait for a reply. Small, as it is a part of every waiting future.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    /// The end of the caller's time.
+    until: Option<Moment>,
+    /// When to look whether the server is silent. `None`: the connection wakes the caller then, or the reply
+    /// is there.
+    look_at: Option<Moment>,
+}
+
+/// What to do where there is no reply yet.
+enum Late {
+    /// To look again at this moment.
+    WaitsUntil(Instant),
+    /// The caller's time is over, but not that of the server: the call stays.
+    Stays,
+    /// The connection is of no use.
+    GivenUp,
+}
+
+/// A call whose caller the connection wakes at the limit, if there is no reply yet.
+struct Watched<'a> {
+    exchange: &'a mut Exchange,
+    polled: bool,
+}
+
+impl Future for Watched<'_> {
+    /// `None`: no answer before the limit.
+    type Output = Option<Result<Reply, Fault>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Poll::Ready(answer) = Pin::new(&mut *self.exchange).poll(cx) {
+            return Poll::Ready(Some(answer));
+        }
+        // The clock is not read at the first poll, which has just sent the call.
+        let woken = std::mem::replace(&mut self.polled, true);
+        let needs_timer = match woken {
+            true => self.exchange.is_overdue(),
+            false => self.exchange.was_queued(),
+        };
+        match needs_timer {
+            true => Poll::Ready(None),
+            false => Poll::Pending,
+        }
+    }
+}
+
+/// A call on the connection to the only server.
+pub(in crate::connection) struct Sent<'a> {
+    delivery: &'a mut Delivery,
+    connection: &'a Connection,
+    limit: Limit,
+}
+
+impl<'a> Sent<'a> {
+    fn new(delivery: &'a mut Delivery, connection: &'a Connection, until: Option<Instant>) -> Self {
+        Self {
+            limit: delivery.limit(connection.timeouts().reply(), until, true),
+            delivery,
+            connection,
+        }
+    }
+
+    /// As [`Delivery::finish`].
+    pub(in crate::connection) async fn answer(&mut self) -> Option<Result<Reply, Fault>> {
+        let exchange = self.delivery.exchange.as_mut()?;
+        if let Some(at) = self.limit.look_at {
+            let at = clock::to_tokio(at.into());
+            if let Ok(answer) = clock::timeout_at(at, exchange).await {
+                return Some(self.finished(Some(answer)));
+            }
+        } else {
+            let polled = false;
+            if let Some(answer) = (Watched { exchange, polled }).await {
+                return Some(self.finished(Some(answer)));
+            }
+        }
+        let reply = self.connection.timeouts().reply();
+        let until = self.limit.until.map(Instant::from);
+        // Boxed: it is rare, and would be a part of the size of every waiting future.
+        Some(match Box::pin(self.delivery.wait_on(reply, until)).await {
+            Some(answer) => self.finished(answer),
+            None => return None,
+        })
+    }
+
+    fn finished(&mut self, answer: Option<Result<Reply, Fault>>) -> Result<Reply, Fault> {
+        let answer = self.delivery.finished(answer);
+        self.connection.heard(&answer);
+        answer
+    }
+}
+
+impl Delivery {
+    /// The delivery of a release or a heartbeat, which does not wait behind calls that acquire.
+    pub(crate) fn of_upkeep() -> Self {
+        Self {
+            share: Share::Upkeep,
+            ..Self::default()
+        }
+    }
+
+    /// Takes back a call that waits for room on its connection, so that it is never sent.
+    pub(crate) fn recall(&mut self) {
+        self.exchange.take_if(Exchange::recall);
+    }
+
+    /// Whether [`begin`](Self::begin) has read the reply, so that an attempt needs no timer.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.exchange.as_ref().is_some_and(Exchange::is_answered)
+    }
+
+    /// What came for the call in progress.
+    pub(crate) fn came(&self) -> Came {
+        self.exchange.as_ref().map_or(Came::Other, Exchange::came)
+    }
+
+    /// Starts a call on this connection, unless one is in progress. Or how else to get the reply, where
+    /// something else is to be waited for first.
+    pub(in crate::connection) fn over<'a>(
+        &'a mut self,
+        connection: &'a Connection,
+        call: impl FnOnce() -> Call,
+        until: Option<Instant>,
+        now: Option<Instant>,
+    ) -> Result<Sent<'a>, BoxFuture<'a, Option<Result<Reply, Fault>>>> {
+        if self.exchange.is_none() {
+            match connection.try_call(call(), now) {
+                Ok(exchange) => self.exchange = Some(exchange),
+                Err(call) => {
+                    return Err(Box::pin(self.dial_first(connection, call, until)));
+                }
+            }
+        }
+        Ok(Sent::new(self, connection, until))
+    }
+
+    /// As [`attempt`](Self::attempt), where the server refuses all calls, or there is no connection.
+    async fn dial_first(
+        &mut self,
+        connection: &Connection,
+        call: Call,
+        until: Option<Instant>,
+    ) -> Option<Result<Reply, Fault>> {
+        if let Err(fault) = connection.pass(until).await {
+            return Some(Err(fault));
+        }
+        match clock::before(until, connection.call(call)).await? {
+            Ok(exchange) => self.exchange = Some(exchange),
+            Err(fault) => return Some(Err(fault)),
+        }
+        Sent::new(self, connection, until).answer().await
+    }
+
+    /// A call to this node, to wait for next.
+    pub(in crate::connection) fn carry(&mut self, exchange: Exchange, node: Arc<Node>) {
+        self.exchange = Some(exchange);
+        self.asked = Some(node);
+    }
+
+    /// The node of a cluster that answered, or did not, whichever has the slot by now.
+    pub(in crate::connection) fn take_asked(&mut self) -> Option<Arc<Node>> {
+        self.asked.take()
+    }
+
+    /// Waits for the reply to the call in progress, as long as the server is not silent for `reply`;
+    /// `None`: `until` came first, and the call stays here.
+    pub(in crate::connection) async fn finish(
+        &mut self,
+        reply: Duration,
+        until: Option<Instant>,
+    ) -> Option<Result<Reply, Fault>> {
+        let Limit { look_at, .. } = self.limit(reply, until, false);
+        // Where the reply is there, it is read although that moment has come.
+        let look_at = look_at.map_or_else(clock::now, Instant::from);
+        let answer = match self.wait(look_at).await {
+            None => self.wait_on(reply, until).await?,
+            answer => answer,
+        };
+        Some(self.finished(answer))
+    }
+
+    /// `watch`: the connection may wake the caller, if the caller has as much time as the server.
+    fn limit(&mut self, reply: Duration, until: Option<Instant>, watch: bool) -> Limit {
+        let end = until.map(Moment::from);
+        if let Some(exchange) = &mut self.exchange {
+            self.sent = Some(exchange.made());
+            if !exchange.is_sent() {
+                exchange.waits_for_room(self.share, end);
+            }
+        }
+        let sent = self.sent.unwrap_or_else(clock::now);
+        // At most one timer for both limits, since a timer is a good part of the cost of a call. A
+        // call without a waiting caller may have been in an idle runtime since, with its reply
+        // unread.
+        let since = if self.unattended { clock::now() } else { sent };
+        let patience = clock::after(since, reply);
+        let watch = watch && until.is_none_or(|until| until >= patience);
+        let needs_timer = self
+            .exchange
+            .as_mut()
+            .is_none_or(|exchange| !(exchange.is_answered() || watch && exchange.watch()));
+        let look_at = until.map_or(patience, |until| until.min(patience));
+        Limit {
+            until: end,
+            look_at: needs_timer.then(|| look_at.into()),
+        }
+    }
+
+    /// `None`: there is no reply at the moment to look.
+    async fn wait(&mut self, look_at: Instant) -> Option<Result<Reply, Fault>> {
+        let exchange = self.exchange.as_mut()?;
+        let answer = clock::timeout_at(clock::to_tokio(look_at), exchange);
+        answer.await.ok()
+    }
+
+    /// As [`finish`](Self::finish), where the reply is late. Returns `None` inside if the connection is to be
+    /// given up without it.
+    async fn wait_on(
+        &mut self,
+        reply: Duration,
+        until: Option<Instant>,
+    ) -> Option<Option<Result<Reply, Fault>>> {
+        loop {
+            let at = match self.late(reply, until) {
+                Late::WaitsUntil(at) => at,
+                Late::Stays => return None,
+                Late::GivenUp => return Some(None),
+            };
+            let answer = self.wait(at).await;
+            if answer.is_some() {
+                return Some(answer);
+            }
+        }
+    }
+
+    /// There is no reply to the call in progress.
+    fn late(&self, reply: Duration, until: Option<Instant>) -> Late {
+        let now = clock::now();
+        let is_out_of_time = until.is_some_and(|until| until <= now);
+        let exchange = self.exchange.as_ref();
+        let gives_up_at = exchange.and_then(|exchange| exchange.gives_up_at(reply));
+        // A caller whose time ends a moment earlier closes the connection too: perhaps no caller with
+        // more time follows.
+        let early = if is_out_of_time {
+            reply / 4
+        } else {
+            Duration::ZERO
+        };
+        match gives_up_at {
+            Some(at) if at <= clock::after(now, early) => Late::GivenUp,
+            _ if is_out_of_time => Late::Stays,
+            at => {
+                let at = at.unwrap_or_else(|| clock::after(now, reply));
+                Late::WaitsUntil(until.map_or(at, |until| until.min(at)))
+            }
+        }
+    }
+
+    /// `answer`: that of the call in progress; `None`: the connection is given up without one.
+    fn finished(&mut self, answer: Option<Result<Reply, Fault>>) -> Result<Reply, Fault> {
+        let exchange = self.exchange.take();
+        if let Some(exchange) = &exchange {
+            self.sent = Some(exchange.made());
+        }
+        let sent = self.sent;
+        self.unattended = false;
+        match answer {
+            Some(Err(fault)) => {
+                if fault.may_have_run() {
+                    self.open_since = self.open_since.or(sent);
+                }
+                Err(fault)
+            }
+            Some(answer) => {
+                self.published = exchange.as_ref().and_then(Exchange::published);
+                self.answered_on = exchange.map(Exchange::into_link);
+                answer
+            }
+            None => {
+                // The call may still run: the connection is closed, and the next connection kills
+                // its client before anything else is sent.
+                self.open_since = self.open_since.or(sent);
+                let fault = Fault::timed_out("no answer within the response time-out");
+                Err(match exchange {
+                    Some(exchange) => {
+                        let fault = fault.at(exchange.place());
+                        exchange.abandon();
+                        fault
+                    }
+                    None => fault,
+                })
+            }
+        }
+    }
+
+    /// Whether a call was sent whose outcome is not known.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open_since.is_some() || self.exchange.as_ref().is_some_and(Exchange::is_sent)
+    }
+
+    /// Whether the server has said that somebody has the lock, though the call in progress is not
+    /// over.
+    pub(crate) fn found_taken(&self) -> bool {
+        self.exchange.as_ref().is_some_and(Exchange::found_taken)
+    }
+
+    /// Marks a call that was made by another caller: it was sent, and may have run.
+    pub(crate) fn shadow(&self) -> Self {
+        Self {
+            exchange: None,
+            share: self.share,
+            asked: None,
+            answered_on: None,
+            open_since: self.open_since.or(self.sent),
+            sent: self.sent,
+            unattended: false,
+            published: None,
+        }
+    }
+
+    /// The announcement of the last call that was answered, where the reply does not say it.
+    pub(crate) fn announcement(&self) -> Option<Announcement> {
+        self.published.map(|made| Announcement::of(made.into()))
+    }
+
+    /// When the first try without a reply was sent.
+    pub(crate) fn open_since(&self) -> Option<Instant> {
+        self.open_since
+    }
+
+    /// Whether a call is in progress whose reply must be read.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.exchange.is_some()
+    }
+
+    /// The last reply was one that the call cannot give. It says nothing about the call, which may
+    /// have run, and the connection is closed.
+    pub(crate) fn misread(&mut self, malformed: Malformed) -> Fault {
+        self.reopen();
+        match self.answered_on.take() {
+            Some(link) => link.misread(malformed),
+            None => Fault::malformed(malformed),
+        }
+    }
+
+    /// The call ran; its effect must still be undone.
+    pub(crate) fn reopen(&mut self) {
+        self.open_since = self.sent;
+    }
+
+    /// A call was answered, which settles all earlier tries.
+    pub(crate) fn close(&mut self) {
+        self.exchange = None;
+        self.open_since = None;
+    }
+}

@@ -1,0 +1,22 @@
+//! Calls. A link is one live connection, an exchange one call on it, and a delivery one call over as many
+//! links as it takes; a node has all connections to one server that are not for listening.
+
+mod delivery;
+mod exchange;
+mod fast;
+mod link;
+mod log_in_again;
+mod needed_rights;
+mod node;
+mod reconnect;
+mod retry;
+mod wait_for_replicas;
+
+pub(crate) use self::delivery::Delivery;
+pub(crate) use self::exchange::Exchange;
+pub(super) use self::node::OnDoubt;
+pub(crate) use self::node::{AckLane, Lane, Node};
+pub(super) use self::reconnect::Connection;
+pub(crate) use self::reconnect::Timeouts;
+pub use self::retry::RetryPolicy;
+pub(crate) use self::wait_for_replicas::{Had, Until};

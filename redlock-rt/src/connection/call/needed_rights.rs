@@ -1,0 +1,50 @@
+//! What a server must let this client do before it gives out a lock there: a free lock is taken by one plain
+//! command, which sets its lease too, so what is missing to renew it would be noticed when it is lost.
+
+use std::sync::atomic::Ordering;
+
+use redis::Value;
+
+use super::link::{Link, load_command};
+use crate::connection::fault::Fault;
+use crate::connection::stream::{WakeUp, encode};
+use crate::wire::renew;
+
+/// A key that is not there. No right to it is needed.
+const KEY: &[u8] = b"redlock_probe";
+
+impl Link {
+    /// Asks once for what each renewal needs: the script, with no holds, and the commands in it. Changes
+    /// nothing.
+    pub(super) async fn prove(&self) -> Result<(), Fault> {
+        if self.server.proven.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let call = renew(&[]);
+        let sent = self.send(WakeUp::default(), |out| {
+            [
+                encode::command(out, &load_command(call.script())),
+                encode::evalsha(out, &call, self.publish()),
+                encode::command(out, &[b"HGET", KEY, b"0"]),
+                encode::command(out, &[b"PTTL", KEY]),
+                // Refused where it is allowed: it is no number.
+                encode::command(out, &[b"PEXPIRE", KEY, b"never"]),
+            ]
+        })?;
+        let commands = [
+            "without SCRIPT LOAD no lock can be renewed",
+            "without EVALSHA no lock can be renewed",
+            "without HGET no lock can be renewed",
+            "without PTTL no lock can be renewed",
+            "without PEXPIRE no lock can be renewed",
+        ];
+        for (answer, lacking) in sent.await.into_iter().zip(commands) {
+            let answer = answer.map_err(|unanswered| unanswered.fault().while_dialing())?;
+            if let Value::ServerError(error) = answer {
+                Fault::lacking(error, lacking).map_or(Ok(()), Err)?;
+            }
+        }
+        self.server.proven.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,510 @@
+//! A link that is dialed again after a failure.
+//!
+//! No lane depends on a connection that cannot be had (docs/faults.md). The connection for commands is
+//! changed only when it has ended: as long as it lives, what withdraws an acquisition is sent behind it on
+//! the same connection. The one that takes over first kills the client of the one that ended, and carries
+//! no command of a caller before Redis has confirmed that. Renewals and heartbeats may change connection at
+//! any time: they set a state, and none creates what is not there.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::exchange::Exchange;
+use super::link::{Identity, Link, OnDown};
+use super::retry::{Gate, RetryPolicy};
+use super::wait_for_replicas::{Had, Until};
+use crate::clock;
+use crate::connection::dial::Dialer;
+use crate::connection::fault::Fault;
+use crate::connection::one_task::{self, OneTask, Tried, Turn};
+use crate::connection::server::{Beside, CurrentServer, Right};
+use crate::connection::spawner::Spawner;
+use crate::wire::{Call, Reply};
+
+/// How long to wait for a server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timeouts {
+    pub(crate) connect: Duration,
+    /// For a call that waits for no other client, whatever happens to its connection.
+    pub(crate) response: Duration,
+    /// Between two tries.
+    pub(crate) retry: RetryPolicy,
+}
+
+impl Timeouts {
+    /// For one reply. Afterwards the connection is closed, and there is time for another try.
+    pub(crate) fn reply(self) -> Duration {
+        self.response / 2
+    }
+}
+
+/// If a link breaks within this time, there is a pause as after a failed try.
+const YOUNG: Duration = Duration::from_millis(100);
+/// So often do the pauses grow where each link has answered something.
+const SHORT_PAUSES: u32 = 2;
+/// The number of server processes to remember whose broken links may still be read.
+const MOST_STALE: usize = 8;
+
+/// Called whenever a connection was made, with whether there was one before.
+type OnUp = Box<dyn Fn(bool) + Send + Sync>;
+
+/// A connection that dials again after it broke, or after a command without a reply.
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+}
+
+/// The state that callers share with the dialing task.
+struct Shared {
+    dialer: Dialer,
+    spawner: Spawner,
+    timeouts: Timeouts,
+    server: Arc<CurrentServer>,
+    /// `None`: the commands of callers, and releases.
+    lane: Option<Beside>,
+    /// For commands, the connection for renewals; for the others, that for commands.
+    other: OnceLock<Weak<Connection>>,
+    on_down: OnDown,
+    on_up: OnUp,
+    /// Never held across an await.
+    slot: Mutex<Slot>,
+    /// The task that dialed has ended.
+    dialed: Notify,
+    gate: Gate,
+}
+
+#[derive(Default)]
+struct Slot {
+    link: Option<Arc<Link>>,
+    /// The clients of broken links, which their servers may still read. There is at most one for
+    /// each server process: no link to it is used before the previous one has certainly ended. A
+    /// server that was left for another one may become the master again.
+    stale: Vec<Identity>,
+    /// Since when no command that was sent on an earlier link can run any more; `None` while one may.
+    quiet: Option<Instant>,
+    dialing: OneTask,
+    connections: u64,
+    /// The number of pauses since a try succeeded.
+    pauses: u32,
+    not_before: Option<Instant>,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        dialer: Dialer,
+        spawner: Spawner,
+        timeouts: Timeouts,
+        server: Arc<CurrentServer>,
+        lane: Option<Beside>,
+        on_down: impl Fn() + Send + Sync + 'static,
+        on_up: impl Fn(bool) + Send + Sync + 'static,
+    ) -> Self {
+        let shared = Shared {
+            dialer,
+            spawner,
+            timeouts,
+            server,
+            lane,
+            other: OnceLock::new(),
+            on_down: Arc::new(on_down),
+            on_up: Box::new(on_up),
+            slot: Mutex::default(),
+            dialed: Notify::new(),
+            gate: Gate::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Another connection to the same server, which works in its place or whose place it takes.
+    pub(super) fn is_beside(&self, other: &Arc<Self>) {
+        let _ = self.shared.other.set(Arc::downgrade(other));
+    }
+
+    /// Whether there is a connection; if not, connects in the background.
+    pub(crate) fn is_there(&self) -> bool {
+        let live = self.shared.live().is_some();
+        if !live {
+            one_task::start(&self.shared);
+        }
+        live
+    }
+
+    /// The server's name in errors.
+    pub(crate) fn place(&self) -> &Arc<str> {
+        self.shared.server.place()
+    }
+
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.shared.timeouts
+    }
+
+    /// Starts a call, connecting first where there is no connection.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is sent before the returned exchange is polled.
+    pub(crate) async fn call(&self, call: Call) -> Result<Exchange, Fault> {
+        Ok(self.link().await?.call(call))
+    }
+
+    /// As [`call`](Self::call), for keys of a slot on its way to this node.
+    pub(in crate::connection) async fn call_asking(&self, call: Call) -> Result<Exchange, Fault> {
+        Ok(self.link().await?.call_asking(call))
+    }
+
+    /// As [`try_call`](Self::try_call), for a caller that may not read the reply.
+    /// None while the server refuses all calls.
+    pub(crate) fn last_call(&self, call: Call) -> Option<Exchange> {
+        if self.shared.gate.is_refusing() {
+            return None;
+        }
+        Some(self.shared.live()?.last_call(call))
+    }
+
+    /// As [`call`](Self::call) if there is a live connection, and the server does not refuse all calls;
+    /// otherwise returns the call. `now`: as in [`Delivery::attempt_at`](super::Delivery::attempt_at).
+    pub(crate) fn try_call(&self, call: Call, now: Option<Instant>) -> Result<Exchange, Call> {
+        let refuses = self.shared.gate.is_refusing();
+        match self.shared.live().filter(|_| !refuses) {
+            Some(link) => Ok(link.call_at(call, now.unwrap_or_else(clock::stamp))),
+            None => Err(call),
+        }
+    }
+
+    /// Starts a call that is sent at once or never, if there is a live connection.
+    pub(crate) fn call_now(&self, call: Call) -> Option<Exchange> {
+        Some(self.shared.live()?.call_once(call))
+    }
+
+    /// As [`Link::call_and_wait`].
+    ///
+    /// # Cancel safety
+    ///
+    /// The calls may run, so they must be such that may run at any time.
+    pub(crate) async fn call_and_wait(
+        &self,
+        calls: &[Call],
+        until: Until,
+    ) -> Result<(Vec<Result<Reply, Fault>>, Had), Fault> {
+        self.pass(Some(clock::after(clock::now(), until.patience)))
+            .await?;
+        let link = self.link().await?;
+        let limit = until.patience + self.shared.timeouts.reply();
+        // Also if this future is dropped: the server reads nothing behind a WAIT, so the calls of
+        // later callers would pile up.
+        let mut waiting = Waiting {
+            link: Arc::clone(&link),
+            answered: false,
+        };
+        let answer = link.call_and_wait(calls, until);
+        let Ok(answer) = clock::timeout(limit, answer).await else {
+            return Err(Fault::timed_out("no answer to WAIT").at(self.place()));
+        };
+        waiting.answered = true;
+        self.heard(&answer);
+        answer.map_err(|fault| fault.at(self.place()))
+    }
+
+    /// How many replicas the server has, as far as it was asked; `most`: or has had since this connection was
+    /// made, or the URL names. `None`: unknown.
+    pub(crate) fn replicas(&self, most: bool) -> Option<u32> {
+        let listed = self.shared.dialer.replicas().filter(|_| most);
+        self.shared.live()?.replicas().max(listed)
+    }
+
+    /// Why replicas cannot be waited for at the present server, if that was found out; `disk`: with
+    /// WAITAOF.
+    pub(crate) fn cannot_wait(&self, disk: bool) -> Option<Fault> {
+        self.shared.live()?.cannot_wait(disk).cloned()
+    }
+
+    /// Since when no command of an earlier connection can run any more, as far as the server
+    /// reports it (CLIENT KILL); `None`: one still may, or there was no connection yet.
+    pub(crate) fn quiet_since(&self) -> Option<Instant> {
+        // The end of a link may not have been noticed yet.
+        let _ = self.shared.live();
+        self.shared.slot().quiet
+    }
+
+    /// Whether the server may still read a broken connection.
+    pub(super) fn has_stale_clients(&self) -> bool {
+        let _ = self.shared.live();
+        !self.shared.slot().stale.is_empty()
+    }
+
+    /// Ensures that there is a connection.
+    pub(crate) async fn ready(&self) -> Result<(), Fault> {
+        self.link().await.map(drop)
+    }
+
+    /// Waits for the task that dials, and starts one if there is none.
+    async fn link(&self) -> Result<Arc<Link>, Fault> {
+        let live = |slot: &mut Slot| slot.live(&self.shared.timeouts.retry);
+        match self.shared.live() {
+            Some(link) => Ok(link),
+            // Boxed: it is rare, and would be most of the size of every waiting future.
+            None => Box::pin(one_task::wait(&self.shared, live, || None)).await,
+        }
+    }
+
+    /// Closes the connection for good: no other is made.
+    pub(crate) fn close(&self) {
+        let mut slot = self.shared.slot();
+        let (link, dialing) = (slot.link.take(), slot.dialing.close());
+        drop(slot);
+        if let Some(link) = link {
+            link.break_off();
+        }
+        if let Some(task) = dialing {
+            task.abort();
+        }
+        self.shared.dialed.notify_waiters();
+        self.shared.gate.open();
+    }
+
+    /// Waits until a call may be sent, which is at once unless the server refuses all calls; at most
+    /// until `until`.
+    ///
+    /// # Errors
+    ///
+    /// `until` came first, and the server still refuses.
+    pub(in crate::connection) async fn pass(&self, until: Option<Instant>) -> Result<(), Fault> {
+        let gate = &self.shared.gate;
+        if !gate.is_refusing() {
+            return Ok(());
+        }
+        // Boxed: it is rare, and would be most of the size of every waiting future.
+        Box::pin(async move {
+            match clock::before(until, gate.pass(&self.shared.timeouts.retry)).await {
+                Some(()) => Ok(()),
+                None => gate.fault().map_or(Ok(()), Err),
+            }
+        })
+        .await
+    }
+
+    /// Notes the answer to a call.
+    pub(in crate::connection) fn heard<T>(&self, answer: &Result<T, Fault>) {
+        match answer {
+            Err(fault) if fault.is_of_all_calls() => {
+                self.shared.gate.refused(&self.shared.timeouts.retry, fault);
+                self.shared.server.answered(true);
+            }
+            Err(fault) if fault.may_have_run() || fault.is_of_dialing() => {}
+            Ok(_) | Err(_) => {
+                self.shared.gate.open();
+                self.shared.server.answered(false);
+            }
+        }
+    }
+}
+
+/// Ends a link when dropped, unless the link has answered.
+struct Waiting {
+    link: Arc<Link>,
+    answered: bool,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.answered {
+            // Not for a fault of the server, which reads nothing behind a WAIT.
+            self.link.break_off();
+        }
+    }
+}
+
+impl Shared {
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn live(&self) -> Option<Arc<Link>> {
+        self.slot().live(&self.timeouts.retry)
+    }
+
+    async fn dial(&self) -> Result<Link, Fault> {
+        let on_down = Arc::clone(&self.on_down);
+        let within = self.timeouts.connect;
+        let (dialer, patience) = (&self.dialer, self.timeouts.reply());
+        let server = &self.server;
+        let link = Link::open(dialer, &self.spawner, server, within, patience, on_down).await?;
+        self.end_stale(&link).await?;
+        link.prove().await?;
+        Ok(link)
+    }
+
+    /// Before anything is repeated or compensated on a link, commands in broken connections must not be
+    /// able to run any more.
+    async fn end_stale(&self, link: &Link) -> Result<(), Fault> {
+        let here = link.identity().map(|here| here.run_id.clone());
+        let is_here = |stale: &Identity| here.as_ref() == Some(&stale.run_id);
+        let stale = self.slot().stale.clone().into_iter().find(is_here);
+        if let Some(stale) = stale
+            && !link.kill_stale_client(&stale).await?
+        {
+            self.server.is_missing(Right::ClientKill);
+        }
+        self.slot().stale.retain(|stale| !is_here(stale));
+        Ok(())
+    }
+
+    fn other(&self) -> Option<Arc<Connection>> {
+        self.other.get()?.upgrade()
+    }
+
+    /// For commands: the live connection for renewals.
+    fn spare(&self) -> Option<Arc<Link>> {
+        let other = self.other().filter(|_| self.lane.is_none())?;
+        other.shared.live()
+    }
+
+    /// No connection for commands can be made: that for renewals takes its place. So commands change
+    /// connection only when theirs has ended.
+    async fn take_over(&self) -> Option<Arc<Link>> {
+        let link = self.spare()?;
+        let ended = clock::timeout(self.timeouts.reply(), self.end_stale(&link));
+        ended.await.ok()?.ok()?;
+        Some(link)
+    }
+}
+
+impl Tried for Shared {
+    type State = Slot;
+
+    fn state(&self) -> MutexGuard<'_, Slot> {
+        self.slot()
+    }
+
+    fn task(slot: &mut Slot) -> &mut OneTask {
+        &mut slot.dialing
+    }
+
+    fn ended(&self) -> &Notify {
+        &self.dialed
+    }
+
+    fn spawner(&self) -> &Spawner {
+        &self.spawner
+    }
+
+    fn place(&self) -> &Arc<str> {
+        self.server.place()
+    }
+
+    fn longest(&self) -> Duration {
+        let pauses = self.timeouts.retry.longest().saturating_mul(2);
+        let dialing = self.timeouts.connect.saturating_add(pauses);
+        dialing.saturating_add(self.timeouts.reply())
+    }
+
+    async fn run(turn: Turn<Self>) {
+        let shared = &*turn.of;
+        let pause = shared.slot().not_before;
+        if let Some(moment) = pause {
+            let mut switches = shared.server.switches();
+            tokio::select! {
+                biased;
+                () = switches.other_than(None) => {}
+                () = clock::sleep_until(moment) => {}
+            }
+        }
+        // One that is there can be taken over while the callers have time.
+        let patience = shared.timeouts.connect / (1 + u32::from(shared.spare().is_some()));
+        let dialed = clock::timeout(patience, shared.dial()).await;
+        let dialed = dialed.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()));
+        let dialed = match dialed {
+            Ok(link) => Ok(Arc::new(link)),
+            Err(fault) => shared.take_over().await.ok_or(fault),
+        };
+        let mut slot = shared.slot();
+        if !turn.counts(&mut slot) {
+            // Otherwise this link would never be closed.
+            return;
+        }
+        match dialed {
+            Ok(link) => {
+                slot.link = Some(Arc::clone(&link));
+                shared.gate.open();
+                slot.quiet = Some(clock::now());
+                slot.not_before = None;
+                slot.dialing.tried(None);
+                slot.connections += 1;
+                let again = slot.connections > 1;
+                drop(slot);
+                if let Some(renewals) = shared.other().filter(|_| shared.lane.is_none()) {
+                    // There is one while it is not urgent.
+                    let mut taken = renewals.shared.slot();
+                    taken.link.take_if(|there| Arc::ptr_eq(there, &link));
+                    drop(taken);
+                    renewals.is_there();
+                }
+                let topology = shared.dialer.topology();
+                shared.server.introduce(link.info(), topology);
+                shared.server.connected(shared.lane);
+                (shared.on_up)(again);
+            }
+            Err(fault) => {
+                let fault = fault.at(shared.server.place());
+                slot.back_off(&shared.timeouts.retry);
+                slot.dialing.tried(Some(fault.clone()));
+                drop(slot);
+                let works = |_: &Beside| shared.other().is_some_and(|other| other.is_there());
+                shared.server.failed(shared.lane.filter(works), &fault);
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn live(&mut self, retry: &RetryPolicy) -> Option<Arc<Link>> {
+        if self.link.as_ref()?.is_alive() {
+            return self.link.clone();
+        }
+        if let Some(dead) = self.link.take() {
+            self.bury(&dead, retry);
+        }
+        None
+    }
+
+    /// Random, so that clients that lost one server together do not come back together.
+    fn back_off(&mut self, retry: &RetryPolicy) {
+        self.not_before = Some(clock::after(clock::now(), retry.pause(self.pauses)));
+        self.pauses = self.pauses.saturating_add(1);
+    }
+
+    fn bury(&mut self, dead: &Link, retry: &RetryPolicy) {
+        dead.break_off();
+        // Otherwise a server that accepts and hangs up would be dialed without a pause. If it answered
+        // something first, the pauses grow a little only, for links that are cut repeatedly.
+        let most = match (dead.has_answered(), dead.age() < YOUNG) {
+            (true, false) => 0,
+            (true, true) => SHORT_PAUSES,
+            (false, _) => u32::MAX,
+        };
+        self.pauses = self.pauses.min(most);
+        if most > 0 {
+            self.back_off(retry);
+        }
+        self.quiet = None;
+        if let Some(stale) = dead.identity() {
+            if self.stale.len() == MOST_STALE {
+                self.stale.remove(0);
+            }
+            self.stale.push(stale.clone());
+        }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("dialer", &self.shared.dialer)
+            .field("link", &self.shared.slot().link)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,476 @@
+//! Byte streams to a server.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Pipeline;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+
+use super::credentials::{CredentialSource, Credentials, Expiry};
+use super::endpoint::{Endpoint, Login, Servers, Service};
+use super::look_up::{connect_to_any, of_host};
+use super::panics::caught;
+use crate::connection::address::Address;
+use crate::connection::fault::Fault;
+use crate::error::Error;
+
+/// Any byte stream to a server.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
+pub(crate) type BoxStream = Box<dyn Stream>;
+type BoxDial = Pin<Box<dyn Future<Output = io::Result<BoxStream>> + Send>>;
+type DialNode = dyn Fn(&str, u16) -> BoxDial + Send + Sync;
+
+/// The library name for CLIENT SETINFO.
+pub(in crate::connection) const LIB_NAME: &str = "redlock-rt";
+pub(in crate::connection) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Opens streams to the server of a client, and says how to log in there.
+#[derive(Clone)]
+pub(crate) struct Dialer {
+    how: How,
+    login: Login,
+    /// Asked for user and password at each connection, in place of those of the URL.
+    source: Option<CredentialSource>,
+    /// For the sentinels, which have users of their own.
+    sentinel_login: Login,
+    /// The name that the caller gave to the server.
+    name: Option<Arc<str>>,
+    /// For CLIENT SETNAME.
+    client_name: Option<Arc<str>>,
+    /// Whether the server is a node of a cluster.
+    clustered: bool,
+    /// Opens the streams to its nodes.
+    to_nodes: Option<NodeConnector>,
+    #[cfg(feature = "tls")]
+    tls: Option<super::tls::Tls>,
+}
+
+/// Identifies servers without asking them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ServerId {
+    pub(crate) place: Arc<str>,
+    pub(crate) db: i64,
+}
+
+#[derive(Clone)]
+enum How {
+    Servers(Servers),
+    /// With the address of the server behind the streams, if it is known.
+    Connector(Connector, Option<Address>),
+}
+
+/// How to find the server to lock on.
+pub(in crate::connection) enum Route<'a> {
+    /// There is only one.
+    Only(Target),
+    /// The master among these.
+    Master(&'a [Address]),
+    /// The master that the sentinels name.
+    Sentinels(&'a Service),
+    /// Any of these nodes of a cluster.
+    Nodes(&'a [Address]),
+}
+
+/// What a stream leads to.
+#[derive(Debug, Clone)]
+pub(in crate::connection) enum Target {
+    Address(Address),
+    Connector,
+}
+
+impl Target {
+    pub(in crate::connection) fn address(&self) -> Option<&Address> {
+        match self {
+            Self::Address(address) => Some(address),
+            Self::Connector => None,
+        }
+    }
+
+    /// Whether connections have no TLS, to a port that may expect TLS.
+    pub(in crate::connection) fn is_plain(&self) -> bool {
+        matches!(self, Self::Address(Address::Tcp { .. }))
+    }
+}
+
+/// A source of streams that the library does not open itself.
+#[derive(Clone)]
+pub(crate) struct Connector(Arc<dyn Fn() -> BoxDial + Send + Sync>);
+
+impl Connector {
+    pub(crate) fn new<F, Fut, S>(dial: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<S>> + Send + 'static,
+        S: Stream,
+    {
+        Self(Arc::new(move || {
+            let stream = dial();
+            Box::pin(async move { Ok(Box::new(stream.await?) as BoxStream) })
+        }))
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector")
+    }
+}
+
+/// The same for a cluster: a stream to a node, by its host and port.
+#[derive(Clone)]
+pub(crate) struct NodeConnector(Arc<DialNode>);
+
+impl NodeConnector {
+    pub(crate) fn new<F, Fut, S>(dial: F) -> Self
+    where
+        F: Fn(&str, u16) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<S>> + Send + 'static,
+        S: Stream,
+    {
+        Self(Arc::new(move |host, port| {
+            let stream = dial(host, port);
+            Box::pin(async move { Ok(Box::new(stream.await?) as BoxStream) })
+        }))
+    }
+}
+
+impl fmt::Debug for NodeConnector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NodeConnector")
+    }
+}
+
+impl Dialer {
+    /// `roots`: certificates (PEM) to trust for TLS in addition to the well-known ones.
+    ///
+    /// `identity`: the client's own certificates and key (PEM), if the server asks for one.
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        roots: Option<&[u8]>,
+        identity: Option<&(Vec<u8>, Vec<u8>)>,
+    ) -> Result<Self, Error> {
+        #[cfg(feature = "tls")]
+        let tls = match endpoint.servers.is_tls() {
+            true => Some(super::tls::Tls::new(roots, identity)?),
+            false => None,
+        };
+        #[cfg(not(feature = "tls"))]
+        let _ = (roots, identity);
+        Ok(Self {
+            clustered: matches!(endpoint.servers, Servers::Cluster(_)),
+            how: How::Servers(endpoint.servers),
+            login: endpoint.login,
+            source: None,
+            sentinel_login: Login::default(),
+            name: None,
+            client_name: None,
+            to_nodes: None,
+            #[cfg(feature = "tls")]
+            tls,
+        })
+    }
+
+    /// Takes streams from `connector`: an in-process server, a simulation, a tunnel.
+    pub(crate) fn through(connector: Connector) -> Self {
+        Self {
+            how: How::Connector(connector, None),
+            login: Login::default(),
+            source: None,
+            sentinel_login: Login::default(),
+            name: None,
+            client_name: None,
+            clustered: false,
+            to_nodes: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// Takes streams from `connector`, and everything else from the address of this dialer:
+    /// credentials, the database, the server's name, and whether to use TLS over the streams.
+    ///
+    /// # Errors
+    ///
+    /// If the URL names several servers.
+    pub(crate) fn over(mut self, connector: Connector) -> Result<Self, Error> {
+        let address = match self.how {
+            How::Servers(Servers::One(address)) | How::Connector(_, Some(address)) => address,
+            How::Connector(_, None) => return Ok(Self::through(connector)),
+            How::Servers(_) => {
+                let why = "a connector leads to one server, and the URL names several";
+                return Err(Error::bad_input("make a client", why));
+            }
+        };
+        self.how = How::Connector(connector, Some(address));
+        Ok(self)
+    }
+
+    /// Takes the streams to the nodes of the cluster from `connector`.
+    pub(crate) fn over_nodes(mut self, connector: NodeConnector) -> Self {
+        self.to_nodes = Some(connector);
+        self
+    }
+
+    /// Asks for user and password at each connection.
+    ///
+    /// # Errors
+    ///
+    /// If the URL has some.
+    pub(crate) fn with_credentials(mut self, source: CredentialSource) -> Result<Self, Error> {
+        if self.login.user.is_some() || self.login.password.is_some() {
+            let why = "both the URL and a source say who logs in: leave user and password out of \
+                       the URL";
+            return Err(Error::bad_input("make a client", why));
+        }
+        self.source = Some(source);
+        Ok(self)
+    }
+
+    /// Logs in to the sentinels as this user.
+    ///
+    /// # Errors
+    ///
+    /// If there are none.
+    pub(crate) fn with_sentinel_login(
+        mut self,
+        user: Option<String>,
+        password: String,
+    ) -> Result<Self, Error> {
+        if self.sentinels().is_none() {
+            let why = "credentials of sentinels need a URL with sentinels: redis+sentinel://…";
+            return Err(Error::bad_input("make a client", why));
+        }
+        self.sentinel_login = Login {
+            user,
+            password: Some(password),
+            db: 0,
+        };
+        Ok(self)
+    }
+
+    /// Sets the server's name, whatever its address is.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Calls its connections this, unless they have a name.
+    pub(crate) fn or_client_name(&mut self, name: impl Into<Arc<str>>) {
+        self.client_name.get_or_insert_with(|| name.into());
+    }
+
+    pub(in crate::connection) fn client_name(&self) -> &str {
+        self.client_name.as_deref().unwrap_or(LIB_NAME)
+    }
+
+    /// The identity of the server and its database: the same in every process with the same URL or
+    /// name. A connector without a name is its own identity.
+    pub(crate) fn server(&self) -> ServerId {
+        let place: Arc<str> = match (&self.name, &self.how) {
+            (Some(name), _) => Arc::clone(name),
+            (None, How::Servers(servers)) => servers.place().into(),
+            (None, How::Connector(_, Some(address))) => address.place().into(),
+            (None, How::Connector(Connector(dial), None)) => {
+                format!("connector {:p}", Arc::as_ptr(dial)).into()
+            }
+        };
+        ServerId {
+            place,
+            db: self.login.db,
+        }
+    }
+
+    /// The server's name in logs and errors: its address, if that is known.
+    pub(crate) fn called(&self) -> Arc<str> {
+        match (&self.how, &self.name) {
+            (How::Servers(servers), _) => servers.place().into(),
+            (How::Connector(_, Some(address)), _) => address.place().into(),
+            (How::Connector(..), Some(name)) => Arc::clone(name),
+            (How::Connector(..), None) => "the server behind the connector".into(),
+        }
+    }
+
+    /// How to find the server.
+    pub(in crate::connection) fn route(&self) -> Route<'_> {
+        match &self.how {
+            How::Servers(Servers::One(address)) => Route::Only(Target::Address(address.clone())),
+            How::Servers(Servers::Several(addresses)) => Route::Master(addresses),
+            How::Servers(Servers::Service(service)) => Route::Sentinels(service),
+            How::Servers(Servers::Cluster(nodes)) => Route::Nodes(nodes),
+            How::Connector(..) => Route::Only(Target::Connector),
+        }
+    }
+
+    /// The service that sentinels watch, if there are any.
+    pub(in crate::connection) fn sentinels(&self) -> Option<&Service> {
+        match &self.how {
+            How::Servers(Servers::Service(service)) => Some(service),
+            _ => None,
+        }
+    }
+
+    /// Nodes of the cluster, if there is one.
+    pub(in crate::connection) fn seeds(&self) -> Option<&[Address]> {
+        match &self.how {
+            How::Servers(Servers::Cluster(seeds)) => Some(seeds),
+            _ => None,
+        }
+    }
+
+    /// Leads to this node of the cluster only.
+    pub(in crate::connection) fn at_node(mut self, at: Address) -> Self {
+        self.how = How::Servers(Servers::One(at));
+        self
+    }
+
+    /// Whether the server is a node of a cluster.
+    pub(in crate::connection) fn is_clustered(&self) -> bool {
+        self.clustered
+    }
+
+    /// For the log.
+    pub(in crate::connection) fn topology(&self) -> &'static str {
+        match self.route() {
+            _ if self.clustered => "cluster",
+            Route::Sentinels(_) => "sentinel",
+            Route::Master(_) => "replicated",
+            _ => "one server",
+        }
+    }
+
+    /// How many replicas the URL names; `None`: it does not.
+    pub(in crate::connection) fn replicas(&self) -> Option<u32> {
+        match &self.how {
+            How::Servers(Servers::Several(addresses)) => u32::try_from(addresses.len() - 1).ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether the server is the one of several that is the master.
+    pub(in crate::connection) fn looks_for_the_master(&self) -> bool {
+        matches!(self.route(), Route::Master(_) | Route::Sentinels(_))
+    }
+
+    /// Whether sentinels say which server is the master.
+    pub(crate) fn has_sentinels(&self) -> bool {
+        self.sentinels().is_some()
+    }
+
+    /// The commands that log in and choose the database, all of which must succeed, and when the
+    /// credentials expire.
+    pub(in crate::connection) async fn login(&self) -> Result<(Pipeline, Option<Expiry>), Fault> {
+        let Some(source) = &self.source else {
+            return Ok((self.login.commands(), None));
+        };
+        let Credentials {
+            user,
+            password,
+            valid_for,
+        } = source.ask().await?;
+        let login = Login {
+            user,
+            password: Some(password),
+            db: self.login.db,
+        };
+        Ok((login.commands(), valid_for.map(Expiry::after)))
+    }
+
+    /// As [`login`](Self::login), at a sentinel.
+    pub(in crate::connection) fn sentinel_login(&self) -> Pipeline {
+        self.sentinel_login.commands()
+    }
+
+    /// Opens a stream. `within`: how long connecting may take; the caller enforces this limit.
+    pub(in crate::connection) async fn dial(
+        &self,
+        target: &Target,
+        within: Duration,
+    ) -> io::Result<BoxStream> {
+        caught("connecting", self.open(target, within)).await
+    }
+
+    async fn open(&self, target: &Target, within: Duration) -> io::Result<BoxStream> {
+        let address = match (target, &self.how) {
+            (Target::Address(address), _) => address,
+            #[cfg(feature = "tls")]
+            (
+                Target::Connector,
+                How::Connector(Connector(dial), Some(Address::Tls { host, .. })),
+            ) => {
+                let stream = self.tls()?.connect(host, dial.as_ref(), within).await?;
+                return Ok(Box::new(stream));
+            }
+            (Target::Connector, How::Connector(Connector(dial), _)) => return dial().await,
+            (Target::Connector, How::Servers(_)) => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        if let (Address::Tcp { host, port }, Some(NodeConnector(dial))) = (address, &self.to_nodes)
+        {
+            return dial(host, *port).await;
+        }
+        match address {
+            Address::Tcp { host, port } => Ok(Box::new(tcp(host, *port, within).await?)),
+            #[cfg(feature = "tls")]
+            Address::Tls { host, port } => {
+                let open = || tcp(host, *port, within);
+                Ok(Box::new(self.tls()?.connect(host, open, within).await?))
+            }
+            #[cfg(unix)]
+            Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+            #[cfg(not(unix))]
+            Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    fn tls(&self) -> io::Result<&super::tls::Tls> {
+        let none = || io::ErrorKind::Unsupported.into();
+        self.tls.as_ref().ok_or_else(none)
+    }
+}
+
+impl Login {
+    fn commands(&self) -> Pipeline {
+        let mut commands = redis::pipe();
+        if let Some(password) = &self.password {
+            let login = commands.cmd("AUTH");
+            if let Some(user) = &self.user {
+                login.arg(user);
+            }
+            login.arg(password);
+        }
+        if self.db != 0 {
+            commands.cmd("SELECT").arg(self.db);
+        }
+        commands
+    }
+}
+
+async fn tcp(host: &str, port: u16, within: Duration) -> io::Result<TcpStream> {
+    let addresses = of_host(host, port, within).await?;
+    let stream = connect_to_any(addresses, within, TcpStream::connect).await?;
+    // Otherwise every small command waits for Nagle's algorithm.
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match &self.how {
+            How::Servers(servers) => format!("{servers:?}"),
+            How::Connector(..) => "custom".to_owned(),
+        };
+        f.debug_struct("Dialer")
+            .field("how", &how)
+            .field("login", &self.login)
+            .finish()
+    }
+}

@@ -1,0 +1,85 @@
+//! The servers of a URL, and how to log in there.
+
+use std::fmt;
+
+use crate::connection::address::Address;
+
+/// User, password and database of a connection.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(super) user: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) db: i64,
+}
+
+/// The servers to which a client connects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Servers {
+    One(Address),
+    /// A master and its replicas: whichever is the master.
+    Several(Vec<Address>),
+    /// The master of a service, as sentinels name it.
+    Service(Service),
+    /// Some nodes of a cluster, which know the others.
+    Cluster(Vec<Address>),
+}
+
+/// A master that sentinels watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::connection) struct Service {
+    pub(in crate::connection) name: String,
+    /// At least one.
+    pub(in crate::connection) sentinels: Vec<Address>,
+}
+
+impl Servers {
+    /// The servers as an identity: the order in which they are listed does not matter.
+    pub(super) fn place(&self) -> String {
+        match self {
+            Self::One(address) => address.place(),
+            Self::Several(addresses) | Self::Cluster(addresses) => places(addresses),
+            Self::Service(Service { name, sentinels }) => {
+                format!("{name} at the sentinels {}", places(sentinels))
+            }
+        }
+    }
+
+    /// All have TLS, or none has.
+    #[cfg(feature = "tls")]
+    pub(super) fn is_tls(&self) -> bool {
+        match self {
+            Self::One(address) => address.is_tls(),
+            Self::Several(list)
+            | Self::Cluster(list)
+            | Self::Service(Service {
+                sentinels: list, ..
+            }) => list.iter().any(Address::is_tls),
+        }
+    }
+}
+
+fn places(addresses: &[Address]) -> String {
+    let mut places: Vec<String> = addresses.iter().map(Address::place).collect();
+    places.sort();
+    places.join(",")
+}
+
+/// What a URL says: servers, and how to log in there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(super) servers: Servers,
+    pub(super) login: Login,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { user, password, db } = self;
+        // A password that stands in the place of the user has none behind it.
+        let user = user.as_ref().filter(|_| password.is_some());
+        f.debug_struct("Login")
+            .field("user", &user)
+            .field("password", &password.as_ref().map(|_| "…"))
+            .field("db", db)
+            .finish()
+    }
+}

@@ -1,0 +1,22 @@
+//! How a byte stream to a server comes about: what its URL says, the look-up of its name, TLS, and the
+//! credentials with which to log in there.
+
+mod credentials;
+mod dialer;
+mod endpoint;
+mod look_up;
+mod misfit;
+mod panics;
+#[cfg(feature = "tls")]
+mod tls;
+mod url;
+mod url_lists;
+
+pub(crate) use self::credentials::CredentialSource;
+pub use self::credentials::Credentials;
+pub(super) use self::credentials::Expiry;
+pub(super) use self::dialer::{BoxStream, LIB_NAME, LIB_VERSION, Route, Target};
+pub(crate) use self::dialer::{Connector, Dialer, NodeConnector, ServerId};
+pub(crate) use self::endpoint::Endpoint;
+pub(super) use self::endpoint::Service;
+pub(super) use self::misfit::Misfit;

@@ -1,0 +1,120 @@
+//! A connection that listens.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use tokio::sync::Notify;
+use tokio::task::coop::unconstrained;
+
+use super::listening::{Asking, Heard, Listening, Reach, listen};
+use crate::connection::address::Address;
+use crate::connection::dial::{BoxStream, Dialer};
+use crate::connection::fault::Fault;
+use crate::connection::server::{CurrentServer, Reached, Tie, reach};
+use crate::wire::keys;
+
+/// The commands of a listening connection. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Subscriber {
+    asking: Asking,
+    /// Whether it has sharded channels.
+    sharded: bool,
+    at: Option<Address>,
+}
+
+/// The messages of a subscribing connection; ends with the connection, or when it is abandoned for
+/// another server.
+pub(crate) struct Announcements {
+    listening: Listening<BoxStream>,
+    left: Arc<Notify>,
+    tie: Arc<Tie>,
+}
+
+impl Subscriber {
+    /// Connects. Must be called inside the runtime that is to drive the connection.
+    pub(crate) async fn open(
+        dialer: &Dialer,
+        timeout: Duration,
+        server: &CurrentServer,
+    ) -> Result<(Self, Announcements), Fault> {
+        let left = Arc::new(Notify::new());
+        let open = async {
+            let dial = |target| async move { dialer.dial(&target, timeout).await };
+            let reached = reach(dialer, server, timeout, dial).await?;
+            let Reached {
+                stream,
+                info,
+                number,
+                at,
+                ..
+            } = reached;
+            let tie = Tie::new(at.clone(), {
+                let left = Arc::clone(&left);
+                move || left.notify_one()
+            });
+            server.arrive(number, &info, &tie)?;
+            let (asking, listening) = listen(stream);
+            let subscriber = Self {
+                asking,
+                sharded: info.has_shard_channels,
+                at,
+            };
+            let announcements = Announcements {
+                listening,
+                left,
+                tie,
+            };
+            Ok((subscriber, announcements))
+        };
+        let opened = tokio::time::timeout(timeout, open).await;
+        opened.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()))
+    }
+
+    /// Subscribes to one channel and waits for the confirmation. One channel per command: the
+    /// confirmations of several channels in one command can get out of order.
+    pub(crate) async fn subscribe(&mut self, channel: &str) -> Result<(), Fault> {
+        let subscribed = self.asking.subscribe(channel, self.reach_of(channel));
+        let here = |fault: Fault| fault.said_at(self.at.as_ref());
+        subscribed.await.map_err(here)
+    }
+
+    pub(crate) async fn unsubscribe(&mut self, channel: &str) -> Result<(), Fault> {
+        let reach = self.reach_of(channel);
+        self.asking.unsubscribe(channel, reach).await
+    }
+
+    /// Checks that the other side still answers.
+    pub(crate) async fn ping(&mut self) -> Result<(), Fault> {
+        self.asking.ping().await
+    }
+
+    /// A client's own channel is in no slot: scripts in all slots publish there.
+    fn reach_of(&self, channel: &str) -> Reach {
+        match self.sharded && keys::is_in_a_slot(channel) {
+            true => Reach::Shard,
+            false => Reach::Everywhere,
+        }
+    }
+}
+
+impl Announcements {
+    /// What is heard.
+    pub(crate) fn messages(self) -> impl Stream<Item = Heard> + Send + Unpin {
+        let Self {
+            mut listening,
+            left,
+            tie,
+        } = self;
+        let left = Box::pin(async move {
+            left.notified().await;
+            drop(tie);
+        });
+        // With the budget of its task used up, a stream looks empty that is not.
+        let messages =
+            futures::stream::poll_fn(move |cx| pin!(unconstrained(listening.next())).poll(cx));
+        messages.take_until(left)
+    }
+}

@@ -1,0 +1,537 @@
+//! Log lines about a client's connections and rights; see `docs/observability.md`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::info::Info;
+use crate::clock;
+use crate::connection::fault::{Cause, Fault};
+use crate::limit::Limit;
+
+const TARGET: &str = "redlock_rt::connection";
+const RIGHTS: &str = "redlock_rt::rights";
+
+/// Whether the server can be reached, for all connections of a client together. Pure state.
+#[derive(Debug, Default)]
+struct Presence {
+    outage: Option<Outage>,
+    /// Whether a connection was ever made.
+    reached: bool,
+    /// Another server has its slots.
+    replaced: bool,
+    limit: Limit,
+}
+
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    told: bool,
+    /// The server that was lost, if this one has its slots now.
+    of: Option<Arc<str>>,
+    /// There is a connection again, on which no call was answered yet.
+    connected: bool,
+    /// When it ended for callers, unless they were refused since.
+    ended: Option<Instant>,
+}
+
+/// A line about an outage.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    message: &'static str,
+    of: Option<Arc<str>>,
+    down_for: Duration,
+    left_out: u64,
+}
+
+/// For a field that can be computed with.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Presence {
+    /// A connection was lost, or could not be made. If this is to be logged (once per outage),
+    /// returns the duration of the outage and how many short ones were left out before it.
+    fn lost(&mut self, now: Instant) -> Option<Told> {
+        if self.replaced {
+            return None;
+        }
+        let outage = self.outage.get_or_insert(Outage {
+            since: now,
+            told: false,
+            of: None,
+            connected: false,
+            ended: None,
+        });
+        outage.connected = false;
+        if outage.told || !self.limit.is_open(now) {
+            return None;
+        }
+        outage.told = true;
+        let left_out = self.limit.pass(now)?;
+        Some(Told {
+            message: match self.reached {
+                true => "connection to redis lost",
+                false => "cannot connect to redis",
+            },
+            of: None,
+            down_for: now.saturating_duration_since(outage.since),
+            left_out,
+        })
+    }
+
+    /// A connection was made. Returns whether an outage ends with the first call that is answered.
+    fn connected(&mut self, now: Instant) -> bool {
+        let Some(outage) = &mut self.outage else {
+            self.reached = true;
+            return false;
+        };
+        outage.connected = true;
+        outage.ended = Some(now);
+        true
+    }
+
+    /// A call was refused, as all others would be.
+    fn refused(&mut self) {
+        if let Some(outage) = &mut self.outage {
+            outage.ended = None;
+        }
+    }
+
+    /// A call was answered. Returns how long there was no connection, if the loss was logged.
+    fn back(&mut self, now: Instant) -> Option<Told> {
+        let outage = self.outage.take_if(|outage| outage.connected)?;
+        let again = std::mem::replace(&mut self.reached, true);
+        if !outage.told {
+            self.limit.leave_out();
+            return None;
+        }
+        Some(Told {
+            message: match (&outage.of, again) {
+                (Some(_), _) => "another node serves the slots",
+                (None, true) => "connection to redis is back",
+                (None, false) => "connected to redis at last",
+            },
+            of: outage.of,
+            down_for: outage
+                .ended
+                .unwrap_or(now)
+                .saturating_duration_since(outage.since),
+            left_out: 0,
+        })
+    }
+
+    /// Another server, which answers, has got all slots of this one, and the outage with them.
+    fn replaced(&mut self) -> Option<Outage> {
+        let outage = self.outage.take()?;
+        self.replaced = true;
+        Some(outage)
+    }
+}
+
+/// A command that an ACL may forbid, with the effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Right {
+    Publish,
+    Subscribe,
+    ClientId,
+    ClientKill,
+    Info,
+}
+
+impl Right {
+    const ALL: usize = 5;
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "PUBLISH",
+            Self::Subscribe => "SUBSCRIBE",
+            Self::ClientId => "CLIENT ID",
+            Self::ClientKill => "CLIENT KILL",
+            Self::Info => "INFO",
+        }
+    }
+
+    fn effect(self) -> &'static str {
+        match self {
+            Self::Publish => "releases wake nobody: those who wait find out by polling",
+            Self::Subscribe => "nobody is woken here: those who wait find out by polling",
+            Self::ClientId | Self::ClientKill => {
+                "a command that was lost in a dead connection may run late; its lock ends with its lease"
+            }
+            Self::Info => {
+                "a failover is not recognised: commands lost in a dead connection may run late, and \
+                 connections may lead to different servers"
+            }
+        }
+    }
+}
+
+/// A connection beside that for commands, with the effect where only that one can be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Beside(&'static str);
+
+impl Beside {
+    pub(crate) const RENEWALS: Self = Self("locks are renewed over the connection for commands");
+    pub(crate) const REPLICAS: Self = Self("locks that wait for replicas are not given");
+    pub(crate) const ANNOUNCEMENTS: Self = Self("those who wait find out by polling");
+}
+
+/// The lines of one client.
+pub(super) struct Journal {
+    server: Arc<str>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    presence: Presence,
+    /// Whether the line about the first connection was logged.
+    introduced: bool,
+    /// Limits the lines about tries to connect.
+    tries: Limit,
+    /// Limits the lines about sentinels that could not be listened to.
+    listening: Limit,
+    /// Limits the lines about repeated calls.
+    repeats: Limit,
+    /// Whether the line about blocked releases was logged in this outage.
+    held_up: bool,
+    hold_ups: Limit,
+    /// Limits the lines about releases that were refused.
+    refusals: Limit,
+    /// Limits the lines about other servers at the address.
+    moves: Limit,
+    /// By [`Right`].
+    missing: [bool; Right::ALL],
+    /// The connections whose lack was logged, until they are made, and the limit of these lines.
+    without: Vec<Beside>,
+    /// Whether it was logged that replicas are missing, until there are enough.
+    few: bool,
+    lacks: Limit,
+}
+
+impl Journal {
+    pub(super) fn new(server: Arc<str>) -> Self {
+        Self {
+            server,
+            state: Mutex::default(),
+        }
+    }
+
+    /// A connection ended that was not closed by this client.
+    pub(super) fn lost(&self, why: &str) {
+        let told = self.state().presence.lost(clock::now_in_drop());
+        self.tell(told, why);
+    }
+
+    fn tell(&self, told: Option<Told>, why: &str) {
+        if let Some(told) = told {
+            tracing::warn!(
+                target: TARGET,
+                server = &*self.server, reason = why, down_for_ms = millis(told.down_for),
+                left_out = told.left_out,
+                "{}", told.message
+            );
+        }
+    }
+
+    /// A connection could not be made; `beside`: while that for commands works.
+    pub(super) fn failed(&self, beside: Option<Beside>, fault: &Fault) {
+        if fault.cause() == Cause::Closed {
+            return;
+        }
+        if let Some(lane) = beside {
+            return self.is_without(lane, fault);
+        }
+        let now = clock::now_in_drop();
+        let mut state = self.state();
+        let (told, tried) = (state.presence.lost(now), state.tries.pass(now));
+        drop(state);
+        if told.is_some() {
+            self.tell(told, &fault.reason());
+        }
+        if let Some(left_out) = tried {
+            tracing::debug!(
+                target: TARGET,
+                server = &*self.server, reason = fault.reason(), left_out,
+                "could not connect"
+            );
+        }
+    }
+
+    fn is_without(&self, lane: Beside, fault: &Fault) {
+        let mut state = self.state();
+        let is_new = !state.without.contains(&lane);
+        let Some(left_out) = is_new.then(|| state.lacks.pass(clock::now())).flatten() else {
+            return;
+        };
+        state.without.push(lane);
+        drop(state);
+        tracing::warn!(
+            target: TARGET,
+            server = &*self.server, reason = fault.reason(), effect = lane.0, left_out,
+            "a connection is missing"
+        );
+    }
+
+    /// So many replicas had a lock in time, and so many were to have it.
+    pub(super) fn replicated(&self, acknowledged: u32, wanted: u32) {
+        let mut state = self.state();
+        let few = acknowledged < wanted;
+        let is_new = few && !state.few;
+        let Some(left_out) = is_new.then(|| state.lacks.pass(clock::now())).flatten() else {
+            state.few &= few;
+            return;
+        };
+        state.few = true;
+        drop(state);
+        tracing::warn!(
+            target: TARGET,
+            server = &*self.server, acknowledged, wanted, left_out,
+            "replicas are missing"
+        );
+    }
+
+    /// A sentinel could not be listened to; another one is tried.
+    pub(super) fn failed_to_listen(&self, fault: &Fault) {
+        let passed = self.state().listening.pass(clock::now());
+        if let Some(left_out) = passed {
+            tracing::debug!(
+                target: TARGET,
+                server = &*self.server, reason = fault.reason(), left_out,
+                "not listening to a sentinel"
+            );
+        }
+    }
+
+    /// A call failed that is made again.
+    pub(super) fn will_repeat(&self, name: &str, fault: &Fault) {
+        let passed = self.state().repeats.pass(clock::now());
+        if let Some(left_out) = passed {
+            tracing::debug!(
+                target: TARGET,
+                server = &*self.server, lock = name, reason = fault.reason(), left_out,
+                "a call failed and is made again"
+            );
+        }
+    }
+
+    /// A background call cannot be sent, and waiting does not help.
+    pub(super) fn holds_up(&self, name: &str, fault: &Fault) {
+        let mut state = self.state();
+        if state.held_up {
+            return;
+        }
+        let passed = state.hold_ups.pass(clock::now());
+        state.held_up = passed.is_some();
+        drop(state);
+        if let Some(left_out) = passed {
+            tracing::warn!(
+                target: TARGET,
+                server = &*self.server, lock = name, reason = fault.reason(), left_out,
+                "releases wait until redis lets this client in"
+            );
+        }
+    }
+
+    /// Redis refuses a call that nobody waits for, with this effect.
+    pub(super) fn refuses(&self, name: &str, fault: &Fault, effect: &'static str) {
+        let passed = self.state().refusals.pass(clock::now());
+        if let Some(left_out) = passed {
+            tracing::warn!(
+                target: TARGET,
+                server = &*self.server, lock = name, reason = fault.reason(), effect, left_out,
+                "redis refuses a release"
+            );
+        }
+    }
+
+    /// The address leads to another server process than before.
+    pub(super) fn moved(&self, run_id: &str) {
+        let passed = self.state().moves.pass(clock::now());
+        if let Some(left_out) = passed {
+            tracing::warn!(
+                target: TARGET,
+                server = &*self.server, run_id, left_out,
+                "the address leads to another server process than before; connections to the old \
+                 one are closed and every lock is verified"
+            );
+        }
+    }
+
+    /// The sentinels name another master than that of these connections.
+    pub(super) fn other_master(&self, master: &str) {
+        let passed = self.state().moves.pass(clock::now());
+        if let Some(left_out) = passed {
+            tracing::warn!(
+                target: TARGET,
+                server = &*self.server, master, left_out,
+                "the sentinels name another master; connections to the old one are closed"
+            );
+        }
+    }
+
+    /// What the first connection leads to.
+    pub(super) fn introduce(&self, info: &Info, topology: &'static str) {
+        if !std::mem::replace(&mut self.state().introduced, true) {
+            tracing::info!(
+                target: TARGET,
+                server = &*self.server, version = info.version.as_deref(),
+                role = info.role.as_deref(), topology,
+                "first connection to redis"
+            );
+        }
+    }
+
+    /// A connection was made; `None`: that for commands. Returns whether the end of an outage is told when
+    /// a call is answered.
+    pub(super) fn connected(&self, lane: Option<Beside>) -> bool {
+        let mut state = self.state();
+        state.held_up = false;
+        state.without.retain(|without| Some(*without) != lane);
+        state.presence.connected(clock::now())
+    }
+
+    /// A call was refused, as all others would be.
+    pub(super) fn refused(&self) {
+        self.state().presence.refused();
+    }
+
+    /// A call was answered.
+    pub(super) fn back(&self) {
+        let told = self.state().presence.back(clock::now());
+        if let Some(told) = told {
+            tracing::info!(
+                target: TARGET,
+                server = &*self.server, lost = told.of.as_deref(),
+                down_for_ms = millis(told.down_for),
+                "{}", told.message
+            );
+        }
+    }
+
+    /// Takes over the outage of a server whose slots this one has. Returns whether there is one.
+    pub(super) fn replaces(&self, lost: &Self) -> bool {
+        let Some(outage) = lost.state().presence.replaced() else {
+            return false;
+        };
+        let of = outage.of.unwrap_or_else(|| Arc::clone(&lost.server));
+        self.state().presence.outage = Some(Outage {
+            of: Some(of),
+            connected: true,
+            ended: None,
+            ..outage
+        });
+        true
+    }
+
+    /// It has slots again.
+    pub(super) fn returns(&self) {
+        self.state().presence.replaced = false;
+    }
+
+    /// Redis refuses a command because of an ACL; logged once per client.
+    pub(super) fn is_missing(&self, right: Right) {
+        let known = std::mem::replace(&mut self.state().missing[right as usize], true);
+        if !known {
+            tracing::warn!(
+                target: RIGHTS,
+                server = &*self.server, right = right.name(), effect = right.effect(),
+                "redis refuses a right"
+            );
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    fn told(message: &'static str, down_for: Duration, left_out: u64) -> Option<Told> {
+        Some(Told {
+            message,
+            of: None,
+            down_for,
+            left_out,
+        })
+    }
+
+    #[test]
+    fn an_outage_is_told_once_and_its_end_too() {
+        let start = Instant::now();
+        let mut presence = Presence::default();
+        assert!(!presence.connected(start));
+        let lost = || told("connection to redis lost", Duration::ZERO, 0);
+        assert_eq!(presence.lost(start), lost());
+        for second in 0..100 {
+            assert_eq!(presence.lost(start + second * S), None);
+        }
+        let back = told("connection to redis is back", 100 * S, 0);
+        assert_eq!(presence.back(start + 99 * S), None, "no connection");
+        assert!(presence.connected(start + 90 * S));
+        // As by a server that is loading: its callers still feel it.
+        presence.refused();
+        assert_eq!(presence.back(start + 100 * S), back);
+        assert_eq!(presence.back(start + 100 * S), None);
+        assert_eq!(presence.lost(start + 100 * S), lost());
+    }
+
+    #[test]
+    fn what_was_never_there_is_not_lost() {
+        let start = Instant::now();
+        let mut presence = Presence::default();
+        let never = told("cannot connect to redis", Duration::ZERO, 0);
+        assert_eq!(presence.lost(start), never);
+        let at_last = told("connected to redis at last", S, 0);
+        assert!(presence.connected(start + S));
+        // The first call may come much later.
+        assert_eq!(presence.back(start + 50 * S), at_last);
+        let lost = told("connection to redis lost", Duration::ZERO, 0);
+        assert_eq!(presence.lost(start + 2 * S), lost);
+    }
+
+    /// Its end was told when the node returned, with all the time that it was away.
+    #[test]
+    fn the_outage_of_a_node_ends_where_another_one_serves_its_slots() {
+        let (lost, other) = (Journal::new("a:1".into()), Journal::new("b:1".into()));
+        lost.connected(None);
+        lost.lost("it hung up");
+        assert!(other.replaces(&lost) && !other.replaces(&lost));
+        // What still tries to connect there tells nothing.
+        lost.lost("it hung up");
+        assert!(lost.state().presence.outage.is_none());
+        let told = other.state().presence.back(clock::now()).unwrap();
+        assert_eq!(told.message, "another node serves the slots");
+        assert_eq!(told.of.as_deref(), Some("a:1"));
+        assert!(!lost.connected(None));
+        lost.returns();
+        lost.lost("it hung up");
+        assert!(lost.state().presence.outage.is_some());
+    }
+
+    #[test]
+    fn outages_that_follow_each_other_are_counted() {
+        let start = Instant::now();
+        let mut presence = Presence::default();
+        let back = |presence: &mut Presence, now| {
+            presence.connected(now);
+            presence.back(now)
+        };
+        assert!(presence.lost(start).is_some() && back(&mut presence, start).is_some());
+        for _ in 0..5 {
+            assert_eq!(presence.lost(start + S / 2), None);
+            assert_eq!(back(&mut presence, start + S / 2), None);
+        }
+        // A lasting outage is logged as soon as the limit allows it.
+        assert_eq!(presence.lost(start + S / 2), None);
+        let lost = told("connection to redis lost", S / 2, 5);
+        assert_eq!(presence.lost(start + S), lost);
+        let end = told("connection to redis is back", 3 * S / 2, 0);
+        assert_eq!(back(&mut presence, start + 2 * S), end);
+    }
+}

@@ -1,0 +1,21 @@
+//! Which server it is. A new connection finds the server to lock on, logs in and asks what that is; all
+//! connections of a client are made to lead to one server process.
+
+mod current;
+mod gather;
+mod greeting;
+mod info;
+mod journal;
+mod reach;
+mod replicated;
+mod sentinel;
+mod sentinel_events;
+
+pub(crate) use self::current::CurrentServer;
+pub(super) use self::current::Tie;
+pub(super) use self::gather::{Gathered, all_failed, gather};
+pub(super) use self::greeting::{Reached, ask};
+pub(super) use self::info::{Info, NOT_A_NODE};
+pub(crate) use self::journal::{Beside, Right};
+pub(super) use self::reach::reach;
+pub(crate) use self::sentinel_events::listen as listen_for_switches;

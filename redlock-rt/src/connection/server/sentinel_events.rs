@@ -1,0 +1,147 @@
+//! Listening to one sentinel for `+switch-master`.
+//!
+//! What it says is a hint only: the sentinels are asked, and if they name another master than
+//! before, connections to the old one are closed. An old master that hangs, or is not yet told that
+//! it is a replica, is left at once by all clients.
+//!
+//! The sentinel is asked every 5 s in case the announcement was lost, and every 10 s all are asked, in case
+//! that one was cut off. The connection is made anew after 1 000 replies and announcements, or one that
+//! nobody asked for; announcements are followed at most ten times a second. The hint also ends a dial to a
+//! master that hangs, and the pause before the next one.
+
+use std::time::Duration;
+
+use redis::{PushKind, Value};
+
+use super::current::CurrentServer;
+use super::greeting::ask;
+use super::sentinel::{GET_MASTER, locate, master_of, refused};
+use crate::clock;
+use crate::connection::address::Address;
+use crate::connection::dial::{BoxStream, Dialer, Service, Target};
+use crate::connection::fault::Fault;
+use crate::connection::stream::{Framed, Nonsense, nonsense, text_of};
+
+/// A sentinel is asked this often, in case its announcement was lost.
+const EVERY: Duration = Duration::from_secs(5);
+/// Every so often all sentinels are asked although that one says the same: a failover may have gone past a
+/// sentinel that was cut off from the others.
+const ALL_EVERY: u32 = 2;
+const CHANNEL: &str = "+switch-master";
+/// After so many replies and announcements, which is more than an hour, it is asked on a new connection.
+const MOST_HEARD: usize = 1000;
+/// Announcements are followed no faster, whatever a sentinel sends.
+const PACE: Duration = Duration::from_millis(100);
+
+/// Listens to one of the sentinels until that connection ends; the next call begins with another
+/// one. `turn`: counts the calls. `within`: the longest time for connecting, and for a reply.
+pub(crate) async fn listen(
+    dialer: &Dialer,
+    server: &CurrentServer,
+    within: Duration,
+    turn: usize,
+) -> Result<(), Fault> {
+    let Some(service) = dialer.sentinels() else {
+        return Ok(());
+    };
+    let Some(sentinel) = service.sentinels.get(turn % service.sentinels.len()) else {
+        return Ok(());
+    };
+    let open = async { open(dialer, sentinel, within).await };
+    let stream = clock::timeout(within, open).await;
+    let stream = stream.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()))?;
+    follow(dialer, server, service, sentinel, within, stream).await
+}
+
+/// Connects, and subscribes. With RESP3 questions are allowed on the same connection.
+async fn open(
+    dialer: &Dialer,
+    sentinel: &Address,
+    within: Duration,
+) -> Result<Framed<BoxStream>, Fault> {
+    let target = Target::Address(sentinel.clone());
+    let stream = dialer.dial(&target, within).await;
+    let mut stream = Framed::new(stream.map_err(Fault::unreachable)?).resp3();
+    let mut commands = dialer.sentinel_login();
+    commands.cmd("HELLO").arg(3);
+    commands.cmd("SUBSCRIBE").arg(CHANNEL);
+    let replies = match ask(&commands, commands.len(), &mut stream).await {
+        Ok(replies) => replies,
+        Err(turned_away) => {
+            let open = |target| async move { dialer.dial(&target, within).await };
+            return Err(turned_away.fault(true, target, open).await);
+        }
+    };
+    for reply in replies {
+        if let Value::ServerError(error) = reply {
+            return Err(refused(error));
+        }
+    }
+    Ok(stream)
+}
+
+async fn follow(
+    dialer: &Dialer,
+    server: &CurrentServer,
+    service: &Service,
+    sentinel: &Address,
+    within: Duration,
+    mut stream: Framed<BoxStream>,
+) -> Result<(), Fault> {
+    let mut question = redis::pipe();
+    question.cmd("SENTINEL").arg(GET_MASTER).arg(&service.name);
+    let question = question.get_packed_pipeline();
+    // The master that this sentinel named last. A switch may have happened before the subscription.
+    let mut named: Option<Address> = None;
+    let mut ask_at = clock::now();
+    let mut silent_at = None;
+    let mut unchanged = 0;
+    let mut heard = 0;
+    while heard < MOST_HEARD {
+        let wake_at = silent_at.unwrap_or(ask_at);
+        let value = tokio::select! {
+            biased;
+            value = stream.read() => value.map_err(Fault::unreachable)?,
+            () = clock::sleep_until(wake_at) => {
+                if silent_at.is_some() {
+                    return Err(Fault::timed_out("a sentinel does not answer"));
+                }
+                stream.write_all(&question).await.map_err(Fault::unreachable)?;
+                silent_at = Some(clock::after(clock::now(), within));
+                continue;
+            }
+        };
+        heard += 1;
+        let says = match value {
+            Value::Push {
+                kind: PushKind::Message,
+                data,
+            } => match data.get(1).and_then(text_of) {
+                // Of another service that it watches.
+                Some(text) if text.split(' ').next() != Some(&service.name) => continue,
+                _ => None,
+            },
+            Value::ServerError(error) => return Err(refused(error)),
+            // The reply to the question.
+            reply if silent_at.take().is_some() => {
+                ask_at = clock::after(clock::now(), EVERY);
+                Some(master_of(&reply, sentinel)?)
+            }
+            _ => return Err(Fault::unreachable(nonsense(Nonsense::Unasked))),
+        };
+        if says.is_some() && says == named {
+            unchanged += 1;
+            if unchanged % ALL_EVERY != 0 {
+                continue;
+            }
+        }
+        named = says;
+        let open = |target| async move { dialer.dial(&target, within).await };
+        let located = clock::timeout(within, locate(dialer, service, true, within, &open)).await;
+        if let Ok(Ok(master)) = located {
+            server.is_named(&master);
+        }
+        clock::sleep(PACE).await;
+    }
+    Ok(())
+}

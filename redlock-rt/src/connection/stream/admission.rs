@@ -1,0 +1,248 @@
+//! How many calls are in flight on a connection, and which is sent next.
+//!
+//! Without a bound a burst of callers puts all their commands into the sockets. Each caller then waits for
+//! all of them, and the server runs those of callers that have gone.
+//!
+//! # Invariants
+//!
+//! 1. The calls of one share are sent in the order in which they came.
+//! 2. A call waits only while its share has no room.
+//! 3. Releases have a share of their own, so that none waits for calls that acquire.
+//!
+//! A call for which there is no room is sent by the task of the connection, so a caller that is not polled
+//! holds up nobody. A caller that leaves takes its call back: it was never sent, and nothing is to be
+//! withdrawn. A call is not sent if its reply would come after the end of its caller's wait, judged by the
+//! last replies. What follows from a reply (the script behind a RESTORE that found the lock taken) is sent
+//! at once.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::clock;
+
+/// Room for calls in flight: for so many, or so many KiB.
+const MOST: usize = 1024;
+/// So much room is left to callers of a server that is slow.
+const LEAST: usize = 64;
+/// The room is halved while replies take so much longer than twice the shortest time.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// For whom a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::connection) enum Share {
+    /// For a caller that wants something.
+    #[default]
+    Callers,
+    /// Releases, withdrawals and heartbeats.
+    Upkeep,
+}
+
+/// Calls in flight, and calls `T` that wait for room.
+#[derive(Debug)]
+pub(super) struct Admission<T> {
+    callers: Room<T>,
+    upkeep: Room<T>,
+    pace: Pace,
+}
+
+#[derive(Debug)]
+struct Room<T> {
+    taken: usize,
+    most: usize,
+    line: VecDeque<T>,
+}
+
+/// How long replies take. Measured for one command after the other.
+#[derive(Debug, Default)]
+struct Pace {
+    /// The number of commands so far, and of replies.
+    asked: u64,
+    replied: u64,
+    /// The command that is measured, and a moment before it.
+    measured: Option<(u64, Instant)>,
+    shortest: Option<Duration>,
+    last_two: [Duration; 2],
+}
+
+impl<T> Default for Admission<T> {
+    fn default() -> Self {
+        Self {
+            callers: Room::default(),
+            upkeep: Room::default(),
+            pace: Pace::default(),
+        }
+    }
+}
+
+impl<T> Default for Room<T> {
+    fn default() -> Self {
+        Self {
+            taken: 0,
+            most: MOST,
+            line: VecDeque::new(),
+        }
+    }
+}
+
+impl<T> Admission<T> {
+    /// Whether a call may be sent now.
+    pub(super) fn admits(&self, share: Share) -> bool {
+        let room = self.room(share);
+        room.taken < room.most && room.line.is_empty()
+    }
+
+    /// A call waits until [`next`](Self::next) returns it.
+    pub(super) fn join(&mut self, share: Share, call: T) {
+        self.room_mut(share).line.push_back(call);
+    }
+
+    /// The call to send next, if there is room for one.
+    pub(super) fn next(&mut self) -> Option<(Share, T)> {
+        [Share::Upkeep, Share::Callers]
+            .into_iter()
+            .find_map(|share| {
+                let room = self.room_mut(share);
+                let has_room = room.taken < room.most;
+                let call = has_room.then(|| room.line.pop_front())??;
+                if room.line.is_empty() {
+                    // The memory of a long line is not kept.
+                    room.line = VecDeque::new();
+                }
+                Some((share, call))
+            })
+    }
+
+    /// Commands were passed to the connection, at `since` or later.
+    pub(super) fn sent(&mut self, commands: usize, since: Option<Instant>) {
+        self.pace.asked += commands as u64;
+        if let (None, Some(since)) = (self.pace.measured, since) {
+            self.pace.measured = Some((self.pace.asked, since));
+        }
+    }
+
+    /// A call of so many bytes was sent. Returns the room that it [gives back](Self::gives_back).
+    pub(super) fn takes(&mut self, share: Share, bytes: usize) -> usize {
+        let room = 1 + bytes / 1024;
+        self.room_mut(share).taken += room;
+        room
+    }
+
+    pub(super) fn gives_back(&mut self, share: Share, room: usize) {
+        let taken = &mut self.room_mut(share).taken;
+        *taken = taken.saturating_sub(room);
+    }
+
+    /// So many commands were answered.
+    pub(super) fn replied(&mut self, commands: usize, now: Instant) {
+        self.pace.replied += commands as u64;
+        let replied = self.pace.replied;
+        let Some((_, since)) = self.pace.measured.take_if(|(number, _)| *number <= replied) else {
+            return;
+        };
+        self.took(now.saturating_duration_since(since));
+    }
+
+    /// How long a reply took.
+    pub(super) fn took(&mut self, took: Duration) {
+        let shortest = self.pace.shortest.map_or(took, |known| known.min(took));
+        self.pace.shortest = Some(shortest);
+        self.pace.last_two = [self.pace.last_two[1], took];
+        let most = &mut self.callers.most;
+        *most = match took > shortest * 2 + SLOW {
+            true => (*most / 2).max(LEAST),
+            false => (*most * 2).min(MOST),
+        };
+    }
+
+    /// Whether the reply to a call that is sent now comes too late, as a rule. Who is served would else be
+    /// those whose time is just over, where more callers come than can be served.
+    pub(super) fn is_too_late(&self, until: Option<Instant>, now: Instant) -> bool {
+        // A server that stood still once is not slow.
+        let usual = self.pace.last_two.into_iter().min().unwrap_or_default();
+        until.is_some_and(|until| until <= clock::after(now, usual))
+    }
+
+    /// Nothing more is sent.
+    pub(super) fn close(&mut self) -> impl Iterator<Item = T> + use<T> {
+        let rooms = [&mut self.upkeep, &mut self.callers];
+        let lines = rooms.map(|room| std::mem::take(&mut room.line));
+        lines.into_iter().flatten()
+    }
+
+    fn room(&self, share: Share) -> &Room<T> {
+        match share {
+            Share::Callers => &self.callers,
+            Share::Upkeep => &self.upkeep,
+        }
+    }
+
+    fn room_mut(&mut self, share: Share) -> &mut Room<T> {
+        match share {
+            Share::Callers => &mut self.callers,
+            Share::Upkeep => &mut self.upkeep,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn room(admission: &mut Admission<()>) -> usize {
+        let mut room = 0;
+        while admission.admits(Share::Callers) {
+            room += admission.takes(Share::Callers, 1);
+        }
+        admission.gives_back(Share::Callers, room);
+        room
+    }
+
+    #[test]
+    fn a_slow_server_has_less_in_flight_and_a_fast_one_more_again() {
+        let mut admission = Admission::default();
+        admission.took(40 * MS);
+        assert_eq!(room(&mut admission), MOST, "that far away");
+        (0..20).for_each(|_| admission.took(181 * MS));
+        assert_eq!(room(&mut admission), LEAST);
+        (0..20).for_each(|_| admission.took(180 * MS));
+        assert_eq!(room(&mut admission), MOST);
+    }
+
+    #[test]
+    fn a_server_that_stood_still_once_is_not_slow() {
+        let mut admission = Admission::<()>::default();
+        let now = clock::now();
+        let late = |admission: &Admission<()>| admission.is_too_late(Some(now + 900 * MS), now);
+        admission.took(MS);
+        admission.took(6000 * MS);
+        assert!(!late(&admission));
+        admission.took(1000 * MS);
+        assert!(late(&admission));
+        assert!(!admission.is_too_late(None, now));
+    }
+
+    #[test]
+    fn long_commands_take_more_room() {
+        let mut admission = Admission::<()>::default();
+        let long = admission.takes(Share::Callers, MOST * 1024);
+        assert!(!admission.admits(Share::Callers) && admission.admits(Share::Upkeep));
+        admission.gives_back(Share::Callers, long);
+        assert!(admission.admits(Share::Callers));
+    }
+
+    #[test]
+    fn one_command_after_the_other_is_measured() {
+        let mut admission = Admission::<()>::default();
+        let start = clock::now();
+        admission.sent(1, Some(start));
+        admission.sent(1, Some(start + 10 * MS));
+        admission.replied(1, start + 30 * MS);
+        admission.replied(1, start + 60 * MS);
+        assert_eq!(admission.pace.last_two, [Duration::ZERO, 30 * MS]);
+        admission.sent(1, Some(start + 70 * MS));
+        admission.replied(1, start + 75 * MS);
+        assert_eq!(admission.pace.last_two, [30 * MS, 5 * MS]);
+    }
+}
