@@ -29,22 +29,6 @@
 //!
 //! `redis::aio::ConnectionManager` is not used: it cannot use our own streams, and it never dials
 //! again after time-outs on a half-open link.
-//!
-//! # Files
-//!
-//! * Which servers, and how to log in: `url`, `url_lists`, `endpoint`, `credentials`. Opening a stream:
-//!   `dialer`, `addresses`, `tls`, `misfit`; `panics` catches what a connector does.
-//! * Finding the master: `reach`; `sentinel`, `switches`, `replicated`, and `cluster/` (`layout`, `ask` and
-//!   `refresh` learn who has which slot, `news` and `follow` redirect a call, `slots` is a set of slots).
-//! * The first commands of a connection: `greeting`, `info`, `needs`.
-//! * The bytes: `encode` writes commands; `framed`, `frames` and `values` read replies within limits.
-//! * Commands: `multiplexer`, with `admission` (what is in flight), `alarm` (late replies) and `driver`
-//!   (who polls it); `link` is one such connection, `fast` the plain commands in place of scripts, `until`
-//!   what is sent with WAIT.
-//! * Calls: `exchange` is one in progress on one connection, `delivery` one over as many connections as it
-//!   takes; `fault` says what each caller does about a failure, `retry` how soon.
-//! * Staying connected: `reconnect`, `server`, `nodes`, `one_task`, `spawner`. Listening: `subscriber`,
-//!   `listening`. What is logged: `journal`.
 
 mod address;
 mod attempt;
