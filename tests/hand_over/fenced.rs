@@ -44,7 +44,7 @@ impl Stage {
             behind.push(self.waiter().await);
         }
         advance(after).await;
-        // Nobody waited when it was acquired, so it has no token for another.
+        // Nobody had waited when it was acquired, so it has no token for another.
         let before = self.wires.count();
         first.unlock().await.unwrap();
         let head = head.await;
@@ -90,8 +90,8 @@ async fn each_turn_has_a_greater_token_and_no_call() {
 /// A chain has as many as there are microseconds since the last token.
 #[tokio::test(start_paused = true)]
 async fn a_chain_ends_with_its_tokens() {
-    let stage = Stage::open().await;
     for tokens in [0, 1, 4_u8] {
+        let stage = Stage::open().await;
         let (mut guard, waiters) = stage.chain::<6>(Duration::from_micros(tokens.into())).await;
         let mut own = 1;
         let counted = stage.wires.count();
@@ -124,4 +124,18 @@ async fn what_is_handed_over_after_a_loss_has_a_token_that_is_refused() {
         assert!(third.token() < taken.token(), "{lost:?}");
         assert_eq!(third.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     }
+}
+
+/// The one that asks is alone whenever it asks.
+#[tokio::test(start_paused = true)]
+async fn two_tasks_hand_the_lock_over_too() {
+    let stage = Stage::open().await;
+    let (mut guard, []) = stage.chain::<0>(MS).await;
+    let counted = stage.wires.count();
+    for _ in 0..9 {
+        let mut next = stage.waiter().await;
+        guard.unlock().await.unwrap();
+        guard = assert_ready!(next.poll());
+    }
+    assert_eq!(stage.called(counted), [0, 0]);
 }

@@ -495,8 +495,8 @@ impl ClientBuilder {
     /// [`Released`](crate::Unlocked::Released), and for everybody else the lock
     /// [is locked](crate::Lock::is_locked).
     ///
-    /// Each guard of a `FencedLock` has a greater token: an acquisition for which others wait takes up to
-    /// 1000 tokens for its process. A lock that is not renewed is not handed over, since each guard has a
+    /// Each guard of a `FencedLock` has a greater token: an acquisition takes up to 1000 tokens for its
+    /// process if others of it wait, or have waited. A lock that is not renewed is not handed over, since each guard has a
     /// lease of its own.
     ///
     /// The release of a [`FairLock`](crate::FairLock) gives the lock to the next waiter in the same call, if
