@@ -55,14 +55,15 @@ async fn a_replica_of_the_url_that_is_down_counts_for_all_replicas() {
     let addresses = [servers.server(0), servers.server(1), &down].map(RedisServer::address);
     let [master, replica, gone] = addresses;
     down.kill();
-    let all = |url: String| async move {
+    let all = |url: String, wait| async move {
         let client = Client::connect(&url).await.unwrap();
-        let options = LockOptions::new().wait(SHORT).replica_ack(ReplicaAck::All);
+        let options = LockOptions::new().wait(wait).replica_ack(ReplicaAck::All);
         let outcome = client.rlock(unique("all")).lock_with(options).await;
         outcome.map(drop)
     };
-    all(format!("redis://{master},{replica}/")).await.unwrap();
-    let error = all(format!("redis://{master},{replica},{gone}/")).await;
+    let two = format!("redis://{master},{replica}/");
+    all(two, DEADLINE).await.unwrap();
+    let error = all(format!("redis://{master},{replica},{gone}/"), SHORT).await;
     assert_eq!(error.unwrap_err().kind(), ErrorKind::NotReplicated);
 }
 

@@ -108,6 +108,20 @@ async fn a_chain_ends_with_its_tokens() {
     }
 }
 
+/// Its acquisition sets how long the last token stays.
+#[tokio::test(start_paused = true)]
+async fn a_handle_with_another_token_ttl_asks_redis() {
+    let stage = Stage::open().await;
+    let (guard, []) = stage.chain::<0>(MS).await;
+    let day = stage.lock.clone().token_ttl(Duration::from_secs(86_400));
+    let mut next = tokio_test::task::spawn(day.lock());
+    parked(&mut next).await;
+    let counted = stage.wires.count();
+    guard.unlock().await.unwrap();
+    next.await.unwrap().unlock().await.unwrap();
+    assert_eq!(stage.called(counted), [2, 1]);
+}
+
 /// The tasks of the chain do not know that the server lost the lock, and its counter, or both.
 #[tokio::test(start_paused = true)]
 async fn what_is_handed_over_after_a_loss_has_a_token_that_is_refused() {

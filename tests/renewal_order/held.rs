@@ -11,8 +11,8 @@ use tests::Random;
 pub(crate) enum Way {
     /// An `RLock`: they hand it over without a call.
     HandOver,
-    /// A `FencedLock`: the release acquires it for the next one.
-    Pass,
+    /// A `FencedLock`: they hand it over, each with a token of its own.
+    Fenced,
     /// A `FairLock`: the release gives it to whoever is next in the queue in Redis.
     Grant,
 }
@@ -36,8 +36,8 @@ impl Way {
         let ways = [
             &Self::HandOver,
             &Self::HandOver,
-            &Self::Pass,
-            &Self::Pass,
+            &Self::Fenced,
+            &Self::Fenced,
             &Self::Grant,
         ];
         *random.pick(&ways)
@@ -52,7 +52,7 @@ impl Way {
     ) -> LocalBoxFuture<'static, Option<Guard>> {
         match self {
             Self::HandOver => lock(client.rlock(name), options),
-            Self::Pass => lock(client.fenced_lock(name), options),
+            Self::Fenced => lock(client.fenced_lock(name), options),
             Self::Grant => lock(client.fair_lock(name), options),
         }
     }

@@ -22,11 +22,9 @@ pub(crate) struct Tally {
     pub(crate) cut: u64,
     /// Owners that went on with another guard.
     pub(crate) handed: u64,
-    /// Owners for which the release of another one had acquired the lock.
-    pub(crate) passes: u64,
     /// Owners that have the lock without having asked since a release named them.
     pub(crate) grants: u64,
-    /// Owners named by renewals, of those two.
+    /// Owners named by renewals, of those.
     pub(crate) followers: u64,
 }
 
@@ -40,7 +38,6 @@ impl AddAssign for Tally {
         self.unknown += other.unknown;
         self.cut += other.cut;
         self.handed += other.handed;
-        self.passes += other.passes;
         self.grants += other.grants;
         self.followers += other.followers;
     }
@@ -73,8 +70,7 @@ pub(crate) struct Sentinel {
     begun: BTreeSet<String>,
     /// The owners that have ended.
     ended: BTreeSet<String>,
-    /// The owners for which a release acquired, or that it named, and that have not asked since.
-    passed: BTreeSet<String>,
+    /// The owners that a release named, and that have not asked since.
     named: BTreeSet<String>,
     /// Those of these that have the lock.
     followers: BTreeSet<String>,
@@ -92,7 +88,6 @@ struct Script {
 
 struct Scripts {
     renewal: Script,
-    passes: [Script; 2],
     fair_release: Script,
     fair_acquire: Script,
 }
@@ -101,7 +96,6 @@ impl Sentinel {
     pub(crate) fn new(wires: &Wires) -> Self {
         let scripts = Scripts {
             renewal: Script::new("renew"),
-            passes: ["rlock_pass", "fenced_pass"].map(Script::new),
             fair_release: Script::new("fair_release"),
             fair_acquire: Script::new("fair_acquire"),
         };
@@ -116,7 +110,6 @@ impl Sentinel {
             clean: false,
             begun: BTreeSet::new(),
             ended: BTreeSet::new(),
-            passed: BTreeSet::new(),
             named: BTreeSet::new(),
             followers: BTreeSet::new(),
             under_way: BTreeSet::new(),
@@ -148,10 +141,8 @@ impl Sentinel {
         if !self.begun.insert(owner.to_owned()) {
             return;
         }
-        let (passed, given) = (self.passed.contains(owner), self.named.contains(owner));
-        self.tally.passes += u64::from(passed);
-        self.tally.grants += u64::from(given);
-        if passed || given {
+        if self.named.contains(owner) {
+            self.tally.grants += 1;
             self.followers.insert(owner.to_owned());
         }
     }
@@ -197,7 +188,6 @@ impl Sentinel {
     fn judge(&mut self, frame: &Frame) {
         let Scripts {
             renewal,
-            passes,
             fair_release,
             fair_acquire,
         } = &self.scripts;
@@ -206,10 +196,6 @@ impl Sentinel {
         }
         if renewal.is_called(frame) {
             self.judge_renewal(frame);
-        } else if passes.iter().any(|pass| pass.is_called(frame)) {
-            let [_lease, from, to] = [0, 1, 2].map(|at| Script::argument(frame, at));
-            self.follows(&from, frame);
-            self.passed.insert(to);
         } else if fair_release.is_called(frame) {
             let waiters = (5..).step_by(2).map(|at| Script::argument(frame, at));
             let named: Vec<_> = waiters.take_while(|name| !name.is_empty()).collect();

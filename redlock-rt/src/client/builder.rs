@@ -496,7 +496,7 @@ impl ClientBuilder {
     /// [is locked](crate::Lock::is_locked).
     ///
     /// Each guard of a `FencedLock` has a greater token: an acquisition takes up to 1000 tokens for its
-    /// process if others of it wait, or have waited. A lock that is not renewed is not handed over, since each guard has a
+    /// process if others of it want the lock, too. A lock that is not renewed is not handed over, since each guard has a
     /// lease of its own.
     ///
     /// The release of a [`FairLock`](crate::FairLock) gives the lock to the next waiter in the same call, if

@@ -93,7 +93,8 @@ impl Offer {
     pub(super) fn take(mut self: Box<Self>, request: &Request, now: Instant) -> Taken {
         let engine = Arc::clone(&self.hold.engine);
         let sent = self.legacy.chain.began.into();
-        let fits = self.legacy.fits(&request.terms) && now < self.until;
+        let alike = self.hold.recipe.token_ttl() == request.recipe.token_ttl();
+        let fits = alike && self.legacy.fits(&request.terms) && now < self.until;
         if !fits || engine.watchdog.is_doubted_since(sent) {
             return Taken::Declined(self);
         }
@@ -191,7 +192,11 @@ impl HoldGuard {
         let engine = &hold.engine;
         let waiters = hold.waiters();
         let time = engine.config.hand_over;
-        let may = hold.recipe.profile().hands_over && hold.has_next_token();
+        let token = hold.has_next_token();
+        if !token {
+            waiters.could_share();
+        }
+        let may = hold.recipe.profile().hands_over && token;
         // Without the task, nobody would end an offer in time.
         let possible = may && !self.left && !time.is_zero();
         if !possible || waiters.is_empty() || engine.is_closing() || !clock::is_there() {

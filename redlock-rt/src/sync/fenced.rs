@@ -44,8 +44,10 @@ pub struct Fenced;
 ///
 /// # Tokens
 ///
-/// A new hold's token is the last token plus one, or the time of Redis in microseconds if that is
-/// greater. So tokens also grow after the last token was lost: the counter was flushed, deleted or
+/// An acquisition sets the counter to the last token plus one, or to the time of Redis in microseconds if
+/// that is greater. Its token is that number; where others of its client want the lock too, the numbers
+/// between the last token and that one, 1000 at most, are the tokens of those that go on with it
+/// ([`hand_over`](crate::ClientBuilder::hand_over)), least first. So tokens also grow after the last token was lost: the counter was flushed, deleted or
 /// evicted, its Redis restarted empty, or a failover went to a replica without it. Two conditions
 /// apply:
 ///

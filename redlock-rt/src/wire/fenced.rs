@@ -75,6 +75,10 @@ impl Recipe for FencedWire {
         }))
     }
 
+    fn token_ttl(&self) -> Option<Duration> {
+        self.token_ttl
+    }
+
     fn update(&self, owner: &str, wanted: Wanted, count: u32) -> Option<Call> {
         self.lock.update(owner, wanted, count)
     }

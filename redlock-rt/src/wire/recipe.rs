@@ -46,6 +46,12 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         AcquireReply::try_from(reply)
     }
 
+    /// How long Redis keeps the last fencing token after an acquisition; `None`: for ever, or the kind has
+    /// no tokens.
+    fn token_ttl(&self) -> Option<Duration> {
+        None
+    }
+
     /// Sets the hold count, and lengthens the lease or cuts what was not asked for; `None`: the kind has
     /// neither. Returns a [`HoldReply`](super::HoldReply).
     fn update(&self, _owner: &str, _wanted: Wanted, _count: u32) -> Option<Call> {

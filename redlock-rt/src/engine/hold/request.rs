@@ -26,7 +26,7 @@ pub(crate) struct Request {
     pub(crate) repeated: bool,
 }
 
-/// How many fencing tokens an acquisition takes for its process where others want the lock: more than a chain
+/// How many fencing tokens an acquisition takes for its process where others want the lock too: more than a chain
 /// of hand-overs has holds as a rule, and so few that Redis' clock is past all of them 1 ms later.
 const TOKENS: u32 = 1000;
 
@@ -60,9 +60,7 @@ impl Request {
         // Only a queue in Redis needs to know how long a waiter stays. No other call reads the
         // clock.
         let until = until.filter(|_| self.recipe.queue().is_some());
-        // Of two tasks that take turns, the one that asks is alone; it has waited.
-        let contended = self.waiters.has_more() || self.waiters.listens();
-        let shares = self.recipe.profile().fenced && contended;
+        let shares = self.recipe.profile().fenced && self.waiters.will_share();
         let under = self.under.map(|owner| self.engine.id.hold_text(owner));
         self.recipe.acquire(&Ask {
             owner: &self.id(),

@@ -8,10 +8,11 @@
 //!
 //! # When it is given up
 //!
-//! * Not at the end of the lease: a server that stopped for longer than that reads its sockets when it
-//!   continues, and the lease begins then. One whole lease after the old connection has certainly ended:
-//!   CLIENT KILL was answered, or another process answers at the address. A cleanup without a lease is
-//!   never given up. A caller that waits (`unlock`) is told when the lease is over by the local clock.
+//! * A release or a withdrawal: not at the end of the lease, since a server that stopped for longer than that
+//!   reads its sockets when it continues, and the lease begins then. One whole lease after the old connection
+//!   has certainly ended: CLIENT KILL was answered, or another process answers at the address. Never for a
+//!   kind without a lease. A caller that waits (`unlock`) is told when the lease is over by the local clock.
+//! * An update: at the end of the lease. A call without a hold: before Redis may forget its id.
 //! * The number of kept cleanups is bounded: without a connection nothing is sent, so only calls that were
 //!   in progress when it broke, and guards held at that time, are kept.
 //!

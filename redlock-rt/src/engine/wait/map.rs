@@ -324,9 +324,14 @@ impl<S: Subject> Waiters<S> {
         fares.unwrap_or_default()
     }
 
-    /// Whether others wait behind the head.
-    pub(crate) fn has_more(&self) -> bool {
-        self.queue.if_any(|queue| queue.has_more()) == Some(true)
+    /// As [`WaitQueue::will_share`].
+    pub(crate) fn will_share(&self) -> bool {
+        self.queue.if_any(WaitQueue::will_share) == Some(true)
+    }
+
+    /// As [`WaitQueue::could_share`].
+    pub(crate) fn could_share(&self) {
+        self.queue.if_any(WaitQueue::could_share);
     }
 
     /// Whether the queue is empty.

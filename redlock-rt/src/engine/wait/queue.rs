@@ -187,6 +187,8 @@ pub(crate) struct WaitQueue<T, O = Infallible> {
     /// What the last head to be refused was told, for those behind the head whose time runs out.
     refusal: Refusal,
     offer: Option<O>,
+    /// See [`could_share`](Self::could_share).
+    shares: bool,
     /// A timer will look at the offer.
     watched: bool,
     /// A timer will look at the head.
@@ -212,6 +214,7 @@ impl<T, O> Default for WaitQueue<T, O> {
             health: Health::Answering,
             refusal: Refusal::Held,
             offer: None,
+            shares: false,
             watched: false,
             minded: false,
             probed: None,
@@ -576,8 +579,19 @@ impl<T: Clone, O> WaitQueue<T, O> {
         self.waiting.keys().next().copied()
     }
 
+    /// A holder of this client ends, and could not leave its lock to the head.
+    pub(crate) fn could_share(&mut self) {
+        self.shares = !self.waiting.is_empty();
+    }
+
+    /// Whether another waiter may go on with what the head is about to acquire. Of two tasks that take turns
+    /// the one that acquires is alone; the other one ended its hold just before.
+    pub(crate) fn will_share(&mut self) -> bool {
+        std::mem::take(&mut self.shares) || self.has_more()
+    }
+
     /// Whether there are others behind the head.
-    pub(crate) fn has_more(&self) -> bool {
+    fn has_more(&self) -> bool {
         self.waiting.len() > 1
     }
 
