@@ -153,3 +153,19 @@ async fn two_tasks_hand_the_lock_over_too() {
     }
     assert_eq!(stage.called(counted), [0, 0]);
 }
+
+/// Those before its own may have been given before the loss.
+#[tokio::test(start_paused = true)]
+async fn without_a_last_token_an_acquisition_has_one_alone() {
+    let stage = Stage::open().await;
+    sleep(MS).await;
+    let first = stage.held().await;
+    let (head, _behind) = (stage.waiter().await, stage.waiter().await);
+    let deleted: u8 = stage
+        .command(&["DEL", "redisson_lock_token:{passed}"])
+        .await;
+    assert_eq!(deleted, 1);
+    advance(MS).await;
+    first.unlock().await.unwrap();
+    assert_eq!(head.await.token(), stage.last().await);
+}
