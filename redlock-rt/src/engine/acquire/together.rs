@@ -106,7 +106,7 @@ impl Attempts {
         let recipes = requests.iter().map(|request| &*request.recipe);
         let holds = recipes.zip(ids.iter().map(|id| &**id));
         let call = || acquire_all(holds, lease);
-        let to = first.engine.to(first.recipe.name());
+        let to = first.to();
         let attempt = self.delivery.attempt(to, call, until);
         let late = || Err(first.engine.no_answer(first.recipe.name()));
         let reply = attempt.await.unwrap_or_else(late)?;

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::{Terms, Waiting};
 use crate::clock;
+use crate::connection::To;
 use crate::engine::Engine;
 use crate::text::ShortText;
 use crate::wire::{Ask, Call, Recipe};
@@ -48,6 +49,11 @@ impl Request {
             terms,
             repeated: false,
         }
+    }
+
+    /// Where its call is sent.
+    pub(crate) fn to(&self) -> To<'_> {
+        self.engine.to(self.recipe.name())
     }
 
     /// The text of the hold's id.

@@ -117,7 +117,7 @@ impl Cleanup {
         if !self.ending.begins() {
             return false;
         }
-        let turn = match (self.turn.take(), self.ending.get().hold()) {
+        let turn = match (self.turn.take(), self.ending.hold()) {
             (None, Some(hold)) => match Turn::try_take(hold) {
                 None => return false,
                 taken => taken,
@@ -144,11 +144,11 @@ impl Cleanup {
     }
 
     pub(in crate::engine) fn engine(&self) -> &Arc<Engine> {
-        self.ending.get().engine()
+        self.ending.engine()
     }
 
     fn name(&self) -> &LockName {
-        self.ending.get().name()
+        self.ending.name()
     }
 
     /// Runs until Redis has answered or refused for good, or there is nothing left to do, or there
@@ -161,7 +161,7 @@ impl Cleanup {
                 Err(fault) => return Some(Progress::Over(Err(fault))),
             }
         }
-        if let (None, Some(hold)) = (&self.turn, self.ending.get().hold()) {
+        if let (None, Some(hold)) = (&self.turn, self.ending.hold()) {
             let hold = Arc::clone(hold);
             self.turn = Some(match Turn::try_take(&hold) {
                 Some(turn) => turn,
@@ -244,17 +244,14 @@ impl Cleanup {
 
     /// Those who wait for the end of the hold, if there are any.
     pub(in crate::engine) fn followers(&self) -> Option<Arc<Waiting>> {
-        let ending = self.ending.get();
-        let waiters = ending
-            .hold()
-            .filter(|_| ending.ends_with_lease())?
-            .waiters();
+        let ends = self.ending.get().ends_with_lease();
+        let waiters = self.ending.hold().filter(|_| ends)?.waiters();
         (!waiters.is_empty()).then(|| Arc::clone(waiters))
     }
 
     /// Whether no lease would end what stays behind.
     pub(in crate::engine) fn is_lasting(&self) -> bool {
-        self.ending.get().is_lasting()
+        self.ending.is_lasting()
     }
 
     fn over(&self, outcome: &Result<HoldReply, Fault>) {
@@ -347,10 +344,7 @@ impl PendingCleanup {
     /// Runs nothing: another hold goes on under the same owner number.
     pub(in crate::engine) fn spare(mut self) {
         let cleanup = self.cleanup.take();
-        if let Some(hold) = cleanup
-            .as_ref()
-            .and_then(|cleanup| cleanup.ending.get().hold())
-        {
+        if let Some(hold) = cleanup.as_ref().and_then(|cleanup| cleanup.ending.hold()) {
             hold.continued();
         }
     }

@@ -77,8 +77,8 @@ impl Lapse {
     /// server that stopped for an hour runs it afterwards, and the lease begins then. So no lease is over
     /// before the connection has certainly ended. This is bounded: without a connection nothing more is
     /// sent. `None`: it is not known yet.
-    fn of_all(self, engine: &Engine, name: &LockName) -> Option<Instant> {
-        let To { nodes, slot, lane } = engine.to(name);
+    fn of_all(self, to: To<'_>) -> Option<Instant> {
+        let To { nodes, slot, lane } = to;
         let quiet = nodes.known(slot)?.connection(lane).quiet_since()?;
         let late = clock::after(clock::after(quiet, self.lease), MARGIN);
         Some(self.at.max(late))
@@ -87,21 +87,9 @@ impl Lapse {
 
 /// A final call, as its runner sees it.
 pub(super) trait Ending {
-    fn engine(&self) -> &Arc<Engine>;
-
-    fn name(&self) -> &LockName;
-
-    /// Whether no lease would end what stays behind without the call.
-    fn is_lasting(&self) -> bool;
-
     /// Whether something stays behind without the call.
     fn is_due(&self) -> bool {
         true
-    }
-
-    /// The hold that sends its commands one at a time.
-    fn hold(&self) -> Option<&Arc<Hold>> {
-        None
     }
 
     /// Sends the command, and waits for the reply until then; `None`: that came first.
@@ -149,6 +137,41 @@ impl AnyEnding {
             Self::Withdrawal(ending) => &**ending,
             Self::Once(ending) => &**ending,
         }
+    }
+
+    /// The hold that sends its commands one at a time.
+    pub(super) fn hold(&self) -> Option<&Arc<Hold>> {
+        match self {
+            Self::Release(Release { hold, .. }) | Self::Update(Update { hold, .. }) => Some(hold),
+            Self::Withdrawal(_) | Self::Once(_) => None,
+        }
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        match self {
+            Self::Release(Release { hold, .. }) | Self::Update(Update { hold, .. }) => &hold.engine,
+            Self::Withdrawal(orphan) => &orphan.request.engine,
+            Self::Once(once) => &once.engine,
+        }
+    }
+
+    /// The name, and whether no lease would end what stays behind without the call.
+    fn place(&self) -> (&LockName, bool) {
+        let recipe = match self {
+            Self::Release(Release { hold, .. }) | Self::Update(Update { hold, .. }) => &hold.recipe,
+            Self::Withdrawal(orphan) => &orphan.request.recipe,
+            Self::Once(once) => return (&once.name, true),
+        };
+        (recipe.name(), recipe.profile().is_lasting())
+    }
+
+    pub(super) fn name(&self) -> &LockName {
+        self.place().0
+    }
+
+    /// Whether no lease would end what stays behind without the call.
+    pub(super) fn is_lasting(&self) -> bool {
+        self.place().1
     }
 
     /// Whether [`begin`](Self::begin) sends anything. The end of the hold may supersede a reduced count, and

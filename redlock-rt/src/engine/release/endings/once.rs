@@ -32,18 +32,6 @@ impl OnceRequest {
 }
 
 impl Ending for OnceRequest {
-    fn engine(&self) -> &Arc<Engine> {
-        &self.engine
-    }
-
-    fn name(&self) -> &LockName {
-        &self.name
-    }
-
-    fn is_lasting(&self) -> bool {
-        true
-    }
-
     async fn step(
         &mut self,
         by: &mut Sending,

@@ -21,15 +21,14 @@ use std::time::Instant;
 
 use super::{Ending, Lapse, Sending};
 use crate::connection::{Delivery, Fault};
-use crate::engine::Engine;
 use crate::engine::hold::Hold;
 use crate::engine::news::News;
-use crate::name::{HoldId, LockName};
+use crate::name::HoldId;
 use crate::wire::{Call, HoldReply};
 
 /// The end of a hold.
 pub(in crate::engine::release) struct Release {
-    hold: Arc<Hold>,
+    pub(super) hold: Arc<Hold>,
     /// Nothing is given back: the permits stay taken, and no longer belong to the hold.
     pub(in crate::engine::release) forgets: bool,
     /// The call names waiters, one of which may get the lock.
@@ -75,24 +74,8 @@ fn call_of(hold: &Hold, grant: &mut Option<Box<Grant>>, is_first: bool) -> Call 
 }
 
 impl Ending for Release {
-    fn engine(&self) -> &Arc<Engine> {
-        &self.hold.engine
-    }
-
-    fn name(&self) -> &LockName {
-        self.hold.recipe.name()
-    }
-
-    fn is_lasting(&self) -> bool {
-        self.hold.recipe.profile().is_lasting()
-    }
-
     fn is_due(&self) -> bool {
         !self.forgets && !self.hold.is_settled()
-    }
-
-    fn hold(&self) -> Option<&Arc<Hold>> {
-        Some(&self.hold)
     }
 
     async fn step(
@@ -117,7 +100,7 @@ impl Ending for Release {
     }
 
     fn give_up(&self, _: &Sending, lapse: Lapse) -> Option<Instant> {
-        lapse.of_all(self.engine(), self.name())
+        lapse.of_all(self.hold.to())
     }
 
     fn ends_with_lease(&self) -> bool {

@@ -6,10 +6,8 @@ use std::time::{Duration, Instant};
 use super::{Ending, Lapse, Sending};
 use crate::clock;
 use crate::connection::{Delivery, Fault};
-use crate::engine::Engine;
 use crate::engine::hold::Hold;
 use crate::engine::news::News;
-use crate::name::LockName;
 use crate::wire::{HoldReply, Wanted};
 
 /// The hold is to have the count of its guards, and at least this lease.
@@ -19,24 +17,8 @@ pub(in crate::engine::release) struct Update {
 }
 
 impl Ending for Update {
-    fn engine(&self) -> &Arc<Engine> {
-        &self.hold.engine
-    }
-
-    fn name(&self) -> &LockName {
-        self.hold.recipe.name()
-    }
-
-    fn is_lasting(&self) -> bool {
-        self.hold.recipe.profile().is_lasting()
-    }
-
     fn is_due(&self) -> bool {
         false
-    }
-
-    fn hold(&self) -> Option<&Arc<Hold>> {
-        Some(&self.hold)
     }
 
     async fn step(

@@ -1,14 +1,11 @@
 //! The withdrawal of an acquisition whose caller has gone, or gave up with the outcome unknown.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Ending, Lapse, Sending};
 use crate::connection::{Delivery, Fault};
-use crate::engine::Engine;
 use crate::engine::hold::Request;
 use crate::engine::news::News;
-use crate::name::LockName;
 use crate::wire::{AcquireReply, HoldReply};
 
 /// An owner that may have the lock, but must not have it.
@@ -36,8 +33,7 @@ impl OrphanedAttempt {
             return Some(Ok(!*traces && delivery.open_since().is_none()));
         }
         // Nothing is sent here: the call is in progress.
-        let to = request.engine.to(request.recipe.name());
-        let answer = delivery.attempt(to, || request.call(false, None), until);
+        let answer = delivery.attempt(request.to(), || request.call(false, None), until);
         let answer = answer.await?;
         let read = answer.and_then(|reply| {
             let read = request.recipe.acquired(reply);
@@ -67,34 +63,21 @@ impl OrphanedAttempt {
 }
 
 impl Ending for OrphanedAttempt {
-    fn engine(&self) -> &Arc<Engine> {
-        &self.request.engine
-    }
-
-    fn name(&self) -> &LockName {
-        self.request.recipe.name()
-    }
-
-    fn is_lasting(&self) -> bool {
-        self.request.recipe.profile().is_lasting()
-    }
-
     async fn step(
         &mut self,
         by: &mut Sending,
         until: Option<Instant>,
     ) -> Option<Result<HoldReply, Fault>> {
-        let Request { engine, recipe, .. } = &self.request;
-        let call = || recipe.withdraw(&self.request.id());
-        let to = engine.to(recipe.name());
-        let answer = by.delivery.attempt(to, call, until).await?;
+        let Self { request, .. } = self;
+        let call = || request.recipe.withdraw(&request.id());
+        let answer = by.delivery.attempt(request.to(), call, until).await?;
         Some(by.read(answer))
     }
 
     fn give_up(&self, _: &Sending, lapse: Lapse) -> Option<Instant> {
         // What remains besides the lock has no lease, and stays until it is removed.
         let leaves_traces = self.request.recipe.profile().leaves_traces;
-        (!leaves_traces).then(|| lapse.of_all(self.engine(), self.name()))?
+        (!leaves_traces).then(|| lapse.of_all(self.request.to()))?
     }
 
     fn ends_with_lease(&self) -> bool {
