@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
+use redlock_rt::embedded::Engine;
 use redlock_rt::{Client, ClientBuilder, Credentials, ErrorKind, LockOptions};
 use tests::{
-    Proxy, RedisServer, connection_to, eventually, lock_and_unlock, shared_server, told,
-    trace_init, unique, within,
+    Proxy, RedisServer, client_over, connection_to, eventually, lock_and_unlock, shared_server,
+    told, trace_init, unique, within,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -367,4 +368,49 @@ fn waiters_on_all_threads_for_blocking_work_kept_a_host_name_from_being_resolved
     });
     let locked = runtime.block_on(within(DEADLINE, job)).unwrap();
     assert!(locked.is_ok(), "{locked:?}");
+}
+
+/// A client of a server that answers one call on each connection, and hangs up at the next one.
+fn hung_up_on(dials: &Arc<AtomicUsize>) -> Client {
+    let (engine, dials) = (Engine::new(), Arc::clone(dials));
+    let client = client_over(move |mut theirs| {
+        dials.fetch_add(1, Ordering::SeqCst);
+        let mut session = engine.connect();
+        async move {
+            let (mut sent, mut said) = ([0; 4096], [0; 4096]);
+            let mut is_next = false;
+            loop {
+                let len = tokio::select! {
+                    len = theirs.read(&mut sent) => len.unwrap(),
+                    len = session.read(&mut said) => {
+                        theirs.write_all(&said[..len.unwrap()]).await.unwrap();
+                        continue;
+                    }
+                };
+                let is_call = String::from_utf8_lossy(&sent[..len]).contains("lock:");
+                if len == 0 || is_call && is_next {
+                    return;
+                }
+                is_next |= is_call;
+                session.write_all(&sent[..len]).await.unwrap();
+            }
+        }
+    });
+    client.build().unwrap()
+}
+
+/// Each call was another connection without a pause.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_hangs_up_after_each_answer_is_dialled_after_short_pauses() {
+    let dials = Arc::default();
+    let client = hung_up_on(&dials);
+    let lock = client.rlock("lock:a");
+    let began = tokio::time::Instant::now();
+    for _ in 0..50 {
+        lock_and_unlock(&lock).await;
+    }
+    let (took, dials) = (began.elapsed(), dials.load(Ordering::SeqCst));
+    // Twice the first interval or four times, less at random; longer only for a server without an answer.
+    assert!(dials > 90, "{dials}");
+    assert!((4..12).contains(&took.as_secs()), "{took:?} for {dials}");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::{FutureExt, future::BoxFuture};
-use redlock_rt::{Fenced, FencedLockGuard, Unlocked};
+use redlock_rt::{ClientBuilder, Fenced, FencedLockGuard, Unlocked};
 use tests::RedissonClient;
 use tokio::time::{advance, sleep};
 use tokio_test::{assert_ready, task::Spawn};
@@ -15,7 +15,11 @@ type Waiter = Spawn<BoxFuture<'static, FencedLockGuard>>;
 
 impl Stage {
     async fn open() -> Self {
-        let stage = Self::connect(|builder| builder, |client| client.fenced_lock(NAME), 2).await;
+        Self::built(|builder| builder).await
+    }
+
+    async fn built(build: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+        let stage = Self::connect(build, |client| client.fenced_lock(NAME), 2).await;
         // Loads the scripts of the other client, too.
         drop(stage.other.lock().await.unwrap());
         stage
@@ -168,4 +172,12 @@ async fn without_a_last_token_an_acquisition_has_one_alone() {
     advance(MS).await;
     first.unlock().await.unwrap();
     assert_eq!(head.await.token(), stage.last().await);
+}
+
+/// The lock's token was above that of its holder.
+#[tokio::test(start_paused = true)]
+async fn where_locks_are_not_handed_over_an_acquisition_has_one_alone() {
+    let stage = Stage::built(|builder| builder.hand_over(Duration::ZERO)).await;
+    let (guard, [_waiter]) = stage.chain::<1>(MS).await;
+    assert_eq!(guard.token(), stage.last().await);
 }

@@ -41,9 +41,9 @@ impl Timeouts {
     }
 }
 
-/// If a link breaks within this time, there is a pause as after a failed try.
+/// If a link breaks within this time, or without an answer, there is a pause as after a failed try.
 const YOUNG: Duration = Duration::from_millis(100);
-/// So often do the pauses grow where each link has answered something.
+/// So often do those pauses grow.
 const SHORT_PAUSES: u32 = 2;
 /// The number of server processes to remember whose broken links may still be read.
 const MOST_STALE: usize = 8;
@@ -479,15 +479,11 @@ impl Slot {
 
     fn bury(&mut self, dead: &Link, retry: &RetryPolicy) {
         dead.break_off();
-        // Otherwise a server that accepts and hangs up would be dialed without a pause. If it answered
-        // something first, the pauses grow a little only, for links that are cut repeatedly.
-        let most = match (dead.has_answered(), dead.age() < YOUNG) {
-            (true, false) => 0,
-            (true, true) => SHORT_PAUSES,
-            (false, _) => u32::MAX,
-        };
-        self.pauses = self.pauses.min(most);
-        if most > 0 {
+        if dead.has_answered() && dead.age() >= YOUNG {
+            self.pauses = 0;
+        } else {
+            // Otherwise a server that accepts and hangs up would be dialed without a pause.
+            self.pauses = self.pauses.min(SHORT_PAUSES);
             self.back_off(retry);
         }
         self.quiet = None;

@@ -145,3 +145,52 @@ async fn follow(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::connection::dial::Connector;
+    use tokio::io::AsyncWriteExt;
+
+    const WITHIN: Duration = Duration::from_secs(1);
+
+    /// How a client takes what a sentinel sends of its own accord. The sentinel answers nothing.
+    async fn followed(sent: &str, times: usize) -> Result<(), Fault> {
+        let sentinel = Address::Tcp {
+            host: "10.0.0.1".to_owned(),
+            port: 26379,
+        };
+        let service = Service {
+            name: "orders".to_owned(),
+            sentinels: vec![sentinel.clone()],
+        };
+        let sent = sent.repeat(times);
+        let (client, mut server) = tokio::io::duplex(sent.len() + 1024);
+        server.write_all(sent.as_bytes()).await.unwrap();
+        let stream = Framed::new(Box::new(client) as BoxStream).resp3();
+        let dialer = Dialer::through(Connector::new(|| async {
+            Err::<BoxStream, _>(io::Error::other("no"))
+        }));
+        let master = CurrentServer::new("here".into(), WITHIN, || {});
+        follow(&dialer, &master, &service, &sentinel, WITHIN, stream).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sentinel_that_announces_without_end_is_left_after_a_thousand() {
+        let other = ">3\r\n+message\r\n+switch-master\r\n+users 10.0.0.1 1 10.0.0.2 1\r\n";
+        assert!(followed(other, MOST_HEARD).await.is_ok());
+        // One less: the sentinel is asked, and does not answer.
+        let fault = followed(other, MOST_HEARD - 1).await.unwrap_err();
+        let text = format!("{fault:?}");
+        assert!(text.contains("does not answer"), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sentinel_that_answers_what_nobody_asked_is_left() {
+        let fault = followed("+OK\r\n", 1).await.unwrap_err();
+        let text = format!("{fault:?}");
+        assert!(text.contains("Unasked"), "{text}");
+    }
+}

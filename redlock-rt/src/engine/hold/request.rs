@@ -66,7 +66,8 @@ impl Request {
         // Only a queue in Redis needs to know how long a waiter stays. No other call reads the
         // clock.
         let until = until.filter(|_| self.recipe.queue().is_some());
-        let shares = self.recipe.profile().fenced && self.waiters.will_share();
+        let may_share = self.recipe.profile().fenced && !self.engine.config.hand_over.is_zero();
+        let shares = may_share && self.waiters.will_share();
         let under = self.under.map(|owner| self.engine.id.hold_text(owner));
         self.recipe.acquire(&Ask {
             owner: &self.id(),
