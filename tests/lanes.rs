@@ -482,6 +482,9 @@ async fn a_lock_in_a_cluster_was_lost_where_no_new_connection_could_be_made() {
             let name = cluster.name_at(at, &format!("{why:?}")).await;
             guards.push(client.rlock(&name).lock().await.unwrap());
             let door = Door::of(cluster.node(at)).await;
+            // Otherwise the others would name port 0 when the listener is closed.
+            let port = cluster.node(at).port().to_string();
+            door.set("cluster-announce-port", &port).await;
             let connections = door.has(2).await;
             door.shut(why).await;
             // Of two nodes one, and of the third nothing.

@@ -10,7 +10,7 @@ use tokio::task::block_in_place;
 use crate::{DEADLINE, assert_clean, builder};
 
 /// The time-out of a call. After half of it without a reply the client closes the connection.
-const RESPONSE: Duration = Duration::from_millis(1200);
+const RESPONSE: Duration = Duration::from_millis(2400);
 const NAME: &str = "lost";
 
 /// A cluster of two masters, which clients reach through proxies only.

@@ -7,7 +7,7 @@ use tests::{Loss, Proxy, calls, eventually, shared_server, within};
 
 use crate::stage::{DEADLINE, Stage};
 
-const RESPONSE: Duration = Duration::from_millis(1200);
+const RESPONSE: Duration = Duration::from_millis(2400);
 
 struct Scene {
     stage: Stage,

@@ -22,7 +22,7 @@ use tests::{Loss, Place};
 const DEADLINE: Duration = Duration::from_secs(20);
 /// The time-out of a call. After half of it without a reply the client closes the connection. Short,
 /// since each lost reply costs this time; far longer than a reply takes.
-const RESPONSE: Duration = Duration::from_millis(1200);
+const RESPONSE: Duration = Duration::from_millis(2400);
 /// How late a wait may end if threads have to wait for a processor.
 const LATE: Duration = Duration::from_secs(1);
 

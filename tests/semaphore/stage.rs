@@ -12,7 +12,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// A poll interval longer than any test: a waiter wakes by an announcement, or at the end of a lease.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 /// The response time-out. Short, since each lost reply costs it.
-const RESPONSE: Duration = Duration::from_millis(1200);
+const RESPONSE: Duration = Duration::from_millis(2400);
 
 pub(crate) struct Stage {
     world: World,
