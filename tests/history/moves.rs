@@ -13,6 +13,8 @@ fn fails(lost: Option<Ms>) -> Moved {
         node: NODE,
         from: FROM,
         at: AT,
+        told: AT,
+        followed: AT,
         epoch: 2,
         failed: true,
         lost,
@@ -208,6 +210,27 @@ fn a_renewal_that_is_lost_may_end_a_lease_early() {
         ["exclusion"]
     );
     assert_eq!(broken(&two(one(1300), 1200, fails(None))), ["exclusion"]);
+}
+
+/// Sentinels name another master while the old one is well.
+#[test]
+fn who_is_not_told_may_ask_the_old_master_for_as_long_as_that_is_one() {
+    let switch = || Moved {
+        told: 900,
+        followed: 9000,
+        until: 9000,
+        ..fails(Some(AT))
+    };
+    let mut history = moved([renewed(20_000)], switch());
+    assert_eq!(broken(&history), ["verified"]);
+    history.acquisitions = vec![renewed(8000)];
+    assert_eq!(broken(&history), [""; 0], "it cannot know yet");
+    history.layouts.push((800, 1, 2));
+    assert_eq!(broken(&history), [""; 0], "most others do not know yet");
+    history.layouts[0].0 = 900;
+    assert_eq!(broken(&history), ["verified"]);
+    history.heard.push(heard(950, NODE, "client-1:20"));
+    assert_eq!(broken(&history), [""; 0]);
 }
 
 /// A master that stands still answers when it goes on, and forgets that.

@@ -2,6 +2,7 @@
 
 mod regressions;
 
+use tests::history::{Grant, History};
 use tests::sim::{Plan, run};
 
 /// Seeds that are run in every build; `./ci/test` runs more of them, optimised.
@@ -10,8 +11,8 @@ const SEEDS: std::ops::Range<u64> = 0..16;
 #[test]
 fn one_seed_is_one_history() {
     // 23, 28 and 60 end runtimes, whose clocks the next ones take over. 6, 9, 10, 18 and 28 have
-    // several servers, 1, 27 and 38 a cluster.
-    for seed in [1, 3, 6, 9, 10, 11, 18, 23, 25, 27, 28, 38, 60] {
+    // several servers, 1, 27 and 38 a cluster, 3 and 20 sentinels.
+    for seed in [1, 3, 6, 9, 10, 11, 18, 20, 23, 25, 27, 28, 38, 60] {
         let plan = Plan::of_seed(seed);
         let first = run(&plan).lines;
         // Whatever else ran on this thread meanwhile.
@@ -120,15 +121,8 @@ fn locks_are_held_while_slots_move_and_masters_fail() {
         .filter(|plan| plan.cluster.is_some());
     for plan in plans {
         let report = run(&plan);
+        across += held_across(&report.history);
         for moved in &report.history.moves {
-            let all = report.history.acquisitions.iter();
-            let held = all.filter(|one| {
-                let held = |grant: &tests::history::Grant| {
-                    grant.at < moved.from && moved.at < grant.believed
-                };
-                one.key == moved.key && one.grant.as_ref().is_some_and(held)
-            });
-            across += held.count();
             failed += usize::from(moved.failed);
             lost += usize::from(moved.lost.is_some());
         }
@@ -144,6 +138,49 @@ fn locks_are_held_while_slots_move_and_masters_fail() {
         "{lost} of {failed} lost something"
     );
     assert!(answers.values().all(|count| *count > 5), "{answers:?}");
+}
+
+/// Nor does one in which sentinels never name another master of a lock that is held.
+#[test]
+fn locks_are_held_while_sentinels_name_another_master() {
+    let (mut across, mut named, mut demoted, mut two) = (0, 0, 0, 0);
+    let plans = (0..150)
+        .map(Plan::of_seed)
+        .filter(|plan| plan.watched.is_some());
+    for plan in plans {
+        let report = run(&plan);
+        across += held_across(&report.history);
+        let count = |word: &str| {
+            report
+                .lines
+                .iter()
+                .filter(|line| line.contains(word))
+                .count()
+        };
+        named += count(" names s");
+        demoted += count("-READONLY");
+        let moves = report.history.moves.iter();
+        two += moves.filter(|moved| moved.at + 100 < moved.until).count();
+    }
+    assert!(across > 5, "{across} holds had another master meanwhile");
+    assert!(named > 10, "another master was named {named} times");
+    assert!(
+        demoted > 3,
+        "{demoted} calls met a master that is one no more"
+    );
+    assert!(two > 3, "there were two masters for a while {two} times");
+}
+
+/// How many holds outlasted that their key got another master.
+fn held_across(history: &History) -> usize {
+    let moves = history.moves.iter();
+    let across = moves.map(|moved| {
+        let held = |grant: &Grant| grant.at < moved.from && moved.at < grant.believed;
+        let all = history.acquisitions.iter();
+        all.filter(|one| one.key == moved.key && one.grant.as_ref().is_some_and(held))
+            .count()
+    });
+    across.sum()
 }
 
 /// And one in which Redisson's clients have nothing to do with ours.

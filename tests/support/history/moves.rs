@@ -91,7 +91,8 @@ fn is_hindered(history: &History, process: u32, moved: &Moved) -> bool {
         other.at != moved.at && !apart
     });
     let is_it = |strike: &Strike| {
-        let of = |moved: &Moved| moved.failed && moved.from == strike.from;
+        let strikes = |moved: &Moved| moved.failed || moved.at < moved.until;
+        let of = |moved: &Moved| strikes(moved) && moved.from == strike.from;
         strike.process.is_none() && history.moves.iter().any(of)
     };
     let mut strikes = history.struck(process, moved.from, moved.until + recovery);
@@ -111,10 +112,10 @@ fn verified(
 ) {
     // Who was told of the change asks at once.
     let knows = |(at, process, epoch): &&(Ms, u32, u64)| {
-        *process == one.process && *epoch >= moved.epoch && *at >= moved.at
+        *process == one.process && *epoch >= moved.epoch && *at >= moved.told
     };
     let told = history.layouts.iter().find(knows).map(|(at, ..)| *at);
-    let renewal = moved.at + history.terms.slow(lease / RENEWALS);
+    let renewal = moved.followed + history.terms.slow(lease / RENEWALS);
     let latest = renewal.min(told.unwrap_or(renewal)) + finding(history, moved);
     let ended = grant
         .ended
@@ -151,7 +152,7 @@ fn kept(
     }
     // Renewed shortly before, at the latest.
     let least = left_of(history, lease);
-    let short = moved.at + finding(history, moved) < moved.from + least;
+    let short = moved.followed + finding(history, moved) < moved.from + least;
     if lost < moved.from + least || short {
         let what = format!(
             "{}: {} (process {}) had it from {} ms, and lost it although node {} has it since {} ms",

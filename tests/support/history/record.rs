@@ -71,6 +71,10 @@ pub struct Moved {
     pub from: Ms,
     /// Since when the new one has it.
     pub at: Ms,
+    /// Since when who asks where it is hears of the new one.
+    pub told: Ms,
+    /// Since when the old one leads nobody on: who does not ask is answered there until then.
+    pub followed: Ms,
     /// In which epoch of the cluster.
     pub epoch: u64,
     /// Whether the old one failed.

@@ -7,6 +7,7 @@ use futures::future::join_all;
 use redlock_rt::{Client, Error, Quorum, Shutdown};
 
 use super::act::Host;
+use super::sentinel::SERVICE;
 use super::slots::{PORT, port};
 use super::stream::SimStream;
 
@@ -41,7 +42,7 @@ impl Host {
             return clients.clone();
         }
         let process = self.next_process();
-        let servers = match self.plan.cluster {
+        let servers = match self.plan.masters() {
             Some(_) => 1,
             None => self.nets.len(),
         };
@@ -95,21 +96,25 @@ impl Host {
             | (server as u128) << 48
             | u128::from(process) << 16
             | 0x5151;
-        let builder = match self.plan.cluster {
-            Some(of) => {
-                let nets = self.nets.clone();
-                let seeds = (0..of.masters).map(|at| format!("redis://n{at}:{}", port(at)));
-                Client::builder()
-                    .cluster(seeds)
-                    .node_connector(move |_, port| {
-                        let net = nets[usize::from(port - PORT)].clone();
-                        SimStream::connect(net, place, process)
-                    })
+        let urls = |servers: std::ops::Range<usize>| {
+            servers.map(|at| format!("redis://n{at}:{}", port(at)))
+        };
+        let builder = Client::builder();
+        let builder = match (self.plan.cluster, self.plan.watched) {
+            (Some(of), _) => builder.cluster(urls(0..of.masters)),
+            (None, Some(_)) => {
+                let sentinels = self.plan.first_sentinel()..self.nets.len();
+                builder.sentinels(urls(sentinels), SERVICE)
             }
-            None => {
-                Client::builder().connector(move || SimStream::connect(net.clone(), place, process))
+            (None, None) => {
+                builder.connector(move || SimStream::connect(net.clone(), place, process))
             }
         };
+        let nets = self.nets.clone();
+        let builder = builder.node_connector(move |_, port| {
+            let net = nets[usize::from(port - PORT)].clone();
+            SimStream::connect(net, place, process)
+        });
         let made = builder
             .server_name(name)
             .fixed_id(number)

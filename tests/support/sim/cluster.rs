@@ -1,5 +1,6 @@
 //! The nodes of a Redis Cluster: slots that move from one master to another while they are in use, and
-//! nodes that take the place of masters that fail.
+//! nodes that take the place of masters that fail. A master that sentinels watch is a cluster with one
+//! shard, of which its clients know nothing.
 
 use bytes::Bytes;
 
@@ -10,6 +11,7 @@ use super::net::Listening;
 use super::node::Node;
 use super::plan::{Plan, Trouble};
 use super::run::World;
+use super::sentinel::Sentinel;
 use super::server::Server;
 use super::sights::Sights;
 use super::slots::{Slots, View};
@@ -48,15 +50,22 @@ pub(super) enum Next {
     Promote { node: usize },
     Return { node: usize },
     Learn { node: usize },
+    Tell { node: usize },
 }
 
 impl Roles {
     /// Makes nodes of a plan's servers, if they are that.
     pub(super) fn of(plan: &Plan, nodes: &mut [Node]) -> Option<Self> {
-        let masters = plan.cluster?.masters;
+        let masters = plan.masters()?;
         let view = View::even(masters);
         for (at, node) in nodes.iter_mut().enumerate() {
-            node.server.slots = Some(Slots::new(at, view.clone()));
+            match at < plan.first_sentinel() {
+                true => {
+                    let clustered = plan.cluster.is_some();
+                    node.server.slots = Some(Slots::new(at, view.clone(), clustered));
+                }
+                false => node.server.sentinel = Some(Sentinel::new()),
+            }
         }
         Some(Self {
             view,
@@ -86,7 +95,8 @@ impl Roles {
 }
 
 impl World {
-    /// The server of a plan's fault: in a cluster, the master of the shard.
+    /// The server of a plan's fault: in a cluster, the master of the shard; where there are sentinels, the
+    /// master, or one of these.
     pub(super) fn master(&self, server: usize, trouble: Trouble) -> usize {
         let Some(roles) = &self.cluster else {
             return server;
@@ -94,6 +104,11 @@ impl World {
         match trouble {
             Trouble::Evict { thing } => roles.owner_of(&self.plan.things[thing].key(thing)),
             Trouble::FailOver { thing, .. } => roles.view.owner(self.slot_to_move(thing)),
+            Trouble::Switch { .. } => roles.shards[0],
+            _ if server > 0 && self.plan.watched.is_some() => {
+                let first = self.plan.first_sentinel();
+                first + (server - 1) % (self.nodes.len() - first)
+            }
             _ => roles.shards[server % roles.shards.len()],
         }
     }
@@ -105,7 +120,7 @@ impl World {
         };
         match trouble {
             Trouble::PauseServer { .. } | Trouble::CrashServer { .. } => self.is_well(server),
-            Trouble::FailOver { .. } => {
+            Trouble::FailOver { .. } | Trouble::Switch { .. } => {
                 self.is_well(server) && !roles.is_moving(server) && self.successor().is_some()
             }
             Trouble::MoveSlot { thing, to, .. } => {
@@ -129,7 +144,7 @@ impl World {
         slot_of(names.last().map_or("", |name| name))
     }
 
-    fn is_well(&self, node: usize) -> bool {
+    pub(super) fn is_well(&self, node: usize) -> bool {
         let failing = self
             .cluster
             .as_ref()
@@ -141,7 +156,8 @@ impl World {
     /// A node that has no slots.
     pub(super) fn successor(&self) -> Option<usize> {
         let roles = self.cluster.as_ref()?;
-        (0..self.nodes.len()).find(|node| !roles.is_master(*node) && self.is_well(*node))
+        let mut nodes = 0..self.nodes.len().min(self.plan.first_sentinel());
+        nodes.find(|node| !roles.is_master(*node) && self.is_well(*node))
     }
 
     /// The server of a key.
@@ -188,11 +204,13 @@ impl World {
     /// Writes down what the nodes have seen.
     pub(super) fn write_down_nodes(&mut self) {
         let history = &mut self.log.lock().history;
-        for slots in self
-            .nodes
-            .iter_mut()
-            .filter_map(|node| node.server.slots.as_mut())
-        {
+        for node in &mut self.nodes {
+            if let Some(sentinel) = &mut node.server.sentinel {
+                history.layouts.append(&mut sentinel.told);
+            }
+            let Some(slots) = &mut node.server.slots else {
+                continue;
+            };
             history.redirections.append(&mut slots.redirections);
             history.layouts.append(&mut slots.told);
             history.heard.append(&mut slots.heard);
@@ -243,6 +261,7 @@ impl World {
             Next::Promote { node } => self.promote(node),
             Next::Return { node } => self.come_back(node),
             Next::Learn { node } => self.learn(node),
+            Next::Tell { node } => self.tell(node),
         }
     }
 
@@ -293,6 +312,8 @@ impl World {
             node: to,
             from: since,
             at: now,
+            told: now,
+            followed: now,
             epoch: self.roles().view.epoch,
             failed: false,
             lost: None,
@@ -313,11 +334,12 @@ impl World {
 
     /// Tells all that can hear it who has which slot.
     pub(super) fn spread(&mut self) {
-        for node in 0..self.nodes.len() {
-            let roles = self.roles();
-            if !roles.is_failing(node) {
-                let view = roles.view.clone();
-                self.slots(node).view = view;
+        let roles = self.cluster.as_ref().expect("only a cluster has roles");
+        for (at, node) in self.nodes.iter_mut().enumerate() {
+            if let Some(slots) = &mut node.server.slots
+                && !roles.is_failing(at)
+            {
+                slots.view = roles.view.clone();
             }
         }
     }

@@ -1,10 +1,12 @@
-//! A master of a cluster fails, and another node takes its place.
+//! A master fails, or is replaced though it is well, and another node takes its place.
 
 use super::carry::{Copied, copy, keys_where, paste};
 use super::cluster::{AGAIN, Next};
 use super::net::{Item, Listening};
 use super::node::Node;
+use super::plan::Trouble;
 use super::run::World;
+use crate::Random;
 use crate::history::{Moved, Ms};
 
 /// After so long without a master the others do not answer (`cluster-node-timeout`).
@@ -20,10 +22,50 @@ pub(super) struct Failing {
     stopped: Ms,
     lasts: Ms,
     late: Option<Ms>,
+    still: Ms,
+    /// It did not fail.
+    well: bool,
+}
+
+impl Failing {
+    /// For how long it still writes after another one has its place, from when it is there again.
+    fn goes_on(&self) -> Option<Ms> {
+        match (self.late, self.still) {
+            (None, 0) => None,
+            (late, still) => Some(late.unwrap_or(NOTICED) + still + 1),
+        }
+    }
 }
 
 impl World {
-    pub(super) fn fail_over(&mut self, node: usize, lost: Ms, lasts: Ms, late: Option<Ms>) {
+    /// The sentinels make another one the master.
+    pub(super) fn switch(&mut self, node: usize, still: Ms) {
+        self.strike(None, None, still + 1);
+        let now = self.now;
+        self.roles().failing.push(Failing {
+            node,
+            copied: None,
+            since: now,
+            stopped: now,
+            lasts: 0,
+            late: Some(0),
+            still,
+            well: true,
+        });
+        self.promote(node);
+    }
+
+    pub(super) fn fail_over(&mut self, node: usize, how: Trouble) {
+        let Trouble::FailOver {
+            lost,
+            lasts,
+            late,
+            still,
+            ..
+        } = how
+        else {
+            return;
+        };
         let server = &self.nodes[node].server;
         server.at(self.now);
         let copied = (lost > 0).then(|| copy(server, &keys_where(server, |_| true)));
@@ -35,6 +77,8 @@ impl World {
             stopped: since,
             lasts,
             late,
+            still,
+            well: false,
         });
         match lost {
             0 => self.stop(node),
@@ -52,7 +96,14 @@ impl World {
         let Some(failing) = failing else { return };
         failing.stopped = now;
         let (lasts, late) = (failing.lasts, failing.late);
-        self.strike(None, None, lasts);
+        let goes_on = failing.goes_on().unwrap_or(0);
+        // Nodes of a cluster tell each other at once who is the master.
+        let follows = if self.plan.cluster.is_some() {
+            0
+        } else {
+            goes_on
+        };
+        self.strike(None, None, lasts + follows);
         self.log.line(now, format!("## s{node} stops"));
         match late {
             Some(_) => self.nodes[node].stands = true,
@@ -66,7 +117,7 @@ impl World {
                 }
             }
         }
-        if lasts > NOTICED {
+        if lasts > NOTICED && self.plan.cluster.is_some() {
             self.then(NOTICED, Next::Notice { node });
         }
         self.then(lasts, Next::Promote { node });
@@ -91,12 +142,13 @@ impl World {
             .find(|failing| failing.node == node);
         let Some(failing) = failing else { return };
         let (stopped, since, late) = (failing.stopped, failing.since, failing.late);
+        let goes_on = failing.goes_on();
+        let well = failing.well;
         let copied = failing.copied.take();
-        let lost = match late {
-            _ if copied.is_some() => Some(since),
+        let lost = match copied.is_some() {
+            true => Some(since),
             // What it does when it goes on.
-            Some(_) => Some(stopped),
-            None => None,
+            false => goes_on.map(|_| stopped),
         };
         self.nodes[node].server.at(now);
         self.nodes[next].server.at(now);
@@ -113,19 +165,30 @@ impl World {
                 *shard = next;
             }
         }
-        for other in 0..self.nodes.len() {
-            self.slots(other).is_down = false;
+        for slots in self
+            .nodes
+            .iter_mut()
+            .filter_map(|node| node.server.slots.as_mut())
+        {
+            slots.is_down = false;
         }
         self.spread();
+        let told = self.spread_to_sentinels();
+        let until = goes_on.map_or(now, |goes_on| now + goes_on);
         let moved = Moved {
             key: String::new(),
             node: next,
             from: stopped,
             at: now,
+            told,
+            followed: match self.plan.watched {
+                Some(_) => told.max(until),
+                None => told,
+            },
             epoch: self.roles().view.epoch,
-            failed: true,
+            failed: !well,
             lost,
-            until: late.map_or(now, |late| now + late + 1),
+            until,
         };
         self.write_down_moved(keys, &moved);
         self.log
@@ -136,13 +199,16 @@ impl World {
     /// The old master goes on with what has arrived, or starts again.
     pub(super) fn come_back(&mut self, node: usize) {
         self.log.line(self.now, format!("## s{node} is back"));
+        let mut failing = self.roles().failing.iter();
+        let still = failing.find(|failing| failing.node == node);
+        let still = still.map_or(0, |failing| failing.still);
         self.nodes[node].stands = false;
         let net = self.nodes[node].net.clone();
         let was_off = std::mem::replace(&mut net.lock().server, Listening::Yes) != Listening::Yes;
-        match was_off {
+        match was_off && still == 0 {
             // Redis does not serve a slot before it has heard from the others.
             true => self.learn(node),
-            false => self.then(1, Next::Learn { node }),
+            false => self.then(1 + still, Next::Learn { node }),
         }
     }
 
@@ -153,5 +219,15 @@ impl World {
         let view = roles.view.clone();
         self.slots(node).view = view;
         self.nodes[node].server.wipe(&["FLUSHALL"]);
+        // Sentinels end the connections, and an operator may not.
+        if self.plan.watched.is_some() && Random::new(self.plan.seed ^ self.now).percent(50) {
+            let Node { server, net, .. } = &mut self.nodes[node];
+            let mut net = net.lock();
+            net.now = self.now;
+            for id in net.of(None) {
+                server.disconnect(id);
+                net.reply(id, Item::End);
+            }
+        }
     }
 }

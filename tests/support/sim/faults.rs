@@ -326,9 +326,8 @@ impl World {
                 self.evict(server, &key);
             }
             Trouble::MoveSlot { thing, to, lasts } => self.move_slot(thing, to, lasts),
-            Trouble::FailOver {
-                lost, lasts, late, ..
-            } => self.fail_over(server, lost, lasts, late),
+            Trouble::FailOver { .. } => self.fail_over(server, trouble),
+            Trouble::Switch { still } => self.switch(server, still),
         }
         self.follow(server, trouble);
     }

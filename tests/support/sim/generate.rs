@@ -8,6 +8,7 @@ use super::quorum;
 use super::shards;
 use super::throng;
 use super::troubles::faults;
+use super::watched;
 use crate::Random;
 use crate::history::Ms;
 
@@ -63,6 +64,9 @@ impl Plan {
         }
         if shards::is_of(seed) {
             return shards::plan(seed);
+        }
+        if watched::is_of(seed) {
+            return watched::plan(seed);
         }
         let mut random = Random::new(seed);
         let random = &mut random;
@@ -180,6 +184,7 @@ impl Plan {
             faults,
             quorum: None,
             cluster: None,
+            watched: None,
         };
         if java {
             plan.add_java(random);

@@ -35,6 +35,7 @@ mod quorum;
 mod redlock;
 mod rest;
 mod run;
+mod sentinel;
 mod server;
 mod shards;
 mod shrink;
@@ -46,11 +47,12 @@ mod troubles;
 mod ttl;
 mod turn;
 mod wall;
+mod watched;
 
 pub use self::{
     plan::{
         Cut, Ending, Fault, Meanwhile, Place, Plan, Refusal, Servers, Shards, Step, Terms, Thing,
-        Trouble, Turn,
+        Trouble, Turn, Watched,
     },
     run::{Report, run},
     shrink::shrink,

@@ -1,7 +1,8 @@
 //! One server, with the network to it.
 //!
 //! Most plans have one. Where a `RedLock` occurs there are several, each with an address and faults
-//! of its own; what is no `RedLock` is on the first.
+//! of its own; what is no `RedLock` is on the first. Where one may take the place of another, `cluster.rs`
+//! says which does what.
 
 use super::net::{Net, Shared};
 use super::plan::{Fault, Plan, Trouble};
@@ -31,8 +32,8 @@ impl Node {
         // The first one's are those of a plan with one server.
         let seed = plan.seed ^ (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let latency = plan.terms.latency;
-        // A lease ends on the same clock at whichever node of a cluster it is.
-        let clock = if plan.cluster.is_some() { 0 } else { at };
+        // A lease ends on the same clock at whichever node it is, where one may take the place of another.
+        let clock = if plan.masters().is_some() { 0 } else { at };
         let skew = plan.terms.skew[(2 + clock) % 3];
         let mut server = Server::new(seed, skew);
         // The other half of the plans are for the plain commands.

@@ -27,6 +27,20 @@ pub struct Plan {
     /// The servers are the nodes of a Redis Cluster, which all clients share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Shards>,
+    /// The servers are a master and its replicas, and sentinels that name the master.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watched: Option<Watched>,
+}
+
+/// A master that sentinels watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watched {
+    /// How many replicas it has.
+    pub replicas: usize,
+    /// How many sentinels there are. They are the last of the servers.
+    pub sentinels: usize,
+    /// How long it takes at most until one of them knows of another master.
+    pub lag: Ms,
 }
 
 /// The nodes of a Redis Cluster.
@@ -97,7 +111,20 @@ impl Plan {
     /// How many servers there are.
     pub fn servers(&self) -> usize {
         let nodes = self.cluster.map(|of| of.masters + of.spares);
-        nodes.unwrap_or_else(|| self.quorum.map_or(1, |quorum| quorum.count))
+        let watched = self.watched.map(|of| self.first_sentinel() + of.sentinels);
+        let several = nodes.or(watched);
+        several.unwrap_or_else(|| self.quorum.map_or(1, |quorum| quorum.count))
+    }
+
+    /// The place of the first sentinel among the servers, if there are any.
+    pub(super) fn first_sentinel(&self) -> usize {
+        self.watched.map_or(usize::MAX, |of| 1 + of.replicas)
+    }
+
+    /// How many masters there are at a time, where another node may take the place of one.
+    pub(super) fn masters(&self) -> Option<usize> {
+        let cluster = self.cluster.map(|of| of.masters);
+        cluster.or_else(|| self.watched.map(|_| 1))
     }
 
     /// Whether the server refuses this for a while.
@@ -252,8 +279,8 @@ pub struct Fault {
     pub at: Ms,
     /// What.
     pub what: Trouble,
-    /// At which server, or on the way to which; in a cluster, the master of which shard. A host's own
-    /// troubles ask for none.
+    /// At which server, or on the way to which; in a cluster, the master of which shard; where there are
+    /// sentinels, 0 is the master, and others are these. A host's own troubles ask for none.
     #[serde(default, skip_serializing_if = "is_first")]
     pub server: usize,
 }
@@ -412,7 +439,20 @@ pub enum Trouble {
         lasts: Ms,
         /// It stands still, rather than end, and goes on with what has arrived so long after that.
         late: Option<Ms>,
+        /// Where there are sentinels: for how long it takes itself for a master when it is there again.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        still: Ms,
     },
+    /// The sentinels make another one the master, although the old one is well.
+    Switch {
+        /// For how long that one takes itself for the master.
+        still: Ms,
+    },
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // Serde asks with a reference.
+fn is_zero(ms: &Ms) -> bool {
+    *ms == 0
 }
 
 /// Where a connection is cut.

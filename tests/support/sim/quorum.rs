@@ -102,6 +102,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         java: Vec::new(),
         quorum: Some(servers),
         cluster: None,
+        watched: None,
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::net::{Item, Net};
 use super::plan::{Place, Refusal};
+use super::sentinel::Sentinel;
 use super::slots::{Asker, Slots};
 use crate::history::Ms;
 use crate::proxy::{CALLS, take_frame, words};
@@ -55,8 +56,10 @@ pub(super) struct Server {
     pub(super) calls: usize,
     /// For questions that come past the network.
     past: RefCell<Option<Session>>,
-    /// Where it is a node of a cluster.
+    /// Where it is a node of a cluster, or a master or a replica that sentinels watch.
     pub(super) slots: Option<Slots>,
+    /// Where it is a sentinel.
+    pub(super) sentinel: Option<Sentinel>,
     /// Hears what is published here, for the other nodes.
     pub(super) bus: Option<Session>,
 }
@@ -96,6 +99,7 @@ impl Server {
             calls: 0,
             past: RefCell::new(None),
             slots: None,
+            sentinel: None,
             bus: None,
         };
         server.replace();
@@ -308,6 +312,7 @@ impl Server {
             let now = net.now;
             let by = Asker { process, now };
             let answer = refusal.map(Cow::Borrowed);
+            let answer = answer.or_else(|| self.as_sentinel(id, by, &request));
             match answer.or_else(|| self.as_node(&mut connection.asks, by, &request)) {
                 Some(text) => {
                     tell(host, format!("   {id}< {}", text.trim_end()));

@@ -13,7 +13,7 @@ use crate::history::Ms;
 const SHARE: usize = 9;
 /// Kinds of [`trouble`] that make sense at a node: partitions, slow ways, connections that end, hosts that
 /// crash or stand still, a node that does, lost scripts.
-const OTHERS: [usize; 11] = [0, 1, 2, 3, 5, 6, 9, 10, 11, 13, 14];
+pub(super) const OTHERS: [usize; 11] = [0, 1, 2, 3, 5, 6, 9, 10, 11, 13, 14];
 
 /// Which changes the cluster goes through.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,10 +79,11 @@ pub(super) fn plan(seed: u64) -> Plan {
         java: Vec::new(),
         quorum: None,
         cluster: Some(cluster),
+        watched: None,
     }
 }
 
-fn things(random: &mut Random) -> Vec<Thing> {
+pub(super) fn things(random: &mut Random) -> Vec<Thing> {
     let few = |random: &mut Random| 1 + u32::try_from(random.below(3)).unwrap_or(0);
     let count = 1 + random.below(3);
     let mut things: Vec<Thing> = (0..count)
@@ -157,7 +158,7 @@ fn faults(
     faults
 }
 
-fn fails_over(random: &mut Random, terms: &Terms, things: usize) -> Trouble {
+pub(super) fn fails_over(random: &mut Random, terms: &Terms, things: usize) -> Trouble {
     Trouble::FailOver {
         thing: random.below(things),
         lost: match random.percent(50) {
@@ -173,5 +174,6 @@ fn fails_over(random: &mut Random, terms: &Terms, things: usize) -> Trouble {
             let longest = one_of(random, &[20, 300, 2000]) as Ms;
             1 + up_to(random, longest)
         }),
+        still: 0,
     }
 }

@@ -27,6 +27,7 @@ const OF_A_KEY: [&str; 3] = ["HGET", "PTTL", "PEXPIRE"];
 const SPLIT: &str = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
 const NOT_LOCAL: &str = "-ERR Script attempted to access a non local key in a cluster node\r\n";
 const DOWN: &str = "-CLUSTERDOWN The cluster is down\r\n";
+const REPLICA: &str = "-READONLY You can't write against a read only replica.\r\n";
 
 /// Which node has which slot, as of an epoch.
 #[derive(Clone)]
@@ -63,6 +64,9 @@ impl View {
 pub(super) struct Slots {
     pub(super) me: usize,
     pub(super) view: View,
+    /// Whether it is a node of a cluster, and not of the servers that sentinels watch: there the master has
+    /// all slots, and nobody asks for them.
+    clustered: bool,
     /// Slots on their way to another node, with the keys that have left.
     pub(super) leaving: BTreeMap<u16, (usize, usize)>,
     /// Slots on their way here.
@@ -77,10 +81,11 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn new(me: usize, view: View) -> Self {
+    pub(super) fn new(me: usize, view: View, clustered: bool) -> Self {
         Self {
             me,
             view,
+            clustered,
             leaving: BTreeMap::new(),
             coming: BTreeSet::new(),
             is_down: false,
@@ -92,6 +97,11 @@ impl Slots {
 
     fn is_master(&self) -> bool {
         self.view.owners.contains(&self.me)
+    }
+
+    /// What a replica answers to what writes.
+    fn as_replica(&self, request: &[Bytes]) -> Option<Cow<'static, str>> {
+        (!self.is_master() && is_script(request)).then(|| REPLICA.into())
     }
 
     /// As the reply to CLUSTER SLOTS.
@@ -147,7 +157,7 @@ impl Server {
         by: Asker,
         request: &[Bytes],
     ) -> Option<Cow<'static, str>> {
-        self.slots.as_ref()?;
+        let clustered = self.slots.as_ref()?.clustered;
         let asked = std::mem::take(asks);
         let word = |place: usize| {
             let word = request.get(place);
@@ -160,6 +170,7 @@ impl Server {
                 return Some("+OK\r\n".into());
             }
             "INFO" => return Some(self.node_info(&word(1).unwrap_or_default()).into()),
+            "ROLE" if !clustered => return Some(self.role().into()),
             "CLUSTER" => {
                 let slots = self.slots.as_mut()?;
                 if word(1).as_deref() == Some("INFO") {
@@ -178,7 +189,10 @@ impl Server {
             _ if is_script(request) || OF_A_KEY.contains(&&*command) => request.get(1..2)?,
             _ => return None,
         };
-        let refusal = self.elsewhere(keys, asked);
+        let refusal = match clustered {
+            true => self.elsewhere(keys, asked),
+            false => self.slots.as_ref()?.as_replica(request),
+        };
         let slots = self.slots.as_mut()?;
         if let Some(text) = &refusal
             && text.starts_with("-MOVED")
@@ -253,11 +267,22 @@ impl Server {
         let info = self.ask(&["INFO", section]);
         let info = String::from_utf8_lossy(&info);
         let (_, info) = info.split_once("\r\n").unwrap_or_default();
-        let info = info.trim_end().replace("mode:standalone", "mode:cluster");
+        let info = info.trim_end();
+        let info = match slots.clustered {
+            true => info.replace("mode:standalone", "mode:cluster"),
+            false => info.to_owned(),
+        };
         bulk(&match slots.is_master() {
             true => info,
             false => info.replace("role:master", "role:slave"),
         })
+    }
+
+    fn role(&self) -> &'static str {
+        match self.slots.as_ref().is_some_and(Slots::is_master) {
+            true => "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n",
+            false => "*1\r\n$5\r\nslave\r\n",
+        }
     }
 
     /// Whether a key is, or would be, here.
@@ -274,7 +299,7 @@ impl Server {
 
     /// What was published here since this was asked last: channels and messages, for the other nodes.
     pub(super) fn published(&mut self) -> Vec<(Bytes, Bytes)> {
-        if self.slots.is_none() {
+        if self.slots.as_ref().is_none_or(|slots| !slots.clustered) {
             return Vec::new();
         }
         let engine = self.engine().clone();

@@ -64,6 +64,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         java: Vec::new(),
         quorum: None,
         cluster: None,
+        watched: None,
     }
 }
 
