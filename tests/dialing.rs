@@ -410,7 +410,7 @@ async fn a_server_that_hangs_up_after_each_answer_is_dialled_after_short_pauses(
         lock_and_unlock(&lock).await;
     }
     let (took, dials) = (began.elapsed(), dials.load(Ordering::SeqCst));
-    // Twice the first interval or four times, less at random; longer only for a server without an answer.
+    // Twice the first interval or four times, less at random.
     assert!(dials > 90, "{dials}");
     assert!((4..12).contains(&took.as_secs()), "{took:?} for {dials}");
 }

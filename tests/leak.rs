@@ -13,8 +13,9 @@ use futures::{
 use redlock_rt::{
     Client, ClientBuilder, LockOptions, Owner, RLockGuard, Unlocked, embedded::Engine,
 };
-use rustix::time::{ClockId, clock_gettime};
-use tests::{LeakCheck, connection_over, eventually, shared_server, unique, within};
+use tests::{
+    LeakCheck, connection_over, eventually, processor_time, shared_server, unique, within,
+};
 
 const LOCKS: usize = 10_000;
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -129,12 +130,11 @@ async fn an_owner_may_hold_ten_thousand_names() {
     let fixture = Fixture::embedded("owner").await;
     let owner = Owner::new();
     let options = LockOptions::new().owner(&owner);
-    let processor = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
-    let before = processor();
+    let before = processor_time();
     let guards = fixture.hold_all(options).await;
     // About a second; most of a minute if each name looked at all others. All of the work is in this
     // thread, whose processor time does not depend on other processes.
-    let took = processor() - before;
+    let took = processor_time() - before;
     assert!(took < Duration::from_secs(10), "{took:?} of a processor");
     drop(guards);
     fixture.leaks.assert_clean().await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use redlock_rt::embedded::{Engine, Session};
-use tests::eventually;
+use tests::{eventually, processor_time};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -340,13 +340,6 @@ async fn patterns_are_short() {
     }
 }
 
-/// The processor time of this thread, which runs the commands: other processes do not count.
-fn processor_time() -> Duration {
-    rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime)
-        .try_into()
-        .unwrap()
-}
-
 /// The replies to each of these came after up to a minute, and other clients waited meanwhile.
 #[tokio::test]
 async fn commands_that_took_a_minute_are_quick_or_refused() {
@@ -354,6 +347,7 @@ async fn commands_that_took_a_minute_are_quick_or_refused() {
     let engine = Engine::new();
     let mut session = engine.connect();
     let mut quick = |command: &str, expected: &str| {
+        // Other processes do not count.
         let began = processor_time();
         feed(&mut session, command.as_bytes());
         let reply = String::from_utf8_lossy(&read_some(&mut session)).into_owned();

@@ -9,3 +9,9 @@ pub fn monotonic() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::try_from(now).expect("the monotonic clock is not negative")
 }
+
+/// The processor time of this thread, which does not depend on other processes.
+pub fn processor_time() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(spent).expect("no thread has spent less than nothing")
+}

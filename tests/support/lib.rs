@@ -65,7 +65,7 @@ mod world;
 
 pub use self::{
     backend::{Backend, Embedded, OneMaster, Redis, Tls, Watched},
-    clock::monotonic,
+    clock::{monotonic, processor_time},
     cluster::{Cluster, ClusterOptions, Migration, shared_cluster, slot_of},
     driver::{Answer, Driver, DriverError, Pending},
     ends::{ENDS, End},

@@ -54,6 +54,10 @@ pub(super) enum Next {
 }
 
 impl Roles {
+    pub(super) fn failing(&mut self, node: usize) -> Option<&mut Failing> {
+        self.failing.iter_mut().find(|failing| failing.node == node)
+    }
+
     /// Makes nodes of a plan's servers, if they are that.
     pub(super) fn of(plan: &Plan, nodes: &mut [Node]) -> Option<Self> {
         let masters = plan.masters()?;

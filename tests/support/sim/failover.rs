@@ -88,12 +88,9 @@ impl World {
 
     pub(super) fn stop(&mut self, node: usize) {
         let now = self.now;
-        let roles = self.roles();
-        let failing = roles
-            .failing
-            .iter_mut()
-            .find(|failing| failing.node == node);
-        let Some(failing) = failing else { return };
+        let Some(failing) = self.roles().failing(node) else {
+            return;
+        };
         failing.stopped = now;
         let (lasts, late) = (failing.lasts, failing.late);
         let goes_on = failing.goes_on().unwrap_or(0);
@@ -135,12 +132,9 @@ impl World {
             return self.then(AGAIN, Next::Promote { node });
         };
         let now = self.now;
-        let roles = self.roles();
-        let failing = roles
-            .failing
-            .iter_mut()
-            .find(|failing| failing.node == node);
-        let Some(failing) = failing else { return };
+        let Some(failing) = self.roles().failing(node) else {
+            return;
+        };
         let (stopped, since, late) = (failing.stopped, failing.since, failing.late);
         let goes_on = failing.goes_on();
         let well = failing.well;
@@ -199,9 +193,8 @@ impl World {
     /// The old master goes on with what has arrived, or starts again.
     pub(super) fn come_back(&mut self, node: usize) {
         self.log.line(self.now, format!("## s{node} is back"));
-        let mut failing = self.roles().failing.iter();
-        let still = failing.find(|failing| failing.node == node);
-        let still = still.map_or(0, |failing| failing.still);
+        let failing = self.roles().failing(node);
+        let still = failing.map_or(0, |failing| failing.still);
         self.nodes[node].stands = false;
         let net = self.nodes[node].net.clone();
         let was_off = std::mem::replace(&mut net.lock().server, Listening::Yes) != Listening::Yes;

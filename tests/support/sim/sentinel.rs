@@ -9,7 +9,7 @@ use super::net::{Item, Net};
 use super::node::Node;
 use super::run::World;
 use super::server::Server;
-use super::slots::{Asker, port};
+use super::slots::{Asker, bulk, port};
 use crate::Random;
 use crate::history::Ms;
 
@@ -122,10 +122,6 @@ impl World {
         let line = format!("## s{node} names s{}", named.0);
         self.log.line(now, line);
     }
-}
-
-fn bulk(text: &str) -> String {
-    format!("${}\r\n{text}\r\n", text.len())
 }
 
 fn place_of(node: usize) -> (String, String) {

@@ -4,7 +4,7 @@
 //! beside a few other troubles.
 
 use super::generate::{Weights, one_of, steps, terms, up_to};
-use super::plan::{Fault, Plan, Shards, Terms, Thing, Trouble};
+use super::plan::{Fault, Plan, Shards, Step, Terms, Thing, Trouble};
 use super::troubles::trouble;
 use crate::Random;
 use crate::history::Ms;
@@ -44,25 +44,9 @@ pub(super) fn plan(seed: u64) -> Plan {
     let mut terms = terms(random);
     terms.lease = one_of(random, &[600, 2000, 10_000, 30_000]) as Ms;
     let things = things(random);
-    let weights = Weights {
-        tries: one_of(random, &[0, 10, 40]),
-        bounded: one_of(random, &[10, 40, 80]),
-        cuts: one_of(random, &[0, 0, 20]),
-        drops: one_of(random, &[5, 30, 60]),
-        // Many holds last for longer than a change.
-        long: one_of(random, &[20, 50, 80]),
-        meanwhile: one_of(random, &[0, 20, 50]),
-        plain_leases: one_of(random, &[0, 10, 30]),
-        think: one_of(random, &[1, 30, 400]) as Ms,
-        hold: one_of(random, &[10, 100, 300]) as Ms,
-    };
-    let hosts = (0..2 + random.below(3))
-        .map(|_| {
-            let tasks = 1 + random.below(3);
-            let draw = |_| steps(random, &weights, &things, &terms);
-            (0..tasks).map(draw).collect()
-        })
-        .collect::<Vec<_>>();
+    let weights = weights(random);
+    let count = 2 + random.below(3);
+    let hosts = hosts(random, count, &weights, &things, &terms);
     let faults = faults(
         random,
         subject,
@@ -81,6 +65,38 @@ pub(super) fn plan(seed: u64) -> Plan {
         cluster: Some(cluster),
         watched: None,
     }
+}
+
+/// How clients use the locks of nodes that take each other's place.
+pub(super) fn weights(random: &mut Random) -> Weights {
+    Weights {
+        tries: one_of(random, &[0, 10, 40]),
+        bounded: one_of(random, &[10, 40, 80]),
+        cuts: one_of(random, &[0, 0, 20]),
+        drops: one_of(random, &[5, 30, 60]),
+        // Many holds last for longer than a change.
+        long: one_of(random, &[20, 50, 80]),
+        meanwhile: one_of(random, &[0, 20, 50]),
+        plain_leases: one_of(random, &[0, 10, 30]),
+        think: one_of(random, &[1, 30, 400]) as Ms,
+        hold: one_of(random, &[10, 100, 300]) as Ms,
+    }
+}
+
+/// So many hosts, each with one to three tasks.
+pub(super) fn hosts(
+    random: &mut Random,
+    count: usize,
+    weights: &Weights,
+    things: &[Thing],
+    terms: &Terms,
+) -> Vec<Vec<Vec<Step>>> {
+    let host = |_| {
+        let tasks = 1 + random.below(3);
+        let draw = |_| steps(random, weights, things, terms);
+        (0..tasks).map(draw).collect()
+    };
+    (0..count).map(host).collect()
 }
 
 pub(super) fn things(random: &mut Random) -> Vec<Thing> {
@@ -124,7 +140,7 @@ fn faults(
             Subject::Both => random.percent(40),
         };
         let what = match fails {
-            true => fails_over(random, terms, things.len()),
+            true => fails_over(random, terms, things.len(), 0),
             false => Trouble::MoveSlot {
                 thing: returns.unwrap_or_else(|| random.below(things.len())),
                 to: match returns {
@@ -158,7 +174,7 @@ fn faults(
     faults
 }
 
-pub(super) fn fails_over(random: &mut Random, terms: &Terms, things: usize) -> Trouble {
+pub(super) fn fails_over(random: &mut Random, terms: &Terms, things: usize, still: Ms) -> Trouble {
     Trouble::FailOver {
         thing: random.below(things),
         lost: match random.percent(50) {
@@ -174,6 +190,6 @@ pub(super) fn fails_over(random: &mut Random, terms: &Terms, things: usize) -> T
             let longest = one_of(random, &[20, 300, 2000]) as Ms;
             1 + up_to(random, longest)
         }),
-        still: 0,
+        still,
     }
 }

@@ -134,7 +134,7 @@ impl Slots {
     }
 }
 
-fn bulk(text: &str) -> String {
+pub(super) fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 

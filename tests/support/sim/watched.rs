@@ -3,9 +3,9 @@
 //! The master fails, or the sentinels make another one the master though it is well, while locks are in
 //! use; in most plans beside a few other troubles, also on the way to the sentinels.
 
-use super::generate::{Weights, one_of, steps, terms, up_to};
-use super::plan::{Fault, Plan, Step, Terms, Trouble, Watched};
-use super::shards::{OTHERS, fails_over, things};
+use super::generate::{one_of, terms, up_to};
+use super::plan::{Fault, Plan, Step, Trouble, Watched};
+use super::shards::{OTHERS, fails_over, hosts, things, weights};
 use super::troubles::trouble;
 use crate::Random;
 use crate::history::Ms;
@@ -31,25 +31,9 @@ pub(super) fn plan(seed: u64) -> Plan {
     };
     let terms = terms(random);
     let things = things(random);
-    let weights = Weights {
-        tries: one_of(random, &[0, 10, 40]),
-        bounded: one_of(random, &[10, 40, 80]),
-        cuts: one_of(random, &[0, 0, 20]),
-        drops: one_of(random, &[5, 30, 60]),
-        // Many holds last for longer than a failover.
-        long: one_of(random, &[20, 50, 80]),
-        meanwhile: one_of(random, &[0, 20, 50]),
-        plain_leases: one_of(random, &[0, 10, 30]),
-        think: one_of(random, &[1, 30, 400]) as Ms,
-        hold: one_of(random, &[10, 100, 300]) as Ms,
-    };
-    let mut hosts = (0..2 + random.below(2))
-        .map(|_| {
-            let tasks = 1 + random.below(3);
-            let draw = |_| steps(random, &weights, &things, &terms);
-            (0..tasks).map(draw).collect()
-        })
-        .collect::<Vec<Vec<Vec<_>>>>();
+    let weights = weights(random);
+    let count = 2 + random.below(2);
+    let mut hosts = hosts(random, count, &weights, &things, &terms);
     for step in hosts.iter_mut().flatten().flatten() {
         if let Step::Turn(turn) = step
             && turn.renew
@@ -83,7 +67,7 @@ fn faults(random: &mut Random, plan: &Plan, sentinels: usize) -> Vec<Fault> {
         let still = still(random);
         let what = match random.percent(switches) {
             true => Trouble::Switch { still },
-            false => fails(random, &plan.terms, still),
+            false => fails_over(random, &plan.terms, 1, still),
         };
         let server = 0;
         faults.push(Fault { at, what, server });
@@ -109,12 +93,4 @@ fn faults(random: &mut Random, plan: &Plan, sentinels: usize) -> Vec<Fault> {
 fn still(random: &mut Random) -> Ms {
     let longest = one_of(random, &[0, 50, 1000, 9000]) as Ms;
     up_to(random, longest)
-}
-
-fn fails(random: &mut Random, terms: &Terms, longest: Ms) -> Trouble {
-    let mut fails = fails_over(random, terms, 1);
-    if let Trouble::FailOver { still, .. } = &mut fails {
-        *still = longest;
-    }
-    fails
 }
