@@ -56,7 +56,8 @@ async fn a_replica_of_the_url_that_is_down_counts_for_all_replicas() {
     let [master, replica, gone] = addresses;
     down.kill();
     let all = |url: String, wait| async move {
-        let client = Client::connect(&url).await.unwrap();
+        let client = Client::builder().url(&url).replica_timeout(wait);
+        let client = client.connect().await.unwrap();
         let options = LockOptions::new().wait(wait).replica_ack(ReplicaAck::All);
         let outcome = client.rlock(unique("all")).lock_with(options).await;
         outcome.map(drop)
