@@ -150,7 +150,7 @@ async fn many_holds_of_a_few_slots_are_renewed_by_a_few_calls() {
         calls
     };
     // Their times come together meanwhile.
-    tokio::time::sleep(3 * RENEW).await;
+    tokio::time::sleep(6 * RENEW).await;
     let before = calls().await;
     tokio::time::sleep(4 * RENEW).await;
     let renewals = calls().await - before;

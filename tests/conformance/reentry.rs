@@ -281,6 +281,8 @@ pub(crate) async fn a_longer_lease_lengthens<S: Subject>(world: &World) {
 pub(crate) async fn a_lost_hold_is_not_revived<S: Subject>(world: &World) {
     let client = world.client();
     let lock = S::open(&client, &world.name);
+    // A hold that was had over the first connection is looked at when that is there.
+    lock.lock().await.unwrap().unlock().await.unwrap();
     for taken in [false, true] {
         let outer = lock.lock().await.unwrap();
         if taken {

@@ -172,8 +172,10 @@ fn endless(random: &mut Random) -> Attack {
         0 if random.percent(95) => 1,
         which => which,
     };
+    let longest = [&b"*262144\r\n"[..], &b":1\r\n".repeat(262_144)].concat();
     let (begin, again): (&[u8], &[u8]) = match which {
-        0 => (b"*262144\r\n", b":1\r\n:2\r\n:3\r\n:4\r\n"),
+        // What is behind it must be no reply: a release on its way would believe that one.
+        0 => (&longest, b"?"),
         1 => (b"", b"*1\r\n"),
         2 => (b"", b"*2\r\n:1\r\n"),
         3 => (b"+", b"ever and "),
