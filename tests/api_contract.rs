@@ -703,7 +703,7 @@ async fn errors_say_what_was_tried_and_nothing_twice() {
     let text = "acquire lock \"v\": the key holds another type of value";
     assert_eq!(error.to_string(), text);
     assert!(
-        told(&error).starts_with(&format!("{text} <- \"WRONGTYPE\"")),
+        told(&error).starts_with(&format!("{text} <- WRONGTYPE ")),
         "{}",
         told(&error)
     );

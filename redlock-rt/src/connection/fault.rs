@@ -1,17 +1,13 @@
 //! Faults of commands: the stage in which a fault arose, its cause, and what each caller does then.
 
 use std::error::Error as StdError;
-use std::fmt;
-use std::iter::successors;
 use std::sync::Arc;
-
-use redis::{RedisError, ServerError};
 
 use super::address::Address;
 use super::dial::Misfit;
 use super::slot_news::SlotNews;
 use crate::error::{Error, ErrorKind as Kind};
-use crate::wire::{Call, Malformed};
+use crate::wire::{Call, ServerError};
 
 type Source = Arc<dyn StdError + Send + Sync>;
 
@@ -39,34 +35,6 @@ struct Told {
     place: Option<Arc<str>>,
     /// What a node of a cluster says about the slot.
     news: Option<SlotNews>,
-}
-
-/// An error of the client library, whose sources repeat the same text.
-#[derive(Debug)]
-struct Once(RedisError);
-
-/// The most characters of a server's error that are shown.
-const MOST_SHOWN: usize = 1000;
-
-impl fmt::Display for Once {
-    /// What a server says may contain anything, as what moves the cursor of a terminal.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.0.to_string();
-        text.chars()
-            .take(MOST_SHOWN)
-            .try_for_each(|c| match c.is_control() {
-                true => write!(f, "{}", c.escape_default()),
-                false => write!(f, "{c}"),
-            })
-    }
-}
-
-impl StdError for Once {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        let said = self.to_string();
-        successors(self.0.source(), |&source| source.source())
-            .find(|source| !said.contains(&source.to_string()))
-    }
 }
 
 /// Where a fault arose.
@@ -289,7 +257,7 @@ impl Fault {
     /// The server, or a proxy before it, does not know a command, or an ACL forbids it; `None`: the error
     /// has another reason.
     pub(super) fn lacking(error: ServerError, hint: &'static str) -> Option<Self> {
-        let detail = error.details().unwrap_or_default().to_ascii_lowercase();
+        let detail = error.detail().to_ascii_lowercase();
         let mut fault = Self::from_server(error);
         let is_missing = match fault.cause {
             // And not of the key.
@@ -318,8 +286,7 @@ impl Fault {
         Self::misconfigured(std::io::Error::other(why))
     }
 
-    /// The reply at the address makes no sense to the client library, whose own error text does not
-    /// help.
+    /// The reply at the address makes no sense.
     pub(super) fn not_redis() -> Self {
         let why = "what answers there does not speak the protocol of redis; is it another port, \
                    or one for TLS (rediss://…)?";
@@ -378,13 +345,8 @@ impl Fault {
     }
 
     /// A reply that makes no sense: it says nothing about the command, which may have run.
-    pub(super) fn nonsense(source: Source) -> Self {
-        Self::new(Stage::Unanswered, Cause::Failed, source)
-    }
-
-    /// As [`nonsense`](Self::nonsense), for a reply that no run of the script returns.
-    pub(super) fn malformed(malformed: Malformed) -> Self {
-        Self::nonsense(Arc::new(malformed))
+    pub(super) fn nonsense(error: impl StdError + Send + Sync + 'static) -> Self {
+        Self::new(Stage::Unanswered, Cause::Failed, Arc::new(error))
     }
 
     /// The server did not know the script and does now; the call did not run.
@@ -429,11 +391,10 @@ impl Fault {
 
     /// Sorts an error that is the answer to a command.
     pub(super) fn from_server(error: ServerError) -> Self {
-        let code = error.code().to_owned();
-        let detail = error.details().unwrap_or_default().to_owned();
-        let mut fault = Self::sort(&code, &detail, Arc::new(Once(error.into())));
+        let error = Arc::new(error);
+        let mut fault = Self::sort(&error, Arc::clone(&error) as Source);
         if let Some(told) = &mut fault.told {
-            told.news = SlotNews::of(&code, &detail);
+            told.news = SlotNews::of(error.code(), error.detail());
         }
         fault
     }
@@ -450,10 +411,8 @@ impl Fault {
     /// The error of a user's script. It may contain any text, and the script has run: nothing in it
     /// is a reason to try again.
     pub(crate) fn raised(text: String) -> Self {
-        let words = text.strip_prefix('-').unwrap_or(&text);
-        let (code, detail) = words.split_once(' ').unwrap_or((words, ""));
-        let source = Arc::new(std::io::Error::other(text.clone()));
-        let Self { cause, told, .. } = Self::sort(code, detail, source);
+        let error = ServerError::new(text.strip_prefix('-').unwrap_or(&text));
+        let Self { cause, told, .. } = Self::sort(&error, Arc::new(std::io::Error::other(text)));
         let cause = match cause {
             Cause::Denied | Cause::WrongType => cause,
             _ => Cause::Failed,
@@ -466,8 +425,8 @@ impl Fault {
         }
     }
 
-    fn sort(code: &str, detail: &str, source: Source) -> Self {
-        let code = true_code(code, detail);
+    fn sort(error: &ServerError, source: Source) -> Self {
+        let (code, detail) = (error.true_code(), error.detail());
         let cause = if code == "WRONGTYPE" {
             Cause::WrongType
         } else if DENIED.contains(&code) || DENIED_INSIDE.iter().any(|text| detail.contains(text)) {
@@ -641,27 +600,12 @@ impl Fault {
     }
 }
 
-/// The code of an error reply. Before Redis 7, an error inside a script has the code ERR, and its
-/// own code follows the position: `… @user_script: 12: -READONLY You can't …`.
-pub(super) fn true_code<'a>(code: &'a str, detail: &'a str) -> &'a str {
-    let inside = match detail.rsplit_once("@user_script") {
-        Some((_, inside)) if code == "ERR" => inside,
-        _ => return code,
-    };
-    let place = |c: char| c == ':' || c == ' ' || c.is_ascii_digit();
-    let text = inside.trim_start_matches(place);
-    let word = text.strip_prefix('-').unwrap_or(text).split(' ').next();
-    let is_code = |word: &&str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
-    word.filter(is_code).unwrap_or(code)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn sorted(code: &str, detail: &str) -> Fault {
-        let text = format!("{code}: {detail}");
-        Fault::sort(code, detail, Arc::new(std::io::Error::other(text)))
+        Fault::from_server(ServerError::new(format!("{code} {detail}")))
     }
 
     #[track_caller]
@@ -794,7 +738,7 @@ mod tests {
             Fault::loaded(),
             refused("NOPERM"),
             Fault::timed_out("test"),
-            Fault::nonsense(Arc::new(std::io::Error::other("test"))),
+            Fault::nonsense(std::io::Error::other("test")),
             busy,
             sorted("NOPERM", "on @user_script:3."),
             refused("WRONGTYPE"),

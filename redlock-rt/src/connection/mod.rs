@@ -18,8 +18,8 @@
 //!            ├────┐
 //!          dial/  │         dialer (opens a stream), endpoint, url, url_lists, look_up (a host name), tls,
 //!            │    │         credentials, misfit (failures that last), panics (of callbacks)
-//!            │  stream/     framed (a byte stream), frames, values, encode, multiplexer (the calls of
-//!            │    │         many callers), admission, alarm, driver (polls it)
+//!            │  stream/     framed (a byte stream), resp (reads replies), encode, multiplexer (the calls
+//!            │    │         of many callers), admission, alarm, driver (polls it)
 //!            ├────┘
 //!     address · fault · slot_news (MOVED, ASK) · spawner (where tasks run) · one_task (tries for all)
 //! ```
@@ -27,8 +27,10 @@
 //! A file imports from its own folder and from what is below. One import goes up: `fault` asks `misfit`
 //! whether a failure to connect lasts.
 //!
-//! `redis::aio::ConnectionManager` is not used: it cannot use our own streams, and it never dials
-//! again after time-outs on a half-open link.
+//! The `redis` crate encodes the commands that are not on the way of a call: logins, questions to a server,
+//! WAIT. Its connections are not used: they collect a reply however long it says it is, and
+//! `redis::aio::ConnectionManager` cannot use our own streams, and never dials again after time-outs on a
+//! half-open link.
 
 mod address;
 mod attempt;

@@ -6,6 +6,7 @@
 use super::dump;
 use super::reply::{Malformed, Reply};
 use super::script::{Call, Publish};
+use super::value::Value;
 
 /// The plain commands of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,24 +20,6 @@ pub(crate) enum FastPath {
     /// connection breaks between them, or the second is refused for the moment (BUSY), the repeat finds
     /// no owner, and publishes.
     Delete,
-}
-
-/// The reply to a plain command. The usual ones take no memory.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Answer {
-    Okay,
-    Int(i64),
-    Other(Reply),
-}
-
-impl From<Answer> for Malformed {
-    fn from(answer: Answer) -> Self {
-        Self(match answer {
-            Answer::Okay => Reply::Text("OK".into()),
-            Answer::Int(number) => Reply::Int(number),
-            Answer::Other(reply) => reply,
-        })
-    }
 }
 
 /// What the plain commands of a call have done.
@@ -88,24 +71,24 @@ impl FastPath {
     pub(crate) fn carried(
         self,
         call: &Call,
-        first: Answer,
-        published: Option<Answer>,
-    ) -> Result<Option<Carried>, Malformed> {
+        first: Value,
+        published: Option<Value>,
+    ) -> Result<Option<Carried>, Malformed<Value>> {
         let (reply, published) = match (self, first) {
-            (Self::Create, Answer::Okay) => (Reply::Nil, None),
-            (Self::Delete, Answer::Int(0)) => return Ok(None),
-            (Self::Delete, Answer::Int(1)) if !call.publishes() => (Reply::Int(1), None),
-            (Self::Delete, Answer::Int(1)) => {
+            (Self::Create, Value::Okay) => (Reply::Nil, None),
+            (Self::Delete, Value::Int(0)) => return Ok(None),
+            (Self::Delete, Value::Int(1)) if !call.publishes() => (Reply::Int(1), None),
+            (Self::Delete, Value::Int(1)) => {
                 let made = match published {
-                    Some(Answer::Int(receivers @ 0..)) => u32::try_from(receivers)
+                    Some(Value::Int(receivers @ 0..)) => u32::try_from(receivers)
                         .unwrap_or(u32::MAX)
                         .saturating_add(1),
-                    Some(other) => return Err(other.into()),
+                    Some(other) => return Err(Malformed(other)),
                     None => 0,
                 };
                 (Reply::Int(1), Some(made))
             }
-            (_, other) => return Err(other.into()),
+            (_, other) => return Err(Malformed(other)),
         };
         Ok(Some(Carried { reply, published }))
     }
@@ -141,23 +124,23 @@ mod tests {
     fn a_reply_that_the_commands_cannot_give_is_none_of_the_script() {
         let [announced, silent] = releases();
         let carried = |call, first, second| FastPath::Delete.carried(call, first, second);
-        let (one, none) = (Answer::Int(1), Answer::Int(0));
+        let (one, none) = (Value::Int(1), Value::Int(0));
         let released = |published| {
             let reply = Reply::Int(1);
             Ok(Some(Carried { reply, published }))
         };
-        let heard = carried(&announced, one.clone(), Some(Answer::Int(3)));
+        let heard = carried(&announced, one.clone(), Some(Value::Int(3)));
         assert_eq!(heard, released(Some(4)));
         assert_eq!(carried(&announced, one.clone(), None), released(Some(0)));
         assert_eq!(carried(&announced, none.clone(), None), Ok(None));
         assert_eq!(carried(&silent, one.clone(), None), released(None));
-        assert!(carried(&announced, one, Some(Answer::Other(Reply::Nil))).is_err());
-        assert!(carried(&announced, Answer::Int(2), None).is_err());
-        assert!(carried(&announced, Answer::Okay, None).is_err());
+        assert!(carried(&announced, one, Some(Value::Nil)).is_err());
+        assert!(carried(&announced, Value::Int(2), None).is_err());
+        assert!(carried(&announced, Value::Okay, None).is_err());
         let created = |first| FastPath::Create.carried(&silent, first, None);
         let (reply, published) = (Reply::Nil, None);
         let taken = Carried { reply, published };
-        assert_eq!(created(Answer::Okay), Ok(Some(taken)));
+        assert_eq!(created(Value::Okay), Ok(Some(taken)));
         assert!(created(none).is_err());
     }
 }

@@ -25,10 +25,11 @@ mod semaphore;
 mod slot;
 mod spin;
 mod touch;
+mod value;
 
 pub(crate) use self::fair::{Beat, FairWire, Heartbeat, Turn, beat, position as fair_position};
 pub(crate) use self::fair_queue::{FairPlace, FairQueue};
-pub(crate) use self::fast_path::{Answer, Carried, FastPath};
+pub(crate) use self::fast_path::{Carried, FastPath};
 pub(crate) use self::fenced::{FencedWire, ask_token, present_token};
 pub(crate) use self::fenced_value::{Fenced, FencedValueWire, was_run, was_set};
 pub(crate) use self::latch::{Ended, GREATEST_COUNT, LatchWire, Look, count_left, was_done};
@@ -53,3 +54,4 @@ pub(crate) use self::semaphore::{
 pub(crate) use self::slot::Slot;
 pub(crate) use self::spin::SpinWire;
 pub(crate) use self::touch::{touch, touched};
+pub(crate) use self::value::{ServerError, Value};

@@ -68,13 +68,13 @@ impl Reply {
     }
 }
 
-/// A reply that the script cannot return.
+/// A reply that the script, or a command in its place, cannot give.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("the script answered {}", beginning(.0))]
-pub(crate) struct Malformed(pub(crate) Reply);
+pub(crate) struct Malformed<R: fmt::Debug = Reply>(pub(crate) R);
 
 /// What is shown of a reply, which a broken server may make megabytes long.
-fn beginning(reply: &Reply) -> String {
+fn beginning(reply: &impl fmt::Debug) -> String {
     const SHOWN: usize = 200;
     struct Short(String);
     impl Write for Short {

@@ -382,7 +382,7 @@ impl Delivery {
         self.reopen();
         match self.answered_on.take() {
             Some(link) => link.misread(malformed),
-            None => Fault::malformed(malformed),
+            None => Fault::nonsense(malformed),
         }
     }
 

@@ -13,13 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 
 use foldhash::fast::FixedState;
-use redis::{ServerError, Value};
 
 use super::link::Link;
 use crate::clock::Moment;
 use crate::connection::fault::{Cause, Fault};
-use crate::connection::stream::{Came, Pending, Unanswered, WakeUp, encode, reply};
-use crate::wire::{Answer, Call, Carried, FastPath, Reply};
+use crate::connection::stream::{Came, Pending, Unanswered, WakeUp, encode};
+use crate::wire::{Call, Carried, FastPath, Reply, ServerError, Value};
 
 /// The number of places for names that were found taken.
 const PLACES: usize = 1024;
@@ -198,19 +197,19 @@ impl Plain {
         first: Heard,
         second: Option<Heard>,
     ) -> Result<Begun, Fault> {
-        let first = match link.heard_as(first, answer)? {
-            Ok(first) => first,
-            Err(error) => return refused(link, call, error),
+        let first = match link.value(first)? {
+            Value::Error(error) => return refused(link, call, error),
+            first => first,
         };
-        let removed = first == Answer::Int(1);
-        let published = match second.map(|second| link.heard_as(second, answer)) {
+        let removed = first == Value::Int(1);
+        let published = match second.map(|second| link.value(second)) {
             // Not taken for a refusal that lasts: the repeat announces the release.
-            Some(Ok(Err(error))) => match Fault::from_server(error).while_redirected() {
+            Some(Ok(Value::Error(error))) => match Fault::from_server(error).while_redirected() {
                 fault if fault.cause() != Cause::Passing => None,
                 fault if removed => return Err(without_the_rest(fault)),
                 fault => return Err(fault),
             },
-            Some(published) if removed => published.map_err(without_the_rest)?.ok(),
+            Some(published) if removed => Some(published.map_err(without_the_rest)?),
             _ => None,
         };
         self.concluded(link, call, first, published)
@@ -251,8 +250,8 @@ impl Plain {
         &self,
         link: &Link,
         call: &Call,
-        first: Answer,
-        published: Option<Answer>,
+        first: Value,
+        published: Option<Value>,
     ) -> Result<Begun, Fault> {
         let carried = self.path.carried(call, first, published);
         let carried = carried.map_err(|malformed| link.misread(malformed))?;
@@ -299,13 +298,13 @@ impl Trial {
     /// Returns the reply of the script.
     pub(super) fn poll(&mut self, link: &Link, call: &Call, cx: &mut Context<'_>) -> Poll<Reply> {
         let [heard] = ready!(Pin::new(&mut self.sent).poll(cx));
-        match link.heard_as(heard, answer) {
-            Ok(Ok(_)) => link.fast_paths().worked(FastPath::Delete),
-            Ok(Err(error)) => {
+        match link.value(heard) {
+            Ok(Value::Error(error)) => {
                 let paths = link.fast_paths();
                 let _ = paths.refused(call, error);
                 paths.tried.store(false, Ordering::Relaxed);
             }
+            Ok(_) => link.fast_paths().worked(FastPath::Delete),
             // The next call notices that the connection has ended.
             Err(_) => {}
         }
@@ -322,14 +321,6 @@ fn refused(link: &Link, call: &Call, error: ServerError) -> Result<Begun, Fault>
 /// Whether the first command has removed the owner, so that the second says something.
 fn is_one(first: &Heard) -> bool {
     matches!(first, Ok(Value::Int(1)))
-}
-
-fn answer(value: Value) -> Result<Answer, Fault> {
-    Ok(match value {
-        Value::Okay => Answer::Okay,
-        Value::Int(number) => Answer::Int(number),
-        other => Answer::Other(reply(other)?),
-    })
 }
 
 /// The fault of a call whose first command ran: also if the second one was never sent, or refused for

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use redis::{ServerError, Value};
 use tokio::task::AbortHandle;
 
 use super::exchange::{Exchange, Road};
@@ -14,13 +13,13 @@ use super::log_in_again::log_in_again;
 use super::wait_for_replicas::{Had, Until, is_refused_for_good, is_without_aof, was_interrupted};
 use crate::clock;
 use crate::connection::dial::Dialer;
-use crate::connection::fault::{Cause, Fault, true_code};
+use crate::connection::fault::{Cause, Fault};
 use crate::connection::server::{CurrentServer, Info, Reached, Right, Tie, reach};
 use crate::connection::spawner::Spawner;
 use crate::connection::stream::{
     Driver, Ended, Multiplexer, Pending, Unanswered, WakeUp, encode, reply,
 };
-use crate::wire::{Call, Malformed, Publish, Reply, Script};
+use crate::wire::{Call, Malformed, Publish, Reply, Script, ServerError, Value};
 
 /// The server-side client of a connection, so that the next connection can kill it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -230,9 +229,12 @@ impl Link {
 
     /// A reply was one that its call cannot give: the replies on this link may be those to other
     /// calls.
-    pub(super) fn misread(&self, malformed: Malformed) -> Fault {
+    pub(super) fn misread<R>(&self, malformed: Malformed<R>) -> Fault
+    where
+        R: fmt::Debug + Send + Sync + 'static,
+    {
         self.give_up(NONSENSE);
-        Fault::malformed(malformed).at(&self.place)
+        Fault::nonsense(malformed).at(&self.place)
     }
 
     /// As [`break_off`](Self::break_off), for a reason outside of this client.
@@ -251,7 +253,7 @@ impl Link {
         let sent = self.send(WakeUp::default(), |out| [encode::command(out, &kill)])?;
         let [reply] = sent.await;
         match reply.map_err(|unanswered| unanswered.fault().while_dialing())? {
-            Value::ServerError(error) => {
+            Value::Error(error) => {
                 let fault = Fault::from_server(error);
                 // A busy server is asked again; a server that forbids the command never answers.
                 match fault.cause() {
@@ -496,37 +498,31 @@ impl Link {
         sent.map_err(|ended| Fault::unreachable(self.ended(&ended)))
     }
 
-    /// What has come for a command. If it is no reply, nothing is sent on this link any more.
+    /// What a script, or a command in its place, has answered.
     pub(super) fn heard(
         &self,
         answer: Result<Value, Unanswered>,
     ) -> Result<Result<Reply, ServerError>, Fault> {
-        self.heard_as(answer, reply)
+        match self.value(answer)? {
+            Value::Error(error) => Ok(Err(error)),
+            value => reply(value).map(Ok),
+        }
     }
 
-    /// As [`heard`](Self::heard), read in another way.
-    pub(super) fn heard_as<T>(
-        &self,
-        answer: Result<Value, Unanswered>,
-        read: fn(Value) -> Result<T, Fault>,
-    ) -> Result<Result<T, ServerError>, Fault> {
+    /// What has come for a command. If it is no reply, nothing is sent on this link any more.
+    pub(super) fn value(&self, answer: Result<Value, Unanswered>) -> Result<Value, Fault> {
         match answer {
             Ok(value) => {
                 if !self.has_answered() {
                     self.answered.store(true, Ordering::Relaxed);
                 }
-                match value {
-                    Value::ServerError(error) => {
-                        if true_code(error.code(), error.details().unwrap_or_default())
-                            == "READONLY"
-                        {
-                            // A demoted master stays demoted: the address may lead to the new one.
-                            self.give_up("the server is a replica now");
-                        }
-                        Ok(Err(error))
-                    }
-                    value => Ok(Ok(read(value)?)),
+                if let Value::Error(error) = &value
+                    && error.true_code() == "READONLY"
+                {
+                    // A demoted master stays demoted: the address may lead to the new one.
+                    self.give_up("the server is a replica now");
                 }
+                Ok(value)
             }
             Err(Unanswered::Ended(_)) if self.driver.is_inherited() => {
                 self.break_off();

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
-
 use crate::clock;
 use crate::connection::dial::{Dialer, Expiry};
 use crate::connection::fault::Fault;
 use crate::connection::stream::{Multiplexer, WakeUp};
+use crate::wire::Value;
 
 /// With less time than this there is no other try.
 const SHORTEST: Duration = Duration::from_millis(20);
@@ -50,7 +49,7 @@ async fn log_in(multiplexer: &Arc<Multiplexer>, dialer: &Dialer) -> Result<Optio
     let sent: Vec<_> = login.cmd_iter().map(send).collect::<Result<_, _>>()?;
     for sent in sent {
         match sent.await {
-            [Ok(Value::ServerError(error))] => {
+            [Ok(Value::Error(error))] => {
                 return Err(Fault::from_server(error).while_dialing());
             }
             [Ok(_)] => {}

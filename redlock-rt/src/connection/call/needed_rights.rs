@@ -3,12 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
-use redis::Value;
-
 use super::link::{Link, load_command};
 use crate::connection::fault::Fault;
 use crate::connection::stream::{WakeUp, encode};
-use crate::wire::renew;
+use crate::wire::{Value, renew};
 
 /// A key that is not there. No right to it is needed.
 const KEY: &[u8] = b"redlock_probe";
@@ -40,7 +38,7 @@ impl Link {
         ];
         for (answer, lacking) in sent.await.into_iter().zip(commands) {
             let answer = answer.map_err(|unanswered| unanswered.fault().while_dialing())?;
-            if let Value::ServerError(error) = answer {
+            if let Value::Error(error) = answer {
                 Fault::lacking(error, lacking).map_or(Ok(()), Err)?;
             }
         }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, ServerError};
+use redis::Cmd;
 
 use crate::connection::fault::{Cause, Fault};
-use crate::wire::Reply;
+use crate::wire::{Reply, ServerError};
 
 /// So many ways to wait have a connection of their own at each server.
 pub(crate) const LANES: usize = 21;
@@ -62,22 +62,21 @@ impl Until {
 /// Whether it is unknown who has what was written: the master was demoted before or meanwhile,
 /// somebody sent CLIENT UNBLOCK, or the server has something else to do for a while.
 pub(super) fn was_interrupted(error: &ServerError) -> bool {
-    let details = error.details().unwrap_or_default();
     error.code() == "UNBLOCKED"
-        || details.contains("cannot be used with replica instances")
+        || error
+            .detail()
+            .contains("cannot be used with replica instances")
         || Fault::from_server(error.clone()).cause() == Cause::Passing
 }
 
 /// Whether the server refuses the command itself, which it will do again.
 pub(super) fn is_refused_for_good(error: &ServerError) -> bool {
-    let details = error.details().unwrap_or_default();
-    details.starts_with("unknown command") || Fault::from_server(error.clone()).is_denied()
+    error.detail().starts_with("unknown command") || Fault::from_server(error.clone()).is_denied()
 }
 
 /// Whether the master keeps no append-only file, of which WAITAOF could tell.
 pub(super) fn is_without_aof(error: &ServerError) -> bool {
-    let details = error.details().unwrap_or_default();
-    details.contains("appendonly is disabled")
+    error.detail().contains("appendonly is disabled")
 }
 
 #[cfg(test)]

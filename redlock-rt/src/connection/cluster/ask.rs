@@ -6,14 +6,13 @@
 use std::io;
 use std::time::Duration;
 
-use redis::Value;
-
 use super::layout::Layout;
 use crate::connection::address::Address;
 use crate::connection::dial::{Dialer, Target};
 use crate::connection::fault::Fault;
 use crate::connection::server::{Gathered, NOT_A_NODE, all_failed, ask, gather};
 use crate::connection::stream::Framed;
+use crate::wire::Value;
 
 /// So many are asked at the same time.
 const TOGETHER: usize = 4;
@@ -75,16 +74,15 @@ async fn question(
     };
     let (logged_in, told) = replies.split_at(needed);
     for reply in logged_in {
-        if let Value::ServerError(error) = reply {
+        if let Value::Error(error) = reply {
             return Err(Fault::from_server(error.clone()).while_dialing());
         }
     }
     let [slots, info] = told else {
         return Err(Fault::not_redis());
     };
-    if let Value::ServerError(error) = slots {
-        let disabled = |text: &str| text.contains("cluster support disabled");
-        return Err(match error.details().is_some_and(disabled) {
+    if let Value::Error(error) = slots {
+        return Err(match error.detail().contains("cluster support disabled") {
             true => Fault::misconfigured(io::Error::other(NOT_A_NODE)),
             false => Fault::from_server(error.clone()).while_dialing(),
         });

@@ -1,10 +1,7 @@
 //! Which master has which slots, as the nodes say (CLUSTER SLOTS, CLUSTER INFO).
 
-use redis::Value;
-
 use crate::connection::address::Address;
-use crate::connection::stream::text_of;
-use crate::wire::Slot;
+use crate::wire::{Slot, Value};
 
 /// What one node says about the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +24,7 @@ pub(super) const NOBODY: u16 = u16::MAX;
 impl Layout {
     /// `asked`: the address of the node that says this.
     pub(super) fn of(slots: &Value, info: &Value, asked: &Address) -> Option<Self> {
-        let Value::Array(ranges) = slots else {
+        let Value::List(ranges) = slots else {
             return None;
         };
         let mut layout = Self {
@@ -35,10 +32,12 @@ impl Layout {
             replicas: Vec::new(),
             owners: vec![NOBODY; usize::from(Slot::COUNT)],
             epoch: epoch_of(info),
-            serves: !text_of(info).is_some_and(|info| info.contains("cluster_state:fail")),
+            serves: !info
+                .text()
+                .is_some_and(|info| info.contains("cluster_state:fail")),
         };
         for range in ranges {
-            let Value::Array(parts) = range else {
+            let Value::List(parts) = range else {
                 return None;
             };
             let [first, last, master, replicas @ ..] = &parts[..] else {
@@ -81,17 +80,17 @@ fn number(value: &Value) -> Option<usize> {
 
 /// A node: its host, its port, and more.
 fn address(node: &Value, asked: &Address) -> Option<Address> {
-    let Value::Array(parts) = node else {
+    let Value::List(parts) = node else {
         return None;
     };
-    let host = parts.first().and_then(text_of).unwrap_or_default();
+    let host = parts.first().and_then(Value::text).unwrap_or_default();
     let port = u16::try_from(number(parts.get(1)?)?).ok()?;
     asked.announced(&host, port)
 }
 
 /// The number of the cluster's last change, as far as this node has heard.
 fn epoch_of(info: &Value) -> Option<u64> {
-    let text = text_of(info)?;
+    let text = info.text()?;
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     let (_, epoch) = fields.find(|(name, _)| *name == "cluster_current_epoch")?;
     epoch.trim().parse().ok()
@@ -102,16 +101,16 @@ mod tests {
     use super::*;
 
     fn bulk(text: &str) -> Value {
-        Value::BulkString(text.into())
+        Value::Text(text.into())
     }
 
     fn node(host: Value, port: i64) -> Value {
-        Value::Array(vec![host, Value::Int(port), bulk("id")])
+        Value::List(vec![host, Value::Int(port), bulk("id")])
     }
 
     fn range(first: i64, last: i64, nodes: Vec<Value>) -> Value {
         let ends = vec![Value::Int(first), Value::Int(last)];
-        Value::Array([ends, nodes].concat())
+        Value::List([ends, nodes].concat())
     }
 
     fn tcp(host: &str, port: u16) -> Address {
@@ -123,7 +122,7 @@ mod tests {
 
     #[test]
     fn slots_have_the_masters_that_are_named_first() {
-        let slots = Value::Array(vec![
+        let slots = Value::List(vec![
             range(0, 99, vec![node(bulk("a"), 1), node(bulk("b"), 2)]),
             range(200, 16383, vec![node(bulk("c"), 3)]),
             range(100, 100, vec![node(bulk("a"), 1)]),
@@ -140,7 +139,7 @@ mod tests {
     #[test]
     fn a_node_without_a_host_is_where_the_asked_one_is() {
         for host in [bulk(""), bulk("?"), Value::Nil] {
-            let slots = Value::Array(vec![range(0, 16383, vec![node(host, 7001)])]);
+            let slots = Value::List(vec![range(0, 16383, vec![node(host, 7001)])]);
             let layout = Layout::of(&slots, &Value::Nil, &tcp("asked", 9)).unwrap();
             assert_eq!(layout.masters, [tcp("asked", 7001)]);
         }
@@ -149,20 +148,20 @@ mod tests {
     /// So many masters.
     fn many(count: i64) -> Value {
         let one = |slot| range(slot, slot, vec![node(bulk("a"), slot + 1)]);
-        Value::Array((0..count).map(one).collect())
+        Value::List((0..count).map(one).collect())
     }
 
     #[test]
     fn what_is_no_layout_is_refused() {
         let bad = [
             Value::Nil,
-            Value::Array(vec![Value::Int(1)]),
-            Value::Array(vec![range(0, 16384, vec![node(bulk("a"), 1)])]),
-            Value::Array(vec![range(9, 3, vec![node(bulk("a"), 1)])]),
-            Value::Array(vec![range(-1, 3, vec![node(bulk("a"), 1)])]),
-            Value::Array(vec![range(0, 3, vec![node(bulk("a"), 70000)])]),
-            Value::Array(vec![range(0, 3, vec![])]),
-            Value::Array(vec![range(0, 3, vec![node(bulk(&"a".repeat(256)), 1)])]),
+            Value::List(vec![Value::Int(1)]),
+            Value::List(vec![range(0, 16384, vec![node(bulk("a"), 1)])]),
+            Value::List(vec![range(9, 3, vec![node(bulk("a"), 1)])]),
+            Value::List(vec![range(-1, 3, vec![node(bulk("a"), 1)])]),
+            Value::List(vec![range(0, 3, vec![node(bulk("a"), 70000)])]),
+            Value::List(vec![range(0, 3, vec![])]),
+            Value::List(vec![range(0, 3, vec![node(bulk(&"a".repeat(256)), 1)])]),
             many(1001),
         ];
         let most = Layout::of(&many(1000), &Value::Nil, &tcp("asked", 9)).unwrap();

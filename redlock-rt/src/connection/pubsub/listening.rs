@@ -22,12 +22,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
 use futures::Stream;
-use redis::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
 use crate::connection::fault::Fault;
-use crate::connection::stream::{Framed, Nonsense, encode, nonsense, value};
+use crate::connection::stream::{Framed, Nonsense, encode, nonsense};
+use crate::wire::Value;
 
 /// Which of a server's two sorts of channels one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -176,8 +176,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
             }
             match self.framed.next().map_err(nonsense)? {
                 None => ready!(self.framed.poll_read(cx))?,
-                Some(frame) => {
-                    let value = value(frame).map_err(nonsense)?;
+                Some(value) => {
                     if let Some(heard) = self.asked.state().take_in(value)? {
                         return Poll::Ready(Ok(heard));
                     }
@@ -191,8 +190,8 @@ impl Asked {
     /// A frame has arrived; returns what it tells the listener.
     fn take_in(&mut self, value: Value) -> io::Result<Option<Heard>> {
         let items = match value {
-            Value::Array(items) => items,
-            Value::ServerError(error) => {
+            Value::List(items) => items,
+            Value::Error(error) => {
                 match self.open.front_mut().map(|open| &mut open.what) {
                     // The PING behind it says when it is over.
                     Some(What::End { refused, .. }) if !*refused => *refused = true,
@@ -204,7 +203,7 @@ impl Asked {
             _ => return self.pong(),
         };
         let mut words = items.into_iter();
-        let Some(Value::BulkString(word)) = words.next() else {
+        let Some(Value::Text(word)) = words.next() else {
             return Err(unasked());
         };
         match &word[..] {
@@ -226,7 +225,7 @@ impl Asked {
                 _ => Err(unasked()),
             },
             b"unsubscribe" | b"sunsubscribe" => {
-                let Some(Value::BulkString(left)) = words.next() else {
+                let Some(Value::Text(left)) = words.next() else {
                     return Err(unasked());
                 };
                 let asked = matches!(
@@ -300,7 +299,7 @@ impl<S> Drop for Listening<S> {
 
 fn text(value: Value) -> Option<String> {
     match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+        Value::Text(bytes) => String::from_utf8(bytes).ok(),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use redis::{Pipeline, Value};
+use redis::Pipeline;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::current::CurrentServer;
@@ -14,6 +14,7 @@ use crate::connection::address::Address;
 use crate::connection::dial::{BoxStream, Dialer, Expiry, LIB_NAME, LIB_VERSION, Target};
 use crate::connection::fault::{Cause, Fault};
 use crate::connection::stream::Framed;
+use crate::wire::Value;
 
 /// A connected server with its replies.
 pub(in crate::connection) struct Reached {
@@ -146,7 +147,7 @@ pub(in crate::connection) async fn ask(
         };
         // A server that turns connections away gives the reason as the reply to the first command,
         // and closes. A forbidden optional command is not the reason.
-        if let [Value::ServerError(error)] = &replies[..]
+        if let [Value::Error(error)] = &replies[..]
             && (needed > 0 || error.code() != "NOPERM")
         {
             let fault = Fault::from_server(error.clone());
@@ -203,20 +204,20 @@ fn judge(replies: &[Value], needed: usize, clustered: bool) -> Result<Greeting, 
         _ => None,
     };
     let mut info = Info::of(infos);
-    info.has_shard_channels = clustered && matches!(infos.last(), Some(Value::Array(_)));
+    info.has_shard_channels = clustered && matches!(infos.last(), Some(Value::List(_)));
     // Checked first: a sentinel knows no SELECT, and a cluster has one database.
     if info.unfit(clustered).is_some() {
         return Ok(Greeting { info, client_id });
     }
     for reply in logged_in {
-        if let Value::ServerError(error) = reply {
+        if let Value::Error(error) = reply {
             return Err(Fault::from_server(error.clone()).while_dialing());
         }
     }
     // An ACL may forbid the question (NOPERM), which is accepted. A server that requires a login,
     // or is busy or loading, would not answer other commands either.
     for reply in std::iter::once(id).chain(infos) {
-        if let Value::ServerError(error) = reply {
+        if let Value::Error(error) = reply {
             let fault = Fault::from_server(error.clone());
             if fault.cause() == Cause::Passing || error.code() == "NOAUTH" {
                 return Err(fault.while_dialing());

@@ -1,8 +1,9 @@
 //! The server's INFO at the start of a connection.
 
-use redis::{Pipeline, Value};
+use redis::Pipeline;
 
 use crate::connection::address::is_host;
+use crate::wire::Value;
 
 /// The relevant lines of `INFO`; empty if an ACL forbids the command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,8 +50,7 @@ impl Info {
 
     pub(super) fn of(replies: &[Value]) -> Self {
         let text = |reply: &Value| match reply {
-            Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            Value::VerbatimString { text, .. } => text.clone(),
+            Value::Text(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             _ => String::new(),
         };
         let texts: Vec<String> = replies.iter().map(text).collect();
@@ -61,7 +61,7 @@ impl Info {
             Some(value.trim().to_owned()).filter(|value| !value.is_empty())
         };
         let role = || match replies.last() {
-            Some(Value::Array(parts)) => parts.first().map(text),
+            Some(Value::List(parts)) => parts.first().map(text),
             _ => None,
         };
         let host = field("master_host").filter(|host| is_host(host));
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn said(texts: &[&str]) -> Info {
-        let replies = texts.iter().map(|text| Value::BulkString((*text).into()));
+        let replies = texts.iter().map(|text| Value::Text((*text).into()));
         Info::of(&replies.collect::<Vec<_>>())
     }
 
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(Info::default().unfit(false), None);
         assert_eq!(Info::default().unfit(true), None);
         assert_eq!(Info::default().is_master(), None);
-        let role = Value::Array(vec![Value::BulkString("slave".into()), Value::Int(1)]);
+        let role = Value::List(vec![Value::Text("slave".into()), Value::Int(1)]);
         assert_eq!(Info::of(&[Value::Nil, role]).is_master(), Some(false));
     }
 

@@ -9,14 +9,13 @@
 use std::io;
 use std::time::Duration;
 
-use redis::Value;
-
 use super::gather::{Gathered, all_failed, gather};
 use super::greeting::ask;
 use crate::connection::address::Address;
 use crate::connection::dial::{BoxStream, Dialer, Service, Target};
 use crate::connection::fault::Fault;
-use crate::connection::stream::{Framed, text_of};
+use crate::connection::stream::Framed;
+use crate::wire::{ServerError, Value};
 
 /// What one sentinel says.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,7 +79,7 @@ where
     match ask(&commands, needed, &mut stream).await {
         Ok(replies) => {
             let (logged_in, told) = replies.split_at(needed);
-            if let Some(Value::ServerError(error)) = logged_in.first() {
+            if let Some(Value::Error(error)) = logged_in.first() {
                 return Err(refused(error.clone()));
             }
             let [master, details] = told else {
@@ -100,9 +99,9 @@ pub(super) const GET_MASTER: &str = "GET-MASTER-ADDR-BY-NAME";
 /// The address in the reply of one sentinel.
 pub(super) fn master_of(reply: &Value, sentinel: &Address) -> Result<Address, Fault> {
     match reply {
-        Value::ServerError(error) => Err(refused(error.clone())),
-        Value::Array(parts) => {
-            let text = |at: usize| parts.get(at).and_then(text_of);
+        Value::Error(error) => Err(refused(error.clone())),
+        Value::List(parts) => {
+            let text = |at: usize| parts.get(at).and_then(Value::text);
             let port = text(1).and_then(|port| port.parse().ok());
             match (text(0), port) {
                 (Some(host), Some(port)) => {
@@ -121,22 +120,21 @@ pub(super) fn master_of(reply: &Value, sentinel: &Address) -> Result<Address, Fa
 
 /// A list of names and values.
 fn epoch_of(reply: &Value) -> Option<u64> {
-    let Value::Array(parts) = reply else {
+    let Value::List(parts) = reply else {
         return None;
     };
     let (pairs, _) = parts.as_chunks::<2>();
-    let is_epoch = |name: &Value| text_of(name).is_some_and(|name| name == "config-epoch");
+    let is_epoch = |name: &Value| name.text().is_some_and(|name| name == "config-epoch");
     let (_, epoch) = pairs
         .iter()
         .map(|[name, value]| (name, value))
         .find(|(name, _)| is_epoch(name))?;
-    text_of(epoch)?.parse().ok()
+    epoch.text()?.parse().ok()
 }
 
 /// A sentinel's refusal of a login or a question.
-pub(super) fn refused(error: redis::ServerError) -> Fault {
-    let unknown = |text: &str| text.contains("unknown command");
-    if error.details().is_some_and(unknown) {
+pub(super) fn refused(error: ServerError) -> Fault {
+    if error.detail().contains("unknown command") {
         let why = "it is no sentinel: it does not know the command";
         return Fault::misconfigured(io::Error::other(why));
     }
@@ -150,7 +148,7 @@ mod tests {
     use super::*;
 
     fn bulk(text: &str) -> Value {
-        Value::BulkString(text.into())
+        Value::Text(text.into())
     }
 
     fn at(port: u16) -> Address {
@@ -162,13 +160,13 @@ mod tests {
 
     #[test]
     fn replies_of_sentinels_are_read() {
-        let named = Value::Array(vec![bulk("h"), bulk("7000")]);
+        let named = Value::List(vec![bulk("h"), bulk("7000")]);
         assert_eq!(master_of(&named, &at(1)).unwrap(), at(7000));
         let says = |reply: &Value| master_of(reply, &at(1)).unwrap_err().reason();
         assert!(says(&Value::Nil).contains("no such service"));
-        assert!(says(&Value::Array(vec![bulk("h")])).contains("does not speak"));
+        assert!(says(&Value::List(vec![bulk("h")])).contains("does not speak"));
         let details = ["name", "m", "config-epoch", "12", "num-slaves", "2"].map(bulk);
-        assert_eq!(epoch_of(&Value::Array(details.into())), Some(12));
+        assert_eq!(epoch_of(&Value::List(details.into())), Some(12));
         assert_eq!(epoch_of(&Value::Nil), None);
     }
 }

@@ -11,8 +11,6 @@
 
 use std::time::Duration;
 
-use redis::{PushKind, Value};
-
 use super::current::CurrentServer;
 use super::greeting::ask;
 use super::sentinel::{GET_MASTER, locate, master_of, refused};
@@ -20,7 +18,8 @@ use crate::clock;
 use crate::connection::address::Address;
 use crate::connection::dial::{BoxStream, Dialer, Service, Target};
 use crate::connection::fault::Fault;
-use crate::connection::stream::{Framed, Nonsense, nonsense, text_of};
+use crate::connection::stream::{Framed, Nonsense, nonsense};
+use crate::wire::Value;
 
 /// A sentinel is asked this often, in case its announcement was lost.
 const EVERY: Duration = Duration::from_secs(5);
@@ -73,7 +72,7 @@ async fn open(
         }
     };
     for reply in replies {
-        if let Value::ServerError(error) = reply {
+        if let Value::Error(error) = reply {
             return Err(refused(error));
         }
     }
@@ -97,6 +96,7 @@ async fn follow(
     let mut silent_at = None;
     let mut unchanged = 0;
     let mut heard = 0;
+    let message = Value::Text(b"message".into());
     while heard < MOST_HEARD {
         let wake_at = silent_at.unwrap_or(ask_at);
         let value = tokio::select! {
@@ -113,15 +113,14 @@ async fn follow(
         };
         heard += 1;
         let says = match value {
-            Value::Push {
-                kind: PushKind::Message,
-                data,
-            } => match data.get(1).and_then(text_of) {
-                // Of another service that it watches.
-                Some(text) if text.split(' ').next() != Some(&service.name) => continue,
-                _ => None,
-            },
-            Value::ServerError(error) => return Err(refused(error)),
+            Value::Push(words) if words.first() == Some(&message) => {
+                match words.get(2).and_then(Value::text) {
+                    // Of another service that it watches.
+                    Some(text) if text.split(' ').next() != Some(&service.name) => continue,
+                    _ => None,
+                }
+            }
+            Value::Error(error) => return Err(refused(error)),
             // The reply to the question.
             reply if silent_at.take().is_some() => {
                 ask_at = clock::after(clock::now(), EVERY);

@@ -247,7 +247,6 @@ impl Drop for Task {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
-    use redis::Value;
     use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
     use tokio::runtime::Runtime;
 
@@ -255,6 +254,7 @@ mod tests {
     use super::super::framed::Framed;
     use super::super::multiplexer::{Ended, Pending, WakeUp};
     use super::*;
+    use crate::wire::Value;
     use std::future::poll_fn;
     use std::io;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -355,7 +355,7 @@ mod tests {
             assert!(there.task.is_woken(), "by the reply");
             assert!(there.task.poll().is_pending());
             let [answer] = sent.now_or_never().unwrap();
-            assert_eq!(answer.unwrap(), Value::SimpleString("PONG".into()));
+            assert_eq!(answer.unwrap(), Value::Text("PONG".into()));
         }
     }
 

@@ -1,31 +1,27 @@
-//! A stream of replies, each of them whole and within the limits of [`Frames`].
+//! A stream of replies, read by a [`Reader`].
 
-use std::error::Error;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
-use redis::Value;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-use super::frames::{Frames, Nonsense};
-use super::values::value;
+use super::resp::{Nonsense, Reader};
+use crate::wire::Value;
 
-/// The size of the buffers, which grow while what they hold is longer.
+/// The size of the buffers. That for writing grows while what it holds is longer.
 const USUAL: usize = 16 * 1024;
 
 /// A stream to a server.
 #[derive(Debug)]
 pub(in crate::connection) struct Framed<S> {
     stream: S,
-    frames: Frames,
-    /// What was read is from `start` to `end`.
+    reader: Reader,
+    /// What the stream gave, and the reader has not taken yet, is from `start` to `end`.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// The first bytes of what was read: so many were found to belong to a reply that is not whole.
-    followed: usize,
     /// What is being written, and how much of it was.
     writing: Vec<u8>,
     at: usize,
@@ -37,11 +33,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
     pub(in crate::connection) fn new(stream: S) -> Self {
         Self {
             stream,
-            frames: Frames::new(),
-            buffer: Vec::new(),
+            reader: Reader::default(),
+            buffer: vec![0; USUAL],
             start: 0,
             end: 0,
-            followed: 0,
             writing: Vec::new(),
             at: 0,
             written: 0,
@@ -50,69 +45,44 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
 
     /// For a server that is asked to speak RESP3.
     pub(in crate::connection) fn resp3(mut self) -> Self {
-        self.frames.resp3 = true;
+        self.reader.resp3 = true;
         self
     }
 
-    /// The next whole reply among what was read. After an error the stream is of no use.
-    pub(in crate::connection) fn next(&mut self) -> Result<Option<&[u8]>, Nonsense> {
-        let rest = &self.buffer[self.start + self.followed..self.end];
-        let (used, is_whole) = self.frames.follow(rest)?;
-        self.followed += used;
-        if !is_whole {
-            return Ok(None);
-        }
-        let from = self.start;
-        self.start += std::mem::take(&mut self.followed);
-        Ok(Some(&self.buffer[from..self.start]))
+    /// The next reply, if all of it was read. After an error the stream is of no use.
+    pub(in crate::connection) fn next(&mut self) -> Result<Option<Value>, Nonsense> {
+        let mut rest = &self.buffer[self.start..self.end];
+        let reply = self.reader.read(&mut rest)?;
+        self.start = self.end - rest.len();
+        Ok(reply)
     }
 
     /// Whether all that was read was returned by [`next`](Self::next).
     pub(super) fn is_between(&self) -> bool {
-        self.start == self.end
+        self.start == self.end && self.reader.is_between()
     }
 
-    /// Reads more. The end of the stream is an error.
+    /// Reads more, once [`next`](Self::next) has returned all replies that were read. The end of the stream is
+    /// an error.
     #[inline]
     pub(in crate::connection) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        self.make_room();
-        let mut room = ReadBuf::new(&mut self.buffer[self.end..]);
+        let mut room = ReadBuf::new(&mut self.buffer);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut room))?;
-        Poll::Ready(match room.filled().len() {
+        (self.start, self.end) = (0, room.filled().len());
+        Poll::Ready(match self.end {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            read => {
-                self.end += read;
-                Ok(())
-            }
+            _ => Ok(()),
         })
     }
 
-    fn make_room(&mut self) {
-        if self.is_between() {
-            (self.start, self.end) = (0, 0);
-            if self.buffer.len() != USUAL {
-                self.buffer = vec![0; USUAL];
-            }
-        } else if self.end == self.buffer.len() {
-            match self.start {
-                0 => self.buffer.resize(2 * self.end, 0),
-                start => {
-                    self.buffer.copy_within(start..self.end, 0);
-                    self.end -= start;
-                    self.start = 0;
-                }
-            }
-        }
-    }
-
-    /// The value of the next reply.
+    /// The next reply.
     pub(in crate::connection) async fn read(&mut self) -> io::Result<Value> {
         loop {
-            if let Some(frame) = self.next().map_err(nonsense)? {
-                return value(frame).map_err(nonsense);
+            if let Some(reply) = self.next().map_err(nonsense)? {
+                return Ok(reply);
             }
             poll_fn(|cx| self.poll_read(cx)).await?;
         }
@@ -158,6 +128,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
 }
 
 /// The error of a stream in which there is what no server sends.
-pub(in crate::connection) fn nonsense(why: impl Error + Send + Sync + 'static) -> io::Error {
+pub(in crate::connection) fn nonsense(why: Nonsense) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }

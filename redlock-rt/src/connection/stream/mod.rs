@@ -1,4 +1,4 @@
-//! Bytes and replies. Commands are encoded and replies checked and parsed; the calls of many callers share
+//! Bytes and replies. Commands are encoded and replies read within limits; the calls of many callers share
 //! one byte stream, which one future drives, and each gets its own reply.
 
 mod admission;
@@ -6,14 +6,12 @@ mod alarm;
 mod driver;
 pub(super) mod encode;
 mod framed;
-mod frames;
 mod multiplexer;
-mod values;
+mod resp;
 
 pub(super) use self::admission::Share;
 pub(super) use self::driver::Driver;
 pub(super) use self::framed::{Framed, nonsense};
-pub(super) use self::frames::Nonsense;
 pub(crate) use self::multiplexer::Came;
 pub(super) use self::multiplexer::{Due, Ended, InLine, Multiplexer, Pending, Unanswered, WakeUp};
-pub(super) use self::values::{reply, text_of, value};
+pub(super) use self::resp::{Nonsense, reply};

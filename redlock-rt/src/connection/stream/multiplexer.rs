@@ -41,7 +41,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use redis::Value;
 use slab::Slab;
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -50,11 +49,11 @@ use tokio::time::Instant;
 use super::admission::{Admission, Share};
 use super::alarm::Alarm;
 use super::framed::Framed;
-use super::frames::Nonsense;
-use super::values::value;
+use super::resp::Nonsense;
 use crate::clock::{self, Moment};
 use crate::connection::fault::Fault;
 use crate::shim::{Mutex, MutexGuard, lock};
+use crate::wire::Value;
 
 /// Room for so many commands is kept for the next ones.
 const USUALLY_OPEN: usize = 1024;
@@ -156,14 +155,11 @@ enum Place {
 /// When a call was sent, if it had to wait for room.
 type Admitted = Option<Moment>;
 
-/// What is wrong with a reply.
-pub(super) type Reason = Arc<dyn std::error::Error + Send + Sync>;
-
 /// Why a command has no reply.
 #[derive(Debug, Clone)]
 pub(in crate::connection) enum Unanswered {
     /// The reply is none.
-    Nonsense(Reason),
+    Nonsense(Nonsense),
     /// The connection ended.
     Ended(Ended),
     /// The connection ended before the call was sent.
@@ -174,7 +170,7 @@ pub(in crate::connection) enum Unanswered {
 #[derive(Debug, Clone)]
 pub(in crate::connection) enum Ended {
     /// The server sent what no server sends.
-    Nonsense(Reason),
+    Nonsense(Nonsense),
     Io(Arc<io::Error>),
     /// This client closed it, or the runtime of its task ended.
     Closed,
@@ -219,7 +215,7 @@ impl Unanswered {
     /// The fault of the command, which may have run.
     pub(in crate::connection) fn fault(self) -> Fault {
         match self {
-            Self::Nonsense(reason) => Fault::nonsense(reason),
+            Self::Nonsense(nonsense) => Fault::nonsense(nonsense),
             Self::Ended(ended) => Fault::unanswered(ended.error()),
             Self::Unsent(ended) => Fault::unreachable(ended.error()),
         }
@@ -230,16 +226,14 @@ impl Ended {
     /// What was wrong with the replies, if that is why.
     pub(in crate::connection) fn flaw(&self) -> Option<String> {
         match self {
-            Self::Nonsense(reason) => Some(format!("the server sent {reason}")),
+            Self::Nonsense(nonsense) => Some(format!("the server sent {nonsense}")),
             Self::Io(_) | Self::Closed => None,
         }
     }
 
     pub(in crate::connection) fn error(&self) -> io::Error {
         match self {
-            Self::Nonsense(reason) => {
-                io::Error::new(io::ErrorKind::InvalidData, Arc::clone(reason))
-            }
+            Self::Nonsense(nonsense) => io::Error::new(io::ErrorKind::InvalidData, *nonsense),
             Self::Io(error) => io::Error::new(error.kind(), error.to_string()),
             Self::Closed => io::Error::new(io::ErrorKind::BrokenPipe, "the connection was closed"),
         }
@@ -625,7 +619,7 @@ impl<const N: usize> Pending<N> {
         let state = self.multiplexer.state();
         let answer = |place: &usize| match state.places.get(*place) {
             Some(Place::Waiting(..) | Place::Queued(_)) => Some(Came::Nothing),
-            Some(Place::Answered(Ok(value), _)) if !matches!(value, Value::ServerError(_)) => None,
+            Some(Place::Answered(Ok(value), _)) if !matches!(value, Value::Error(_)) => None,
             _ => Some(Came::Other),
         };
         let other = self.places().iter().flatten().find_map(answer);
@@ -698,19 +692,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
     /// server has replied to all commands.
     // Part of the loop of each poll, also for the compiler, although the end of a connection calls it too.
     #[inline(always)]
-    fn take_replies(&mut self) -> Result<bool, Reason> {
+    fn take_replies(&mut self) -> Result<bool, Nonsense> {
         let mut state = self.multiplexer.state();
         let without_reply = state.open.len();
         let taken = loop {
-            let reply = match self.framed.next() {
-                Ok(None) => break Ok(()),
-                Ok(Some(frame)) => value(frame).map_err(|error| Arc::new(error) as Reason),
-                Err(nonsense) => Err(Arc::new(nonsense) as Reason),
+            let Some(reply) = self.framed.next().transpose() else {
+                break Ok(());
             };
             let open = state.open.front();
             let Some(&Open { place, .. }) = open.filter(|open| open.until <= self.framed.written())
             else {
-                break Err(reply.err().unwrap_or_else(unasked));
+                break Err(reply.err().unwrap_or(Nonsense::Unasked));
             };
             if let Some(Open {
                 room: Some((share, room)),
@@ -719,11 +711,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
             {
                 state.admission.gives_back(share, room);
             }
-            let failed = reply.as_ref().err().cloned();
+            let failed = reply.as_ref().err().copied();
             let answer = reply.map_err(Unanswered::Nonsense);
             self.wakers.extend(state.answer(place, answer));
-            if let Some(reason) = failed {
-                break Err(reason);
+            if let Some(nonsense) = failed {
+                break Err(nonsense);
             }
         };
         self.multiplexer.count(&state);
@@ -736,7 +728,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
         }
         taken?;
         match state.open.is_empty() {
-            true if !self.framed.is_between() => Err(unasked()),
+            true if !self.framed.is_between() => Err(Nonsense::Unasked),
             is_idle => Ok(is_idle),
         }
     }
@@ -773,7 +765,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
             // Before the first write: what came behind the greeting is a reply to nothing.
             let server_is_idle = match self.take_replies() {
                 Ok(is_idle) => is_idle,
-                Err(reason) => return Poll::Ready(Ended::Nonsense(reason)),
+                Err(nonsense) => return Poll::Ready(Ended::Nonsense(nonsense)),
             };
             if server_is_idle && self.wakers.len() >= TWO_GROUPS && !self.second_group {
                 self.wake_first_group();
@@ -809,8 +801,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
             let Poll::Ready(Ok(())) = self.framed.poll_read(cx) else {
                 break;
             };
-            if let Err(reason) = self.take_replies() {
-                return Ended::Nonsense(reason);
+            if let Err(nonsense) = self.take_replies() {
+                return Ended::Nonsense(nonsense);
             }
         }
         Ended::Io(Arc::new(error))
@@ -823,10 +815,6 @@ fn replace(known: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
         Some(known) if known.will_wake(waker) => None,
         _ => known.replace(waker.clone()),
     }
-}
-
-fn unasked() -> Reason {
-    Arc::new(Nonsense::Unasked)
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driving<S> {
@@ -1010,7 +998,7 @@ mod tests {
             let why = both.multiplexer.ended().and_then(|ended| ended.flaw());
             assert_eq!(why.as_deref(), Some("the server sent a reply to nothing"));
             for sent in sent {
-                assert_eq!(answer(sent).unwrap(), Value::SimpleString("PONG".into()));
+                assert_eq!(answer(sent).unwrap(), Value::Text("PONG".into()));
             }
             assert!(
                 both.multiplexer
@@ -1079,7 +1067,7 @@ mod tests {
         let sent = both.send("RESTORE");
         assert!(!both.drive());
         assert!(!both.reply(b"-ERR unknown command 'RESTORE', with args: 'na\xc3'\r\n"));
-        let Ok(Value::ServerError(error)) = answer(sent) else {
+        let Ok(Value::Error(error)) = answer(sent) else {
             unreachable!("it is an error of the server")
         };
         assert_eq!(error.code(), "ERR");
@@ -1249,8 +1237,8 @@ mod tests {
         for piece in reply.as_bytes().chunks(10_000) {
             assert!(!both.reply(piece));
         }
-        let expected = vec![Value::BulkString(text.into_bytes()), Value::Int(5)];
-        assert_eq!(answer(sent).unwrap(), Value::Array(expected));
+        let expected = vec![Value::Text(text.into_bytes()), Value::Int(5)];
+        assert_eq!(answer(sent).unwrap(), Value::List(expected));
         assert!(!both.drive(), "it goes on");
     }
 
@@ -1323,7 +1311,7 @@ mod tests {
             unreachable!("both are there")
         };
         assert_eq!(one.unwrap(), Value::Int(1));
-        assert!(matches!(two, Ok(Value::ServerError(_))));
+        assert!(matches!(two, Ok(Value::Error(_))));
         assert_eq!((both.multiplexer.in_progress(), sender.take()), (0, 0));
         assert!(poll(&mut sent).is_pending(), "they were returned");
     }
@@ -1446,7 +1434,7 @@ mod tests {
             end(both);
             assert_eq!(woken.take(), TWO_GROUPS);
             for sent in sent {
-                assert_eq!(answer(sent).unwrap(), Value::SimpleString("PONG".into()));
+                assert_eq!(answer(sent).unwrap(), Value::Text("PONG".into()));
             }
         }
     }

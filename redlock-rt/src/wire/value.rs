@@ -1,0 +1,84 @@
+//! What a server answers, whatever it was asked.
+
+use std::fmt;
+
+/// A reply in the types of RESP2.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Nil,
+    /// The status `OK`, which takes no memory.
+    Okay,
+    Int(i64),
+    /// A string, or another status.
+    Text(Vec<u8>),
+    List(Vec<Self>),
+    /// What was not asked for, in RESP3.
+    Push(Vec<Self>),
+    Error(ServerError),
+}
+
+/// An error reply: a code, and a text behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServerError(String);
+
+/// The most characters of a server's error that are shown.
+const MOST_SHOWN: usize = 1000;
+
+impl Value {
+    /// The text of a string, or of a number.
+    pub(crate) fn text(&self) -> Option<String> {
+        match self {
+            Self::Text(bytes) => String::from_utf8(bytes.clone()).ok(),
+            Self::Int(number) => Some(number.to_string()),
+            _ => None,
+        }
+    }
+}
+
+impl ServerError {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub(crate) fn code(&self) -> &str {
+        self.split().0
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        self.split().1
+    }
+
+    /// The code of what went wrong. Before Redis 7, an error inside a script has the code ERR, and its own
+    /// code follows the position: `… @user_script: 12: -READONLY You can't …`.
+    pub(crate) fn true_code(&self) -> &str {
+        let (code, detail) = self.split();
+        let inside = match detail.rsplit_once("@user_script") {
+            Some((_, inside)) if code == "ERR" => inside,
+            _ => return code,
+        };
+        let place = |c: char| c == ':' || c == ' ' || c.is_ascii_digit();
+        let text = inside.trim_start_matches(place);
+        let word = text.strip_prefix('-').unwrap_or(text).split(' ').next();
+        let is_code = |word: &&str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
+        word.filter(is_code).unwrap_or(code)
+    }
+
+    fn split(&self) -> (&str, &str) {
+        self.0.split_once(' ').unwrap_or((&self.0, ""))
+    }
+}
+
+impl fmt::Display for ServerError {
+    /// What a server says may contain anything, as what moves the cursor of a terminal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .chars()
+            .take(MOST_SHOWN)
+            .try_for_each(|c| match c.is_control() {
+                true => write!(f, "{}", c.escape_default()),
+                false => write!(f, "{c}"),
+            })
+    }
+}
+
+impl std::error::Error for ServerError {}
