@@ -1,8 +1,11 @@
-//! Faults of commands: the stage in which a fault arose, its cause, and what each caller does then.
+//! Faults of commands: the stage in which a fault arose, and its cause.
+
+mod verdict;
 
 use std::error::Error as StdError;
 use std::sync::Arc;
 
+pub(crate) use self::verdict::{Caller, Verdict};
 use super::address::Address;
 use super::dial::Misfit;
 use super::slot_news::SlotNews;
@@ -72,36 +75,6 @@ pub(crate) enum Cause {
     Closed,
 }
 
-/// The caller that decides what to do about a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Caller {
-    /// Waits for a lock or a latch.
-    Waiter,
-    /// Waits for the answer to one call that may be repeated.
-    Call,
-    /// As [`Call`](Self::Call), for a call that must not run twice.
-    CallOnce,
-    /// Sends a call that must not be omitted: a release, permits to give back, a count.
-    Cleanup,
-    /// Renews leases, many in one call.
-    Renewal,
-    /// Sends heartbeats for the waiters of a fair queue.
-    Beat,
-    /// Subscribes to a channel.
-    Subscription,
-}
-
-/// What to do about a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Send it again, after a pause.
-    Again,
-    /// Send each part separately: one of them may have made all fail.
-    Apart,
-    /// Give up, with this error.
-    Fail,
-}
-
 /// Codes of refusals that pass by themselves: the server is starting, failing over, busy, full.
 ///
 /// In a script they come before or with its first write, since the server decides this once per
@@ -142,16 +115,15 @@ const PROTECTED: &str = "protected mode";
 
 impl Fault {
     fn new(stage: Stage, cause: Cause, source: Source) -> Self {
+        let told = Told {
+            source,
+            hint: None,
+            place: None,
+            news: None,
+        };
         Self {
-            stage,
-            cause,
-            of_all_calls: false,
-            told: Some(Box::new(Told {
-                source,
-                hint: None,
-                place: None,
-                news: None,
-            })),
+            told: Some(Box::new(told)),
+            ..Self::untold(stage, cause)
         }
     }
 
@@ -351,19 +323,18 @@ impl Fault {
 
     /// The server did not know the script and does now; the call did not run.
     pub(super) fn loaded() -> Self {
-        Self {
-            stage: Stage::Refused,
-            cause: Cause::Loaded,
-            of_all_calls: false,
-            told: None,
-        }
+        Self::untold(Stage::Refused, Cause::Loaded)
     }
 
     /// The client was shut down.
     pub(crate) fn closed() -> Self {
+        Self::untold(Stage::Dialing, Cause::Closed)
+    }
+
+    fn untold(stage: Stage, cause: Cause) -> Self {
         Self {
-            stage: Stage::Dialing,
-            cause: Cause::Closed,
+            stage,
+            cause,
             of_all_calls: false,
             told: None,
         }
@@ -485,28 +456,6 @@ impl Fault {
         self.of_all_calls && self.stage == Stage::Refused
     }
 
-    /// What `caller` does about it: the table in docs/faults.md.
-    pub(crate) fn verdict(&self, caller: Caller) -> Verdict {
-        use self::Caller::{Beat, CallOnce, Cleanup, Renewal, Subscription};
-        use self::Cause::{
-            Closed, Denied, Failed, Loaded, Misconfigured, Misdirected, Passing, WrongType,
-        };
-        use self::Stage::{Answered, Dialing, Unanswered};
-        match (caller, self.stage, self.cause) {
-            (_, _, Closed) => Verdict::Fail,
-            // A failure to connect says nothing about a call that must be sent at some time.
-            (Cleanup | Renewal | Beat, Dialing, _) => Verdict::Again,
-            // Another connection may lead to a server in its right mind.
-            (Cleanup | Renewal | Beat | Subscription, Unanswered, _) => Verdict::Again,
-            (CallOnce, Unanswered | Answered, _) => Verdict::Fail,
-            // Another hold of the call is the reason.
-            (Renewal, Answered, Passing) => Verdict::Apart,
-            (_, _, Passing | Loaded) => Verdict::Again,
-            (Renewal, _, _) => Verdict::Apart,
-            (_, _, Denied | WrongType | Misdirected | Misconfigured | Failed) => Verdict::Fail,
-        }
-    }
-
     /// The reason for the log, which names the server in another field.
     pub(crate) fn reason(&self) -> String {
         let Some(told) = &self.told else {
@@ -516,11 +465,6 @@ impl Fault {
             Some(hint) => format!("{}: {hint}", told.source),
             None => told.source.to_string(),
         }
-    }
-
-    /// Whether `caller` is to try again.
-    pub(crate) fn is_passing_for(&self, caller: Caller) -> bool {
-        self.verdict(caller) == Verdict::Again
     }
 
     /// Whether it arose while connecting, which has pauses of its own.
