@@ -159,7 +159,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! The first connection to a server asks for what each renewal needs (`SCRIPT LOAD`, `EVALSHA`, and HGET, PTTL
 //! and PEXPIRE of the key `redlock_probe`, to which no right is needed), and changes nothing. Without one of
 //! them, [`Client::connect`] and each call fail at once with [`Misconfigured`](ErrorKind::Misconfigured)
-//! or [`Denied`](ErrorKind::Denied), and the error names the command.
+//! or [`Denied`](ErrorKind::Denied), and the error names the command. It asks for HDEL there too, without
+//! which guards that are dropped send scripts.
 //!
 //! One right is missed late. Without `+incr` a [`FencedLock`] is refused only if its last token is ahead of
 //! the server's clock.

@@ -195,9 +195,9 @@ async fn a_connection_is_set_up_with_few_commands() {
     assert_eq!(proxy.connections(tests::Which::All).len(), 2);
     // The name of the client, two of the library, the client id, the server and its role, for each; then the lock.
     let setup = counts([("CLIENT", 8), ("INFO", 4)]);
-    // At the first connection, whether it can renew: in one write.
+    // At the first connection, whether it can renew, and delete: in one write.
     let renews = ["SCRIPT", "EVALSHA 0", "HGET", "PTTL", "PEXPIRE"].map(|command| (command, 1));
-    let lock = counts([("RESTORE", 1), ("HDEL", 1), ("PUBLISH", 1)]);
+    let lock = counts([("RESTORE", 1), ("HDEL", 2), ("PUBLISH", 1)]);
     let all = setup.into_iter().chain(counts(renews)).chain(lock);
     assert_eq!(proxy.counts(), all.collect());
 }

@@ -19,7 +19,7 @@
 //!          dial/  │         dialer (opens a stream), endpoint, url, url_lists, look_up (a host name), tls,
 //!            │    │         credentials, misfit (failures that last), panics (of callbacks)
 //!            │  stream/     framed (a byte stream), resp (reads replies), encode, multiplexer (the calls
-//!            │    │         of many callers), admission, alarm, driver (polls it)
+//!            │    │         of many callers), admission, driver (polls it)
 //!            ├────┘
 //!     address · fault · slot_news (MOVED, ASK) · spawner (where tasks run) · one_task (tries for all)
 //! ```

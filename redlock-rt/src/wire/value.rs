@@ -25,6 +25,10 @@ pub(crate) struct ServerError(String);
 const MOST_SHOWN: usize = 1000;
 
 impl Value {
+    pub(crate) fn is_error(&self) -> bool {
+        matches!(self, Self::Error(_))
+    }
+
     /// The text of a string, or of a number.
     pub(crate) fn text(&self) -> Option<String> {
         match self {

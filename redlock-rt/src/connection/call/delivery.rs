@@ -3,16 +3,14 @@
 //! A delivery needs no runtime and no timer of its own, so a caller that stops in the middle can
 //! hand it over with the call in progress.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Prelude};
 use super::link::Link;
-use super::node::Node;
+use super::node::{Lane, Node};
 use super::reconnect::Connection;
 use crate::clock::{self, Moment};
 use crate::connection::fault::Fault;
@@ -40,16 +38,6 @@ pub(crate) struct Delivery {
     published: Option<u32>,
 }
 
-/// How long to wait for a reply. Small, as it is a part of every waiting future.
-#[derive(Debug, Clone, Copy)]
-struct Limit {
-    /// The end of the caller's time.
-    until: Option<Moment>,
-    /// When to look whether the server is silent. `None`: the connection wakes the caller then, or the reply
-    /// is there.
-    look_at: Option<Moment>,
-}
-
 /// What to do where there is no reply yet.
 enum Late {
     /// To look again at this moment.
@@ -60,70 +48,42 @@ enum Late {
     GivenUp,
 }
 
-/// A call whose caller the connection wakes at the limit, if there is no reply yet.
-struct Watched<'a> {
-    exchange: &'a mut Exchange,
-    polled: bool,
-}
-
-impl Future for Watched<'_> {
-    /// `None`: no answer before the limit.
-    type Output = Option<Result<Reply, Fault>>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Poll::Ready(answer) = Pin::new(&mut *self.exchange).poll(cx) {
-            return Poll::Ready(Some(answer));
-        }
-        // The clock is not read at the first poll, which has just sent the call.
-        let woken = std::mem::replace(&mut self.polled, true);
-        let needs_timer = match woken {
-            true => self.exchange.is_overdue(),
-            false => self.exchange.was_queued(),
-        };
-        match needs_timer {
-            true => Poll::Ready(None),
-            false => Poll::Pending,
-        }
-    }
-}
-
-/// A call on the connection to the only server.
+/// A call on the connection to the only server. Small, as it is a part of every waiting future.
 pub(in crate::connection) struct Sent<'a> {
     delivery: &'a mut Delivery,
     connection: &'a Connection,
-    limit: Limit,
+    /// The end of the caller's time.
+    until: Option<Moment>,
+    look_at: Option<Moment>,
 }
 
 impl<'a> Sent<'a> {
     fn new(delivery: &'a mut Delivery, connection: &'a Connection, until: Option<Instant>) -> Self {
+        let look_at = delivery.look_at(connection.timeouts().reply(), until, true);
         Self {
-            limit: delivery.limit(connection.timeouts().reply(), until, true),
             delivery,
             connection,
+            until: until.map(Moment::from),
+            look_at: look_at.map(Moment::from),
         }
     }
 
     /// As [`Delivery::finish`].
     pub(in crate::connection) async fn answer(&mut self) -> Option<Result<Reply, Fault>> {
         let exchange = self.delivery.exchange.as_mut()?;
-        if let Some(at) = self.limit.look_at {
+        if let Some(at) = self.look_at {
             let at = clock::to_tokio(at.into());
             if let Ok(answer) = clock::timeout_at(at, exchange).await {
                 return Some(self.finished(Some(answer)));
             }
-        } else {
-            let polled = false;
-            if let Some(answer) = (Watched { exchange, polled }).await {
-                return Some(self.finished(Some(answer)));
-            }
+        } else if let Some(answer) = exchange.watched().await {
+            return Some(self.finished(Some(answer)));
         }
         let reply = self.connection.timeouts().reply();
-        let until = self.limit.until.map(Instant::from);
+        let until = self.until.map(Instant::from);
         // Boxed: it is rare, and would be a part of the size of every waiting future.
-        Some(match Box::pin(self.delivery.wait_on(reply, until)).await {
-            Some(answer) => self.finished(answer),
-            None => return None,
-        })
+        let answer = Box::pin(self.delivery.wait_on(reply, until)).await?;
+        Some(self.finished(answer))
     }
 
     fn finished(&mut self, answer: Option<Result<Reply, Fault>>) -> Result<Reply, Fault> {
@@ -187,7 +147,7 @@ impl Delivery {
         if let Err(fault) = connection.pass(until).await {
             return Some(Err(fault));
         }
-        match clock::before(until, connection.call(call)).await? {
+        match clock::before(until, connection.call(call, Prelude::None)).await? {
             Ok(exchange) => self.exchange = Some(exchange),
             Err(fault) => return Some(Err(fault)),
         }
@@ -200,35 +160,35 @@ impl Delivery {
         self.asked = Some(node);
     }
 
-    /// The node of a cluster that answered, or did not, whichever has the slot by now.
-    pub(in crate::connection) fn take_asked(&mut self) -> Option<Arc<Node>> {
-        self.asked.take()
-    }
-
-    /// Waits for the reply to the call in progress, as long as the server is not silent for `reply`;
-    /// `None`: `until` came first, and the call stays here.
+    /// Waits for the reply of the node that was asked, whichever has the slot by now, as long as it is not
+    /// silent for `reply`; `None`: `until` came first, and the call stays here.
     pub(in crate::connection) async fn finish(
         &mut self,
+        lane: Lane,
         reply: Duration,
         until: Option<Instant>,
     ) -> Option<Result<Reply, Fault>> {
-        let Limit { look_at, .. } = self.limit(reply, until, false);
         // Where the reply is there, it is read although that moment has come.
-        let look_at = look_at.map_or_else(clock::now, Instant::from);
+        let look_at = self.look_at(reply, until, false).unwrap_or_else(clock::now);
         let answer = match self.wait(look_at).await {
             None => self.wait_on(reply, until).await?,
             answer => answer,
         };
-        Some(self.finished(answer))
+        let answer = self.finished(answer);
+        if let Some(node) = self.asked.take() {
+            node.connection(lane).heard(&answer);
+        }
+        Some(answer)
     }
 
-    /// `watch`: the connection may wake the caller, if the caller has as much time as the server.
-    fn limit(&mut self, reply: Duration, until: Option<Instant>, watch: bool) -> Limit {
-        let end = until.map(Moment::from);
+    /// When to look whether the server is silent, if there is no reply yet. `None`: the connection wakes the
+    /// caller then, or the reply is there. `watch`: the connection may wake the caller, if the caller has as
+    /// much time as the server.
+    fn look_at(&mut self, reply: Duration, until: Option<Instant>, watch: bool) -> Option<Instant> {
         if let Some(exchange) = &mut self.exchange {
             self.sent = Some(exchange.made());
             if !exchange.is_sent() {
-                exchange.waits_for_room(self.share, end);
+                exchange.waits_for_room(self.share, until.map(Moment::from));
             }
         }
         let sent = self.sent.unwrap_or_else(clock::now);
@@ -242,11 +202,7 @@ impl Delivery {
             .exchange
             .as_mut()
             .is_none_or(|exchange| !(exchange.is_answered() || watch && exchange.watch()));
-        let look_at = until.map_or(patience, |until| until.min(patience));
-        Limit {
-            until: end,
-            look_at: needs_timer.then(|| look_at.into()),
-        }
+        needs_timer.then(|| until.map_or(patience, |until| until.min(patience)))
     }
 
     /// `None`: there is no reply at the moment to look.

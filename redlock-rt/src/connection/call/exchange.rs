@@ -1,17 +1,17 @@
 //! A call in progress.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use super::fast::{Begun, Plain, Trial};
-use super::link::{Link, left};
+use super::fast::{self, Begun};
+use super::link::{Link, left, load_command};
 use crate::clock::{self, Moment};
 use crate::connection::fault::Fault;
-use crate::connection::stream::{Came, Due, InLine, Pending, Share, WakeUp, encode};
+use crate::connection::stream::{Answers, Came, Due, InLine, Pending, Share, WakeUp, encode, last};
 use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
 
 /// A call in progress on one link.
@@ -21,7 +21,11 @@ use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
 pub(crate) struct Exchange {
     link: Arc<Link>,
     call: Call,
+    /// What is to be sent next, or was sent last.
     step: Step,
+    sent: Option<Pending>,
+    /// A script that had to be loaded is run again.
+    repeat: bool,
     made: Instant,
     polled: bool,
     /// The connection wakes the caller at the end of its patience.
@@ -39,43 +43,42 @@ pub(crate) struct Exchange {
 }
 
 /// How far a call is.
-enum Step {
-    Unsent(Road),
-    Plain(Plain),
-    Script {
-        road: Road,
-        sent: Pending,
-    },
-    /// The script has answered.
-    Trial(Trial),
-    /// What is rare, and would make the future of every call larger.
-    Apart(Pin<Box<dyn Future<Output = Result<Reply, Fault>> + Send>>),
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step {
+    /// Plain commands, and the script if they change nothing.
+    Plain(FastPath),
+    /// The script, which is loaded if the server does not know it.
+    Script(Prelude),
+    /// The server did not know the script.
+    Load(Prelude),
 }
 
-/// How a call is sent.
+/// What is sent before a script, in the same write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Road {
-    /// By plain commands, and by its script if they changed nothing.
-    Plain(FastPath),
-    /// By its script, which is loaded if the server does not know it.
-    Script,
-    /// As `Script`, but once: a script that had to be loaded was not run. The caller holds a mutex, so the
-    /// task of the connection writes the command.
-    Once,
-    /// By its script, which is loaded in the same write.
-    Loading,
-    /// By its script, behind ASKING.
+pub(in crate::connection) enum Prelude {
+    None,
+    /// SCRIPT LOAD.
+    Load,
+    /// ASKING: the keys are of a slot on its way to this node.
     Asking,
 }
 
 impl Exchange {
-    /// The call is sent when the exchange is first polled. `made`: a moment that is not after the present
-    /// one.
-    pub(super) fn new(link: Arc<Link>, call: Call, road: Road, made: Instant) -> Self {
+    /// The first step is sent when the exchange is first polled. `made`: a moment that is not after the
+    /// present one.
+    pub(super) fn new(
+        link: Arc<Link>,
+        call: Call,
+        step: Step,
+        repeat: bool,
+        made: Instant,
+    ) -> Self {
         Self {
             link,
             call,
-            step: Step::Unsent(road),
+            step,
+            sent: None,
+            repeat,
             made,
             polled: false,
             watched: false,
@@ -89,11 +92,7 @@ impl Exchange {
 
     /// A moment before the call was sent. A lease is counted from here.
     pub(crate) fn made(&self) -> Instant {
-        let sent = match &self.step {
-            Step::Plain(plain) => plain.admitted(),
-            Step::Script { sent, .. } => sent.admitted(),
-            _ => None,
-        };
+        let sent = self.sent.as_ref().and_then(Pending::admitted);
         sent.map_or(self.made, Instant::from)
     }
 
@@ -102,22 +101,9 @@ impl Exchange {
         (self.share, self.until) = (Some(share), until);
     }
 
-    /// Whether the call had to wait for room, so that the connection does not wake the caller.
-    pub(super) fn was_queued(&self) -> bool {
-        match &self.step {
-            Step::Plain(plain) => plain.was_queued(),
-            Step::Script { sent, .. } => sent.was_queued(),
-            _ => false,
-        }
-    }
-
     /// Takes the call back, if it waits for room. Otherwise it was sent.
     pub(super) fn recall(&mut self) -> bool {
-        match &mut self.step {
-            Step::Plain(plain) => plain.recall(),
-            Step::Script { sent, .. } => sent.recall(),
-            _ => false,
-        }
+        self.sent.as_mut().is_some_and(Pending::recall)
     }
 
     /// Makes the connection wake the caller too when there is no reply within its patience. Returns `false`
@@ -135,25 +121,33 @@ impl Exchange {
         self.watched.then(end)
     }
 
-    fn caller<'a>(&self, waker: Option<&'a Waker>) -> WakeUp<'a> {
-        WakeUp {
-            waker,
-            due: self.due(),
-            since: Some(self.made),
-            line: None,
-        }
-    }
-
     /// As [`Multiplexer::gives_up_at`](crate::connection::stream::Multiplexer::gives_up_at), for the
     /// connection of the call.
     pub(crate) fn gives_up_at(&self, patience: Duration) -> Option<Instant> {
         self.link.gives_up_at(patience)
     }
 
-    /// Whether the moment has come at which the connection wakes the caller.
-    pub(super) fn is_overdue(&self) -> bool {
-        self.due()
-            .is_some_and(|due| due <= tokio::time::Instant::now())
+    /// Waits for the reply, or until the connection wakes the caller without one. The result is `None` at once
+    /// for a call that waits for room, whose caller the connection does not wake.
+    pub(super) fn watched(&mut self) -> impl Future<Output = Option<Result<Reply, Fault>>> {
+        let mut was_polled = false;
+        poll_fn(move |cx| {
+            if let Poll::Ready(answer) = Pin::new(&mut *self).poll(cx) {
+                return Poll::Ready(Some(answer));
+            }
+            // The clock is not read at the first poll, which has just sent the call.
+            let is_late = match std::mem::replace(&mut was_polled, true) {
+                false => self.sent.as_ref().is_some_and(Pending::was_queued),
+                true => {
+                    let now = tokio::time::Instant::now();
+                    self.due().is_some_and(|due| due <= now)
+                }
+            };
+            match is_late {
+                true => Poll::Ready(None),
+                false => Poll::Pending,
+            }
+        })
     }
 
     /// Whether the call was handed to the connection, which the first poll does.
@@ -180,15 +174,10 @@ impl Exchange {
 
     /// What came for the call. What a poll has returned has come.
     pub(super) fn came(&self) -> Came {
-        match (&self.answer, &self.step) {
-            (Some(answer), _) => match **answer {
-                Ok(_) => Came::Reply,
-                Err(_) => Came::Other,
-            },
-            (None, Step::Plain(plain)) => plain.came(),
-            (None, Step::Script { sent, .. }) => sent.came(),
-            (None, Step::Trial(trial)) => trial.came(),
-            (None, Step::Unsent(_) | Step::Apart(_)) => Came::Other,
+        match (&self.answer, &self.sent, self.step) {
+            (Some(answer), ..) if answer.is_ok() => Came::Reply,
+            (None, Some(sent), Step::Plain(_) | Step::Script(_)) => sent.came(),
+            _ => Came::Other,
         }
     }
 
@@ -212,68 +201,106 @@ impl Exchange {
 
     fn poll_steps(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
         loop {
-            self.step = match &mut self.step {
-                Step::Unsent(road) => {
-                    let road = *road;
-                    let mut caller = self.caller(Some(cx.waker()));
-                    let until = self.until;
-                    // Not for what follows from the reply.
-                    caller.line = self.share.take().map(|share| InLine { share, until });
-                    match Step::send(road, &self.link, &self.call, caller) {
-                        Ok(step @ Step::Apart(_)) => step,
-                        // The connection has the waker.
-                        Ok(step) => {
-                            self.step = step;
-                            return Poll::Pending;
-                        }
-                        Err(fault) => return Poll::Ready(Err(fault)),
+            let Some(sent) = &mut self.sent else {
+                self.send_step(cx.waker())?;
+                // The connection has the waker.
+                return Poll::Pending;
+            };
+            let answers = match Pin::new(&mut *sent).poll(cx) {
+                Poll::Ready(answers) => answers,
+                // A server that makes no sense may not answer the second of two plain commands.
+                Poll::Pending if matches!(self.step, Step::Plain(_)) => {
+                    match sent.take_first(|first| !fast::is_one(first)) {
+                        Some(first) => Answers::from_iter([first]),
+                        None => return Poll::Pending,
                     }
                 }
-                Step::Plain(plain) => match ready!(plain.poll(&self.link, &self.call, cx)) {
-                    Ok(Begun::Answered(Carried { reply, published })) => {
-                        self.published = published;
-                        return Poll::Ready(Ok(reply));
-                    }
-                    Ok(Begun::Unsettled { is_taken }) => {
-                        self.made = plain.admitted().map_or(self.made, Instant::from);
-                        self.found_taken = is_taken;
-                        Step::Unsent(Road::Script)
-                    }
-                    Err(fault) => return Poll::Ready(Err(fault)),
-                },
-                Step::Script { road, sent } => {
-                    let (link, script) = (&self.link, self.call.script());
-                    let [answer] = ready!(Pin::new(&mut *sent).poll(cx));
-                    self.made = sent.admitted().map_or(self.made, Instant::from);
-                    let answer = match link.heard(answer) {
-                        Ok(Err(error)) if error.code() == "NOSCRIPT" => {
-                            let (link, call, road) = (Arc::clone(link), self.call.clone(), *road);
-                            let caller = self.caller(None);
-                            self.step = Step::Apart(Box::pin(load(link, call, road, caller)));
-                            continue;
-                        }
-                        Ok(answer) => {
-                            link.learned(script);
-                            answer.map_err(Fault::from_server)
-                        }
-                        Err(fault) => Err(fault),
-                    };
-                    if *road != Road::Script {
-                        return Poll::Ready(answer);
-                    }
-                    link.fast_paths().heard(&self.call, &answer);
-                    let caller = self.caller(Some(cx.waker()));
-                    match Trial::send(&self.link, &self.call, answer?, caller) {
-                        Ok(trial) => Step::Trial(trial),
-                        Err(reply) => return Poll::Ready(Ok(reply)),
-                    }
+                Poll::Pending => return Poll::Pending,
+            };
+            self.made = sent.admitted().map_or(self.made, Instant::from);
+            if let Some(reply) = self.heard(answers)? {
+                return Poll::Ready(Ok(reply));
+            }
+            self.sent = None;
+        }
+    }
+
+    /// Sends what is to be sent next.
+    fn send_step(&mut self, waker: &Waker) -> Result<(), Fault> {
+        let until = self.until;
+        let caller = WakeUp {
+            waker: Some(waker),
+            due: self.due(),
+            since: Some(self.made),
+            // Not for what follows from the reply.
+            line: self.share.take().map(|share| InLine { share, until }),
+        };
+        let (link, call) = (&self.link, &self.call);
+        let script = |out: &mut Vec<u8>| encode::evalsha(out, call, link.publish());
+        let load = load_command(call.script());
+        self.sent = Some(match self.step {
+            Step::Plain(path) => fast::send(path, link, call, caller)?,
+            // The caller may hold a mutex, so the task of the connection writes the command.
+            Step::Script(Prelude::None) if !self.repeat => {
+                link.leave(caller, |out| [script(out)])?
+            }
+            Step::Script(Prelude::None) => link.send(caller, |out| [script(out)])?,
+            Step::Script(Prelude::Asking) => link.send(caller, |out| {
+                [encode::command(out, &[b"ASKING"]), script(out)]
+            })?,
+            Step::Script(Prelude::Load) => {
+                let sent = link.send(caller, |out| [encode::command(out, &load), script(out)])?;
+                // Known from here on: later commands arrive after the load.
+                link.learned(call.script());
+                sent
+            }
+            Step::Load(_) => {
+                tracing::debug!(script = call.script().name(), "loading a script");
+                link.send(caller, |out| [encode::command(out, &load)])?
+            }
+        });
+        Ok(())
+    }
+
+    /// What was answered to a step. Returns the reply to the call, if no other step follows.
+    fn heard(&mut self, answers: Answers) -> Result<Option<Reply>, Fault> {
+        let (link, call) = (&self.link, &self.call);
+        match self.step {
+            Step::Plain(path) => match fast::begun(path, link, call, answers)? {
+                Begun::Answered(Carried { reply, published }) => {
+                    self.published = published;
+                    return Ok(Some(reply));
                 }
-                Step::Trial(trial) => {
-                    return trial.poll(&self.link, &self.call, cx).map(Ok);
+                Begun::Unsettled { is_taken } => {
+                    self.found_taken = is_taken;
+                    self.step = Step::Script(Prelude::None);
                 }
-                Step::Apart(future) => return future.as_mut().poll(cx),
+            },
+            Step::Script(prelude) => match link.heard(last(answers))? {
+                Err(error) if error.code() == "NOSCRIPT" => {
+                    self.step = Step::Load(match prelude {
+                        Prelude::Asking => prelude,
+                        // A load that was refused is repeated alone, for the reason.
+                        Prelude::None | Prelude::Load => Prelude::None,
+                    });
+                }
+                answer => {
+                    link.learned(call.script());
+                    let answer = answer.map_err(Fault::from_server);
+                    link.fast_paths().heard(call, &answer);
+                    return answer.map(Some);
+                }
+            },
+            Step::Load(prelude) => {
+                link.heard(last(answers))?.map_err(Fault::from_server)?;
+                // Another SCRIPT FLUSH may come in between: then the caller tries again.
+                if !std::mem::take(&mut self.repeat) {
+                    return Err(Fault::loaded());
+                }
+                self.step = Step::Script(prelude);
             }
         }
+        Ok(None)
     }
 
     /// What became of the announcement, where the reply does not say it.
@@ -299,47 +326,6 @@ impl Exchange {
     pub(crate) fn abandon(self) {
         self.link.give_up("no answer in time");
     }
-}
-
-impl Step {
-    fn send(road: Road, link: &Arc<Link>, call: &Call, caller: WakeUp<'_>) -> Result<Self, Fault> {
-        Ok(match road {
-            Road::Plain(path) => Self::Plain(Plain::send(path, link, call, caller)?),
-            Road::Script | Road::Once => {
-                let encode = |out: &mut Vec<u8>| [encode::evalsha(out, call, link.publish())];
-                let sent = match road {
-                    Road::Once => link.leave(caller, encode)?,
-                    _ => link.send(caller, encode)?,
-                };
-                Self::Script { road, sent }
-            }
-            Road::Loading => {
-                let (link, call) = (Arc::clone(link), call.clone());
-                Self::Apart(Box::pin(async move { link.load_and_run(&call).await }))
-            }
-            Road::Asking => {
-                let (link, call) = (Arc::clone(link), call.clone());
-                Self::Apart(Box::pin(async move { link.ask_and_run(&call).await }))
-            }
-        })
-    }
-}
-
-/// The server did not know the script of a call.
-async fn load(
-    link: Arc<Link>,
-    call: Call,
-    road: Road,
-    caller: WakeUp<'static>,
-) -> Result<Reply, Fault> {
-    link.load(call.script(), caller).await?;
-    if road == Road::Once {
-        return Err(Fault::loaded());
-    }
-    // Another SCRIPT FLUSH may come in between: then the caller tries again.
-    let answer = link.run_known(&call, caller).await;
-    link.fast_paths().heard(&call, &answer);
-    answer
 }
 
 impl Future for Exchange {

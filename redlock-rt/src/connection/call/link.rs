@@ -1,23 +1,23 @@
 //! One live connection and the calls on it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::task::AbortHandle;
 
-use super::exchange::{Exchange, Road};
+use super::exchange::{Exchange, Prelude, Step};
 use super::fast::FastPaths;
 use super::log_in_again::log_in_again;
-use super::wait_for_replicas::{Had, Until, is_refused_for_good, is_without_aof, was_interrupted};
+use super::wait_for_replicas::Replicas;
 use crate::clock;
-use crate::connection::dial::Dialer;
+use crate::connection::dial::{Dialer, Expiry};
 use crate::connection::fault::{Cause, Fault};
-use crate::connection::server::{CurrentServer, Info, Reached, Right, Tie, reach};
+use crate::connection::server::{CurrentServer, Info, Right, Tie, reach};
 use crate::connection::spawner::Spawner;
 use crate::connection::stream::{
-    Driver, Ended, Multiplexer, Pending, Unanswered, WakeUp, encode, reply,
+    Answer, Driver, Ended, Multiplexer, Pending, Task, Unanswered, WakeUp, encode, last, reply,
 };
 use crate::wire::{Call, Malformed, Publish, Reply, Script, ServerError, Value};
 
@@ -50,17 +50,10 @@ pub(super) struct Link {
     fast_paths: FastPaths,
     tie: Arc<Tie>,
     pub(super) server: Arc<CurrentServer>,
-    /// The server's name in errors.
-    place: Arc<str>,
     /// `None` where an ACL forbids to ask.
     identity: Option<Identity>,
     info: Info,
-    /// How many replicas the server has, or has had at most since it was connected to; -1: unknown.
-    replicas: AtomicI64,
-    /// Why replicas cannot be waited for there: with WAIT, and with WAITAOF.
-    cannot_wait: [OnceLock<Fault>; 2],
-    /// How scripts publish there.
-    publish: Publish,
+    replicas: Replicas,
     /// How long callers wait for a reply.
     patience: Duration,
 }
@@ -98,48 +91,27 @@ impl Link {
             let interrupted = || Err(std::io::ErrorKind::Interrupted.into());
             stream.await.unwrap_or_else(interrupted)
         };
-        let Reached {
-            stream,
-            info,
-            client_id,
-            number,
-            at,
-            expiry,
-        } = reach(dialer, server, within, open).await?;
-        let (multiplexer, driving) = Multiplexer::new(stream);
+        let reached = reach(dialer, server, within, open).await?;
+        let none = || Fault::passing("there is no tokio runtime here".into());
+        let home = spawner.site().ok_or_else(none)?;
+        let (multiplexer, driving) = Multiplexer::new(reached.stream);
+        let (driver, task) = Driver::new(home.clone(), &multiplexer, driving);
         let alive = Arc::new(AtomicBool::new(true));
         let down = Down {
             alive: Arc::clone(&alive),
             on_down,
         };
-        let Some(home) = spawner.site() else {
-            let why = "there is no tokio runtime here";
-            return Err(Fault::not_connected(std::io::ErrorKind::Other, why));
-        };
-        let (driver, task) = Driver::new(home.clone(), &multiplexer, driving);
         let (told, seen) = (Arc::clone(server), Arc::clone(&multiplexer));
-        let again = expiry.map(|expiry| {
-            let multiplexer = Arc::clone(&multiplexer);
-            log_in_again(multiplexer, dialer.clone(), expiry)
-        });
+        let dialer = dialer.clone();
         let task = home.start(async move {
             let _down = down;
-            match again {
-                None => task.await,
-                Some(again) => {
-                    tokio::select! {
-                        biased;
-                        () = task => {}
-                        () = again => {}
-                    }
-                }
-            }
+            driven(task, &seen, dialer, reached.expiry).await;
             // Not reached if this client closes the link, or its runtime ends.
             let flaw = seen.ended().and_then(|ended| ended.flaw());
             told.lost(flaw.as_deref().unwrap_or("the connection was closed"));
         });
         let end = task.clone();
-        let identity = info.run_id.clone().zip(client_id);
+        let identity = reached.info.run_id.clone().zip(reached.client_id);
         let link = Self {
             multiplexer,
             alive,
@@ -150,27 +122,19 @@ impl Link {
             task,
             known: Default::default(),
             fast_paths: FastPaths::new(),
-            tie: Tie::new(at, move || end.abort()),
+            tie: Tie::new(reached.at, move || end.abort()),
             identity: identity.map(|(run_id, client_id)| Identity { run_id, client_id }),
-            place: Arc::clone(server.place()),
             server: Arc::clone(server),
-            replicas: AtomicI64::new(info.replicas.map_or(-1, i64::from)),
-            cannot_wait: Default::default(),
+            replicas: Replicas::new(&reached.info),
             patience,
-            publish: match info.has_shard_channels {
-                true => Publish::InShard,
-                false => Publish::Everywhere,
-            },
-            info,
+            info: reached.info,
         };
-        let info = &link.info;
-        server.arrive(number, info, &link.tie)?;
-        let asked = [
-            (client_id.is_some(), Right::ClientId),
-            (info.run_id.is_some(), Right::Info),
-        ];
-        for (_, right) in asked.into_iter().filter(|(answered, _)| !answered) {
-            server.is_missing(right);
+        server.arrive(reached.number, &link.info, &link.tie)?;
+        if reached.client_id.is_none() {
+            server.is_missing(Right::ClientId);
+        }
+        if link.info.run_id.is_none() {
+            server.is_missing(Right::Info);
         }
         Ok(link)
     }
@@ -181,7 +145,10 @@ impl Link {
 
     /// How scripts publish there.
     pub(super) fn publish(&self) -> Publish {
-        self.publish
+        match self.info.has_shard_channels {
+            true => Publish::InShard,
+            false => Publish::Everywhere,
+        }
     }
 
     /// How long callers wait for a reply.
@@ -196,6 +163,10 @@ impl Link {
 
     pub(super) fn info(&self) -> &Info {
         &self.info
+    }
+
+    pub(super) fn replicas(&self) -> &Replicas {
+        &self.replicas
     }
 
     pub(super) fn identity(&self) -> Option<&Identity> {
@@ -234,7 +205,7 @@ impl Link {
         R: fmt::Debug + Send + Sync + 'static,
     {
         self.give_up(NONSENSE);
-        Fault::nonsense(malformed).at(&self.place)
+        Fault::nonsense(malformed).at(self.place())
     }
 
     /// As [`break_off`](Self::break_off), for a reason outside of this client.
@@ -251,8 +222,7 @@ impl Link {
         let id = stale.client_id.to_string();
         let kill = [&b"CLIENT"[..], b"KILL", b"ID", id.as_bytes()];
         let sent = self.send(WakeUp::default(), |out| [encode::command(out, &kill)])?;
-        let [reply] = sent.await;
-        match reply.map_err(|unanswered| unanswered.fault().while_dialing())? {
+        match last(sent.await).map_err(|unanswered| unanswered.fault().while_dialing())? {
             Value::Error(error) => {
                 let fault = Fault::from_server(error);
                 // A busy server is asked again; a server that forbids the command never answers.
@@ -265,184 +235,31 @@ impl Link {
         }
     }
 
-    /// Starts a call. It is sent when the exchange is first polled.
-    pub(super) fn call(self: &Arc<Self>, call: Call) -> Exchange {
-        self.call_at(call, clock::stamp())
-    }
-
-    /// As [`call`](Self::call). `made`: a moment that is not after the present one.
-    pub(super) fn call_at(self: &Arc<Self>, call: Call, made: Instant) -> Exchange {
-        let path = self.fast_paths.of(&call);
-        let road = path.map_or(Road::Script, Road::Plain);
-        Exchange::new(Arc::clone(self), call, road, made)
-    }
-
-    /// As [`call`](Self::call), but sent only once: if the server did not know the script, it knows
-    /// it now, and the result is [`Cause::Loaded`]. May be polled with a mutex held.
-    pub(super) fn call_once(self: &Arc<Self>, call: Call) -> Exchange {
-        self.exchange(call, Road::Once)
-    }
-
-    /// As [`call`](Self::call), for a caller that may not read the reply: if the server might not
-    /// know the script, it is loaded in the same write.
-    pub(super) fn last_call(self: &Arc<Self>, call: Call) -> Exchange {
-        let road = match self.fast_paths.of_last(&call) {
-            Some(path) => Road::Plain(path),
-            None if self.knows(call.script()) => Road::Script,
-            None => Road::Loading,
-        };
-        self.exchange(call, road)
-    }
-
-    /// As [`call`](Self::call), for keys of a slot on its way to this node.
-    pub(super) fn call_asking(self: &Arc<Self>, call: Call) -> Exchange {
-        self.exchange(call, Road::Asking)
-    }
-
-    fn exchange(self: &Arc<Self>, call: Call, road: Road) -> Exchange {
-        Exchange::new(Arc::clone(self), call, road, clock::stamp())
-    }
-
-    /// Loads the script of a call, and runs it, in one write.
-    pub(super) async fn load_and_run(&self, call: &Call) -> Result<Reply, Fault> {
-        let load = load_command(call.script());
-        let sent = self.send(WakeUp::default(), |out| {
-            let loaded = encode::command(out, &load);
-            [loaded, encode::evalsha(out, call, self.publish)]
-        })?;
-        // Known from here on: later commands arrive after the load.
-        self.learned(call.script());
-        let [_, answer] = sent.await;
-        match self.heard(answer)? {
-            // The load was refused; loading once more returns the reason.
-            Err(error) if error.code() == "NOSCRIPT" => {
-                self.load(call.script(), WakeUp::default()).await?;
-                self.run_known(call, WakeUp::default()).await
+    /// Starts a call, which is sent when the exchange is first polled. `prelude`: [`Prelude::Load`] for a
+    /// caller that may not read the reply, [`Prelude::Asking`] for keys of a slot on its way to this node.
+    /// `repeat`: else the call is sent only once, by its script. If the server did not know that script, it
+    /// knows it now, and the result is [`Cause::Loaded`]. `made`: a moment that is not after the present one.
+    pub(super) fn call(
+        self: &Arc<Self>,
+        call: Call,
+        prelude: Prelude,
+        repeat: bool,
+        made: Instant,
+    ) -> Exchange {
+        let path = match prelude {
+            Prelude::None if repeat => self.fast_paths.of(&call),
+            // A refusal of the plain commands would be noticed only by a caller that waits.
+            Prelude::Load if self.server.deletes.load(Ordering::Relaxed) => {
+                self.fast_paths.of(&call)
             }
-            reply => reply.map_err(Fault::from_server),
-        }
-    }
-
-    pub(super) async fn ask_and_run(&self, call: &Call) -> Result<Reply, Fault> {
-        let answer = match self.run_asking(call).await? {
-            Err(error) if error.code() == "NOSCRIPT" => {
-                self.load(call.script(), WakeUp::default()).await?;
-                self.run_asking(call).await?
-            }
-            answer => answer,
+            _ => None,
         };
-        answer.map_err(Fault::from_server)
-    }
-
-    /// Runs a script that the server should know; if it does not, the script is loaded, and the
-    /// result is [`Cause::Loaded`].
-    pub(super) async fn run_known(&self, call: &Call, caller: WakeUp<'_>) -> Result<Reply, Fault> {
-        let sent = self.send(caller, |out| [encode::evalsha(out, call, self.publish)])?;
-        let [answer] = sent.await;
-        match self.heard(answer)? {
-            Err(error) if error.code() == "NOSCRIPT" => {
-                self.load(call.script(), caller).await?;
-                Err(Fault::loaded())
-            }
-            answer => {
-                self.learned(call.script());
-                answer.map_err(Fault::from_server)
-            }
-        }
-    }
-
-    async fn run_asking(&self, call: &Call) -> Result<Result<Reply, ServerError>, Fault> {
-        let sent = self.send(WakeUp::default(), |out| {
-            let asking = encode::command(out, &[b"ASKING"]);
-            [asking, encode::evalsha(out, call, self.publish)]
-        })?;
-        let [_, answer] = sent.await;
-        self.heard(answer)
-    }
-
-    /// How many replicas the server has, or has had at most ([`Until::most`]); `None`: unknown.
-    pub(super) fn replicas(&self) -> Option<u32> {
-        u32::try_from(self.replicas.load(Ordering::Relaxed)).ok()
-    }
-
-    /// Why replicas cannot be waited for, if that was found out.
-    pub(super) fn cannot_wait(&self, disk: bool) -> Option<&Fault> {
-        self.cannot_wait[usize::from(disk)].get()
-    }
-
-    /// Sends calls of one script that write, and waits until enough servers have what was written: WAIT
-    /// counts for the connection. It is for such calls only, because the server reads nothing from it
-    /// meanwhile. Returns the reply to each call.
-    pub(super) async fn call_and_wait(
-        &self,
-        calls: &[Call],
-        until: Until,
-    ) -> Result<(Vec<Result<Reply, Fault>>, Had), Fault> {
-        let left = |words: &[&[u8]]| {
-            let encoded = |out: &mut Vec<u8>| [encode::command(out, words)];
-            self.leave(WakeUp::default(), encoded)
+        let step = match (path, prelude) {
+            (Some(path), _) => Step::Plain(path),
+            (None, Prelude::Load) if self.knows(call.script()) => Step::Script(Prelude::None),
+            (None, prelude) => Step::Script(prelude),
         };
-        let counted = match until.count {
-            true => Some(left(&[b"INFO", b"replication"])?),
-            false => None,
-        };
-        if let Some(call) = calls.first() {
-            left(&load_command(call.script()))?;
-        }
-        let called = calls.iter().map(|call| {
-            self.leave(WakeUp::default(), |out| {
-                [encode::evalsha(out, call, self.publish)]
-            })
-        });
-        let called: Vec<Pending> = called.collect::<Result<_, _>>()?;
-        let waited = self.send(WakeUp::default(), |out| {
-            until.command().write_packed_command(out);
-            [out.len()]
-        })?;
-        if let Some(counted) = counted
-            && let [Ok(count)] = counted.await
-            && let Some(now) = Info::replicas_of(&count)
-        {
-            let least = if until.most {
-                self.replicas().unwrap_or(0)
-            } else {
-                0
-            };
-            self.replicas
-                .store(now.max(least).into(), Ordering::Relaxed);
-        }
-        // The first reply shows that the connection works, also to a caller that gives up the last: a
-        // connection that never answered is followed by a pause.
-        let mut replies = Vec::with_capacity(called.len());
-        for reply in called {
-            let [reply] = reply.await;
-            let reply = self.heard(reply)?.map_err(Fault::from_server);
-            replies.push(reply.map_err(|fault| self.said_here(fault)));
-        }
-        let [waited] = waited.await;
-        match self.heard(waited)? {
-            Ok(waited) => Ok((replies, until.had(&waited).ok_or_else(Fault::not_redis)?)),
-            Err(error) => Err(match replies.into_iter().find_map(Result::err) {
-                Some(fault) => fault,
-                None => self.did_not_wait(error, until.disk),
-            }),
-        }
-    }
-
-    /// Why WAIT was refused behind calls that were not; `disk`: WAITAOF.
-    fn did_not_wait(&self, error: ServerError, disk: bool) -> Fault {
-        if was_interrupted(&error) {
-            Fault::unanswered(std::io::Error::other(error.to_string()))
-        } else if is_without_aof(&error) {
-            Fault::without_aof(error)
-        } else if is_refused_for_good(&error) {
-            let known = &self.cannot_wait[usize::from(disk)];
-            let fault = known.get_or_init(|| Fault::cannot_wait(error, disk));
-            fault.clone()
-        } else {
-            // The next lock may be waited for.
-            Fault::from_server(error)
-        }
+        Exchange::new(Arc::clone(self), call, step, repeat, made)
     }
 
     fn knows(&self, script: &Script) -> bool {
@@ -460,22 +277,12 @@ impl Link {
         }
     }
 
-    /// Loads a script that the server does not know.
-    pub(super) async fn load(&self, script: &Script, caller: WakeUp<'_>) -> Result<(), Fault> {
-        tracing::debug!(script = script.name(), "loading a script");
-        let load = load_command(script);
-        let sent = self.send(caller, |out| [encode::command(out, &load)])?;
-        let [loaded] = sent.await;
-        let loaded = self.heard(loaded)?;
-        loaded.map(drop).map_err(Fault::from_server)
-    }
-
     /// As [`Driver::send`].
     pub(super) fn send<const N: usize>(
         &self,
         caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
-    ) -> Result<Pending<N>, Fault> {
+    ) -> Result<Pending, Fault> {
         self.reached(self.driver.send(caller, encode))
     }
 
@@ -485,24 +292,18 @@ impl Link {
         &self,
         caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
-    ) -> Result<Pending<N>, Fault> {
+    ) -> Result<Pending, Fault> {
         self.reached(self.multiplexer.send(caller, encode))
     }
 
-    fn reached<const N: usize>(
-        &self,
-        sent: Result<Pending<N>, Ended>,
-    ) -> Result<Pending<N>, Fault> {
+    fn reached(&self, sent: Result<Pending, Ended>) -> Result<Pending, Fault> {
         // The task that notices the end may not have been polled: without this, the caller would try
         // again here, without a pause.
         sent.map_err(|ended| Fault::unreachable(self.ended(&ended)))
     }
 
     /// What a script, or a command in its place, has answered.
-    pub(super) fn heard(
-        &self,
-        answer: Result<Value, Unanswered>,
-    ) -> Result<Result<Reply, ServerError>, Fault> {
+    pub(super) fn heard(&self, answer: Answer) -> Result<Result<Reply, ServerError>, Fault> {
         match self.value(answer)? {
             Value::Error(error) => Ok(Err(error)),
             value => reply(value).map(Ok),
@@ -510,7 +311,7 @@ impl Link {
     }
 
     /// What has come for a command. If it is no reply, nothing is sent on this link any more.
-    pub(super) fn value(&self, answer: Result<Value, Unanswered>) -> Result<Value, Fault> {
+    pub(super) fn value(&self, answer: Answer) -> Result<Value, Fault> {
         match answer {
             Ok(value) => {
                 if !self.has_answered() {
@@ -565,12 +366,12 @@ impl Link {
 
     /// The server's name in errors.
     pub(super) fn place(&self) -> &Arc<str> {
-        &self.place
+        self.server.place()
     }
 
     /// The fault of a call, with the name of the server.
     pub(super) fn said_here(&self, fault: Fault) -> Fault {
-        fault.said_at(self.tie.at()).at(&self.place)
+        fault.said_at(self.tie.at()).at(self.place())
     }
 }
 
@@ -586,6 +387,25 @@ impl fmt::Debug for Link {
             .field("alive", &self.is_alive())
             .field("identity", &self.identity)
             .finish_non_exhaustive()
+    }
+}
+
+/// Polls the driver until the connection ends, or its credentials have expired.
+async fn driven(
+    driver: Task,
+    multiplexer: &Arc<Multiplexer>,
+    dialer: Dialer,
+    expiry: Option<Expiry>,
+) {
+    match expiry {
+        None => driver.await,
+        Some(expiry) => {
+            tokio::select! {
+                biased;
+                () = driver => {}
+                () = log_in_again(Arc::clone(multiplexer), dialer, expiry) => {}
+            }
+        }
     }
 }
 

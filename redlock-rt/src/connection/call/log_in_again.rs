@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::connection::dial::{Dialer, Expiry};
 use crate::connection::fault::Fault;
-use crate::connection::stream::{Multiplexer, WakeUp};
+use crate::connection::stream::{Multiplexer, WakeUp, last};
 use crate::wire::Value;
 
 /// With less time than this there is no other try.
@@ -48,12 +48,10 @@ async fn log_in(multiplexer: &Arc<Multiplexer>, dialer: &Dialer) -> Result<Optio
     // All are sent before the first is answered: one round trip.
     let sent: Vec<_> = login.cmd_iter().map(send).collect::<Result<_, _>>()?;
     for sent in sent {
-        match sent.await {
-            [Ok(Value::Error(error))] => {
-                return Err(Fault::from_server(error).while_dialing());
-            }
-            [Ok(_)] => {}
-            [Err(unanswered)] => return Err(unanswered.fault().while_dialing()),
+        match last(sent.await) {
+            Ok(Value::Error(error)) => return Err(Fault::from_server(error).while_dialing()),
+            Ok(_) => {}
+            Err(unanswered) => return Err(unanswered.fault().while_dialing()),
         }
     }
     Ok(expiry)

@@ -12,8 +12,8 @@ use crate::wire::{Value, renew};
 const KEY: &[u8] = b"redlock_probe";
 
 impl Link {
-    /// Asks once for what each renewal needs: the script, with no holds, and the commands in it. Changes
-    /// nothing.
+    /// Asks once for what each renewal needs: the script, with no holds, and the commands in it. And for
+    /// HDEL, whose refusal a caller that only drops its guards would not notice. Changes nothing.
     pub(super) async fn prove(&self) -> Result<(), Fault> {
         if self.server.proven.load(Ordering::Relaxed) {
             return Ok(());
@@ -27,6 +27,7 @@ impl Link {
                 encode::command(out, &[b"PTTL", KEY]),
                 // Refused where it is allowed: it is no number.
                 encode::command(out, &[b"PEXPIRE", KEY, b"never"]),
+                encode::command(out, &[b"HDEL", KEY, b"0"]),
             ]
         })?;
         let commands = [
@@ -36,12 +37,19 @@ impl Link {
             "without PTTL no lock can be renewed",
             "without PEXPIRE no lock can be renewed",
         ];
-        for (answer, lacking) in sent.await.into_iter().zip(commands) {
+        let mut answers = sent.await;
+        // Without HDEL, locks are released by scripts.
+        let deletes = answers.pop().is_some_and(|answer| match answer {
+            Ok(Value::Error(error)) => Fault::lacking(error, "").is_none(),
+            answer => answer.is_ok(),
+        });
+        for (answer, lacking) in answers.into_iter().zip(commands) {
             let answer = answer.map_err(|unanswered| unanswered.fault().while_dialing())?;
             if let Value::Error(error) = answer {
                 Fault::lacking(error, lacking).map_or(Ok(()), Err)?;
             }
         }
+        self.server.deletes.store(deletes, Ordering::Relaxed);
         self.server.proven.store(true, Ordering::Relaxed);
         Ok(())
     }

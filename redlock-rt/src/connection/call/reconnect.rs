@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Prelude};
 use super::link::{Identity, Link, OnDown};
 use super::retry::{Gate, RetryPolicy};
 use super::wait_for_replicas::{Had, Until};
@@ -147,13 +147,13 @@ impl Connection {
     /// # Cancel safety
     ///
     /// Nothing is sent before the returned exchange is polled.
-    pub(crate) async fn call(&self, call: Call) -> Result<Exchange, Fault> {
-        Ok(self.link().await?.call(call))
-    }
-
-    /// As [`call`](Self::call), for keys of a slot on its way to this node.
-    pub(in crate::connection) async fn call_asking(&self, call: Call) -> Result<Exchange, Fault> {
-        Ok(self.link().await?.call_asking(call))
+    pub(in crate::connection) async fn call(
+        &self,
+        call: Call,
+        prelude: Prelude,
+    ) -> Result<Exchange, Fault> {
+        let link = self.link().await?;
+        Ok(link.call(call, prelude, true, clock::stamp()))
     }
 
     /// As [`try_call`](Self::try_call), for a caller that may not read the reply.
@@ -162,7 +162,8 @@ impl Connection {
         if self.shared.gate.is_refusing() {
             return None;
         }
-        Some(self.shared.live()?.last_call(call))
+        let link = self.shared.live()?;
+        Some(link.call(call, Prelude::Load, true, clock::stamp()))
     }
 
     /// As [`call`](Self::call) if there is a live connection, and the server does not refuse all calls;
@@ -170,14 +171,18 @@ impl Connection {
     pub(crate) fn try_call(&self, call: Call, now: Option<Instant>) -> Result<Exchange, Call> {
         let refuses = self.shared.gate.is_refusing();
         match self.shared.live().filter(|_| !refuses) {
-            Some(link) => Ok(link.call_at(call, now.unwrap_or_else(clock::stamp))),
+            Some(link) => {
+                let made = now.unwrap_or_else(clock::stamp);
+                Ok(link.call(call, Prelude::None, true, made))
+            }
             None => Err(call),
         }
     }
 
     /// Starts a call that is sent at once or never, if there is a live connection.
     pub(crate) fn call_now(&self, call: Call) -> Option<Exchange> {
-        Some(self.shared.live()?.call_once(call))
+        let link = self.shared.live()?;
+        Some(link.call(call, Prelude::None, false, clock::stamp()))
     }
 
     /// As [`Link::call_and_wait`].
@@ -213,13 +218,13 @@ impl Connection {
     /// made, or the URL names. `None`: unknown.
     pub(crate) fn replicas(&self, most: bool) -> Option<u32> {
         let listed = self.shared.dialer.replicas().filter(|_| most);
-        self.shared.live()?.replicas().max(listed)
+        self.shared.live()?.replicas().count().max(listed)
     }
 
     /// Why replicas cannot be waited for at the present server, if that was found out; `disk`: with
     /// WAITAOF.
     pub(crate) fn cannot_wait(&self, disk: bool) -> Option<Fault> {
-        self.shared.live()?.cannot_wait(disk).cloned()
+        self.shared.live()?.replicas().cannot_wait(disk).cloned()
     }
 
     /// Since when no command of an earlier connection can run any more, as far as the server

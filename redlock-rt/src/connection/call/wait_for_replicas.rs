@@ -1,11 +1,16 @@
 //! What is waited for behind a write: WAIT and WAITAOF.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use redis::Cmd;
 
+use super::link::{Link, load_command};
 use crate::connection::fault::{Cause, Fault};
-use crate::wire::{Reply, ServerError};
+use crate::connection::server::Info;
+use crate::connection::stream::{Pending, WakeUp, encode, last};
+use crate::wire::{Call, Reply, ServerError};
 
 /// So many ways to wait have a connection of their own at each server.
 pub(crate) const LANES: usize = 21;
@@ -31,6 +36,106 @@ pub(crate) struct Had {
     pub(crate) replicas: u32,
     /// Whether the master has it where it must.
     pub(crate) local: bool,
+}
+
+/// What is known of a server's replicas.
+pub(super) struct Replicas {
+    /// How many there are, or were at most since it was connected to; -1: unknown.
+    count: AtomicI64,
+    /// Why they cannot be waited for: with WAIT, and with WAITAOF.
+    cannot_wait: [OnceLock<Fault>; 2],
+}
+
+impl Replicas {
+    pub(super) fn new(info: &Info) -> Self {
+        Self {
+            count: AtomicI64::new(info.replicas.map_or(-1, i64::from)),
+            cannot_wait: Default::default(),
+        }
+    }
+
+    /// How many there are, or were at most ([`Until::most`]); `None`: unknown.
+    pub(super) fn count(&self) -> Option<u32> {
+        u32::try_from(self.count.load(Ordering::Relaxed)).ok()
+    }
+
+    /// Why they cannot be waited for, if that was found out; `disk`: with WAITAOF.
+    pub(super) fn cannot_wait(&self, disk: bool) -> Option<&Fault> {
+        self.cannot_wait[usize::from(disk)].get()
+    }
+
+    /// Why WAIT was refused behind calls that were not; `disk`: WAITAOF.
+    fn did_not_wait(&self, error: ServerError, disk: bool) -> Fault {
+        if was_interrupted(&error) {
+            Fault::unanswered(std::io::Error::other(error))
+        } else if error.detail().contains("appendonly is disabled") {
+            Fault::without_aof(error)
+        } else if is_refused_for_good(&error) {
+            let known = &self.cannot_wait[usize::from(disk)];
+            let fault = known.get_or_init(|| Fault::cannot_wait(error, disk));
+            fault.clone()
+        } else {
+            // The next lock may be waited for.
+            Fault::from_server(error)
+        }
+    }
+}
+
+impl Link {
+    /// Sends calls of one script that write, and waits until enough servers have what was written: WAIT
+    /// counts for the connection. It is for such calls only, because the server reads nothing from it
+    /// meanwhile. Returns the reply to each call.
+    pub(super) async fn call_and_wait(
+        &self,
+        calls: &[Call],
+        until: Until,
+    ) -> Result<(Vec<Result<Reply, Fault>>, Had), Fault> {
+        let left = |words: &[&[u8]]| {
+            let encoded = |out: &mut Vec<u8>| [encode::command(out, words)];
+            self.leave(WakeUp::default(), encoded)
+        };
+        let counted = match until.count {
+            true => Some(left(&[b"INFO", b"replication"])?),
+            false => None,
+        };
+        if let Some(call) = calls.first() {
+            left(&load_command(call.script()))?;
+        }
+        let called = calls.iter().map(|call| {
+            self.leave(WakeUp::default(), |out| {
+                [encode::evalsha(out, call, self.publish())]
+            })
+        });
+        let called: Vec<Pending> = called.collect::<Result<_, _>>()?;
+        let waited = self.send(WakeUp::default(), |out| {
+            until.command().write_packed_command(out);
+            [out.len()]
+        })?;
+        let replicas = self.replicas();
+        if let Some(counted) = counted
+            && let Ok(count) = last(counted.await)
+            && let Some(now) = Info::replicas_of(&count)
+        {
+            let least = replicas.count().filter(|_| until.most).unwrap_or(0);
+            replicas
+                .count
+                .store(now.max(least).into(), Ordering::Relaxed);
+        }
+        // The first reply shows that the connection works, also to a caller that gives up the last: a
+        // connection that never answered is followed by a pause.
+        let mut replies = Vec::with_capacity(called.len());
+        for reply in called {
+            let reply = self.heard(last(reply.await))?.map_err(Fault::from_server);
+            replies.push(reply.map_err(|fault| self.said_here(fault)));
+        }
+        match self.heard(last(waited.await))? {
+            Ok(waited) => Ok((replies, until.had(&waited).ok_or_else(Fault::not_redis)?)),
+            Err(error) => Err(match replies.into_iter().find_map(Result::err) {
+                Some(fault) => fault,
+                None => replicas.did_not_wait(error, until.disk),
+            }),
+        }
+    }
 }
 
 impl Until {
@@ -61,7 +166,7 @@ impl Until {
 
 /// Whether it is unknown who has what was written: the master was demoted before or meanwhile,
 /// somebody sent CLIENT UNBLOCK, or the server has something else to do for a while.
-pub(super) fn was_interrupted(error: &ServerError) -> bool {
+fn was_interrupted(error: &ServerError) -> bool {
     error.code() == "UNBLOCKED"
         || error
             .detail()
@@ -70,13 +175,8 @@ pub(super) fn was_interrupted(error: &ServerError) -> bool {
 }
 
 /// Whether the server refuses the command itself, which it will do again.
-pub(super) fn is_refused_for_good(error: &ServerError) -> bool {
+fn is_refused_for_good(error: &ServerError) -> bool {
     error.detail().starts_with("unknown command") || Fault::from_server(error.clone()).is_denied()
-}
-
-/// Whether the master keeps no append-only file, of which WAITAOF could tell.
-pub(super) fn is_without_aof(error: &ServerError) -> bool {
-    error.detail().contains("appendonly is disabled")
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use super::Cluster;
 use crate::clock;
 use crate::connection::Exchange;
-use crate::connection::call::{Connection, Delivery, Lane, Node};
+use crate::connection::call::{Connection, Delivery, Lane, Node, Prelude};
 use crate::connection::fault::Fault;
 use crate::connection::slot_news::{Redirect, SlotNews};
 use crate::wire::{Call, Reply, Slot};
@@ -41,10 +41,7 @@ impl Cluster {
     ) -> Option<Result<Reply, Fault>> {
         let reply = self.timeouts.reply();
         let Some(call) = call else {
-            let outcome = delivery.finish(reply, until).await?;
-            if let Some(node) = delivery.take_asked() {
-                node.connection(lane).heard(&outcome);
-            }
+            let outcome = delivery.finish(lane, reply, until).await?;
             return Some(outcome.map_err(|fault| {
                 self.redirected(&fault, slot);
                 fault.while_redirected()
@@ -57,7 +54,7 @@ impl Cluster {
                 None => self.start(slot, lane, &call, until).await?,
                 Some(node) => {
                     let connection = node.connection(lane);
-                    let call = connection.call_asking(call.clone());
+                    let call = connection.call(call.clone(), Prelude::Asking);
                     let started = passed(connection, until, call).await?;
                     started.map(|exchange| (node, exchange))
                 }
@@ -69,11 +66,7 @@ impl Cluster {
                     return Some(Err(fault));
                 }
             }
-            let answer = delivery.finish(reply, until).await?;
-            if let Some(node) = delivery.take_asked() {
-                node.connection(lane).heard(&answer);
-            }
-            let fault = match answer {
+            let fault = match delivery.finish(lane, reply, until).await? {
                 Ok(reply) => return Some(Ok(reply)),
                 Err(fault) => fault,
             };
@@ -109,7 +102,11 @@ impl Cluster {
                 Err(fault) => return Some(Err(fault)),
             };
             let connection = node.connection(lane);
-            let started = passed(connection, until, connection.call(call.clone()));
+            let started = passed(
+                connection,
+                until,
+                connection.call(call.clone(), Prelude::None),
+            );
             let mut started = std::pin::pin!(started);
             let mut left = std::pin::pin!(self.has_left(slot, &node));
             loop {

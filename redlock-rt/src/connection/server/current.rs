@@ -138,6 +138,8 @@ pub(crate) struct CurrentServer {
     reached: AtomicBool,
     /// Whether it lets this client renew locks; see `call::needed_rights`.
     pub(in crate::connection) proven: AtomicBool,
+    /// Whether it carries out HDEL, as was found out then.
+    pub(in crate::connection) deletes: AtomicBool,
     /// The master that the sentinels named last.
     named: watch::Sender<Option<Address>>,
     journal: Journal,
@@ -193,6 +195,7 @@ impl CurrentServer {
             on_move: Box::new(on_move),
             reached: AtomicBool::new(false),
             proven: AtomicBool::new(false),
+            deletes: AtomicBool::new(false),
             returning: AtomicBool::new(false),
             named: watch::Sender::new(None),
             state: Mutex::default(),

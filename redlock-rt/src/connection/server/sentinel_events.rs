@@ -18,7 +18,7 @@ use crate::clock;
 use crate::connection::address::Address;
 use crate::connection::dial::{BoxStream, Dialer, Service, Target};
 use crate::connection::fault::Fault;
-use crate::connection::stream::{Framed, Nonsense, nonsense};
+use crate::connection::stream::{Framed, Nonsense, encode, nonsense};
 use crate::wire::Value;
 
 /// A sentinel is asked this often, in case its announcement was lost.
@@ -87,22 +87,21 @@ async fn follow(
     within: Duration,
     mut stream: Framed<BoxStream>,
 ) -> Result<(), Fault> {
-    let mut question = redis::pipe();
-    question.cmd("SENTINEL").arg(GET_MASTER).arg(&service.name);
-    let question = question.get_packed_pipeline();
+    let mut question = Vec::new();
+    let words = ["SENTINEL", GET_MASTER, &service.name];
+    encode::command(&mut question, &words.map(str::as_bytes));
     // The master that this sentinel named last. A switch may have happened before the subscription.
     let mut named: Option<Address> = None;
     let mut ask_at = clock::now();
     let mut silent_at = None;
-    let mut unchanged = 0;
-    let mut heard = 0;
+    let (mut unchanged, mut heard) = (0, 0);
     let message = Value::Text(b"message".into());
+    let payload = |words: &[Value]| words.get(2).and_then(Value::text);
     while heard < MOST_HEARD {
-        let wake_at = silent_at.unwrap_or(ask_at);
         let value = tokio::select! {
             biased;
             value = stream.read() => value.map_err(Fault::unreachable)?,
-            () = clock::sleep_until(wake_at) => {
+            () = clock::sleep_until(silent_at.unwrap_or(ask_at)) => {
                 if silent_at.is_some() {
                     return Err(Fault::timed_out("a sentinel does not answer"));
                 }
@@ -113,13 +112,11 @@ async fn follow(
         };
         heard += 1;
         let says = match value {
-            Value::Push(words) if words.first() == Some(&message) => {
-                match words.get(2).and_then(Value::text) {
-                    // Of another service that it watches.
-                    Some(text) if text.split(' ').next() != Some(&service.name) => continue,
-                    _ => None,
-                }
-            }
+            Value::Push(words) if words.first() == Some(&message) => match payload(&words) {
+                // Of another service that it watches.
+                Some(text) if text.split(' ').next() != Some(&service.name) => continue,
+                _ => None,
+            },
             Value::Error(error) => return Err(refused(error)),
             // The reply to the question.
             reply if silent_at.take().is_some() => {

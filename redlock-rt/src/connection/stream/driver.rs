@@ -10,7 +10,7 @@
 //! * A process that ends resets its connection if replies are unread, and a server that cannot send replies
 //!   stops reading. So of several releases only the first is sure to be read.
 //! * A lone command from another runtime (`dedicated_thread`) is written by its caller in the same way: the
-//!   task would be woken twice for a call. While four or more commands are in progress, the task lets the
+//!   task would be woken twice for a call. While four or more calls are in progress, the task lets the
 //!   tasks run first that are ready, so that their commands go out in one write.
 
 use std::cell::Cell;
@@ -25,7 +25,7 @@ use tokio::task::coop::unconstrained;
 use super::multiplexer::{Ended, Multiplexer, Pending, WakeUp};
 use crate::connection::spawner::{Home, Process};
 
-/// With this many commands in progress, the task lets other tasks run before it writes or reads.
+/// With this many calls in progress, the task lets other tasks run before it writes or reads.
 const MANY: usize = 4;
 
 /// The future of one connection.
@@ -97,7 +97,7 @@ impl Driver {
         &self,
         caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
-    ) -> Result<Pending<N>, Ended> {
+    ) -> Result<Pending, Ended> {
         let (sent, idle) = self.multiplexer.append(caller, encode)?;
         if let Some(task) = idle
             && !self.writes_here()
@@ -252,7 +252,7 @@ mod tests {
 
     use super::super::encode;
     use super::super::framed::Framed;
-    use super::super::multiplexer::{Ended, Pending, WakeUp};
+    use super::super::multiplexer::{Ended, Pending, WakeUp, last};
     use super::*;
     use crate::wire::Value;
     use std::future::poll_fn;
@@ -354,7 +354,7 @@ mod tests {
                 .unwrap();
             assert!(there.task.is_woken(), "by the reply");
             assert!(there.task.poll().is_pending());
-            let [answer] = sent.now_or_never().unwrap();
+            let answer = last(sent.now_or_never().unwrap());
             assert_eq!(answer.unwrap(), Value::Text("PONG".into()));
         }
     }

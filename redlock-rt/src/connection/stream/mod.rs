@@ -2,7 +2,6 @@
 //! one byte stream, which one future drives, and each gets its own reply.
 
 mod admission;
-mod alarm;
 mod driver;
 pub(super) mod encode;
 mod framed;
@@ -10,8 +9,10 @@ mod multiplexer;
 mod resp;
 
 pub(super) use self::admission::Share;
-pub(super) use self::driver::Driver;
+pub(super) use self::driver::{Driver, Task};
 pub(super) use self::framed::{Framed, nonsense};
 pub(crate) use self::multiplexer::Came;
-pub(super) use self::multiplexer::{Due, Ended, InLine, Multiplexer, Pending, Unanswered, WakeUp};
+pub(super) use self::multiplexer::{
+    Answer, Answers, Due, Ended, InLine, Multiplexer, Pending, Unanswered, WakeUp, last,
+};
 pub(super) use self::resp::{Nonsense, reply};

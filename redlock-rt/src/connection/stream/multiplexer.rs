@@ -15,39 +15,27 @@
 //! 3. A command is written although its caller has gone, unless the connection ends before. Its reply
 //!    is dropped.
 //! 4. No waker is woken, and none is dropped, while the mutex is held: what it wakes may send.
-//!
-//! # Whom a read wakes
-//!
-//! When a read has answered eight callers or more, and the server has no other command, half of the callers
-//! are woken first, and the rest after the first half's next commands were written. Woken together, all
-//! would send together, and on a runtime of one thread the server would wait while they run, and they while
-//! the server works. From then on the two groups take turns of themselves. Of the commands of one call only
-//! the last wakes the caller.
-//!
-//! A caller has a timer of its own where it has less time than the server, where it continues another
-//! caller's call, in a cluster, and where its timer is surer than the task of the connection: in another
-//! runtime, and in one with several workers, since that task may lie behind a task that blocks its worker.
-//! All others are woken by the one timer of the connection.
 
+mod driving;
 #[cfg(all(test, redlock_loom))]
 mod loom;
+mod pending;
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
+use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use slab::Slab;
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::Instant;
 
+use self::driving::Driving;
+pub(crate) use self::pending::Came;
+pub(in crate::connection) use self::pending::{Pending, last};
 use super::admission::{Admission, Share};
-use super::alarm::Alarm;
 use super::framed::Framed;
 use super::resp::Nonsense;
 use crate::clock::{self, Moment};
@@ -59,10 +47,6 @@ use crate::wire::Value;
 const USUALLY_OPEN: usize = 1024;
 /// A reply may take so many times as long as the server may be silent.
 const MOST_PATIENCE: u32 = 8;
-/// So often is the stream read before others run.
-const READS_AT_ONCE: usize = 16;
-/// So many answered callers are woken in two groups, if the server has nothing to do.
-const TWO_GROUPS: usize = 8;
 
 /// Takes commands.
 #[derive(Debug, Default)]
@@ -89,7 +73,7 @@ struct State {
     next_due: Due,
     ended: Option<Ended>,
     /// When the last reply to a command was read.
-    heard: Option<std::time::Instant>,
+    heard: Option<Instant>,
 }
 
 /// A command without a reply.
@@ -98,20 +82,22 @@ struct Open {
     place: usize,
     /// The command is written as soon as so many bytes are.
     until: u64,
-    due: Due,
     /// A moment before the command was sent.
-    since: std::time::Instant,
-    /// The room that it gives back.
+    since: Instant,
+    /// Of the last command of a call.
+    due: Due,
+    /// The room that it gives back, as the last command of a call.
     room: Option<(Share, usize)>,
 }
 
 /// A call that waits for room.
 #[derive(Debug)]
 struct Queued {
+    place: usize,
     bytes: Vec<u8>,
-    /// The places of its commands, and the length behind each.
-    commands: SmallVec<[(usize, usize); 2]>,
-    until: Option<std::time::Instant>,
+    /// The length behind each command.
+    ends: SmallVec<[usize; 2]>,
+    until: Option<Instant>,
 }
 
 /// How a call waits for room, if there is none.
@@ -123,7 +109,7 @@ pub(in crate::connection) struct InLine {
 }
 
 /// The moment at which a caller is woken without a reply too, if there is one.
-pub(in crate::connection) type Due = Option<Instant>;
+pub(in crate::connection) type Due = Option<tokio::time::Instant>;
 
 /// When to wake a caller.
 #[derive(Debug, Clone, Copy, Default)]
@@ -134,26 +120,38 @@ pub(in crate::connection) struct WakeUp<'a> {
     pub(in crate::connection) due: Due,
     /// A moment before the command, on the clock of leases. Defaults to the present one, and then the
     /// time until the reply does not count as the pace of the server.
-    pub(in crate::connection) since: Option<std::time::Instant>,
+    pub(in crate::connection) since: Option<Instant>,
     /// `None`: the command is sent, whatever is in flight.
     pub(in crate::connection) line: Option<InLine>,
 }
 
-/// Where the reply to one command is put.
+/// Where the replies to the commands of one call are put.
 #[derive(Debug)]
-enum Place {
-    /// The call waits for room.
-    Queued(Option<Waker>),
-    /// It is not sent: its time is nearly over.
-    PassedOver(Option<Waker>),
-    Waiting(Option<Waker>, Admitted),
-    /// The caller has gone.
-    Left,
-    Answered(Result<Value, Unanswered>, Admitted),
+struct Place {
+    progress: Progress,
+    waker: Option<Waker>,
+    /// The number of commands without a reply.
+    missing: usize,
+    answers: Answers,
 }
 
-/// When a call was sent, if it had to wait for room.
-type Admitted = Option<Moment>;
+/// How far a call is.
+#[derive(Debug, Clone, Copy)]
+enum Progress {
+    /// It waits for room.
+    Queued,
+    /// It is not sent: its time is nearly over.
+    PassedOver,
+    /// At this moment, if it had to wait for room.
+    Sent(Option<Moment>),
+    /// The caller has gone.
+    Left,
+}
+
+/// What has come for a command.
+pub(in crate::connection) type Answer = Result<Value, Unanswered>;
+/// For the commands of a call, in their order.
+pub(in crate::connection) type Answers = SmallVec<[Answer; 2]>;
 
 /// Why a command has no reply.
 #[derive(Debug, Clone)]
@@ -174,41 +172,6 @@ pub(in crate::connection) enum Ended {
     Io(Arc<io::Error>),
     /// This client closed it, or the runtime of its task ended.
     Closed,
-}
-
-/// Commands that were passed to the connection.
-#[derive(Debug)]
-pub(in crate::connection) struct Pending<const N: usize = 1> {
-    multiplexer: Arc<Multiplexer>,
-    /// In the order of the commands. `None` once the replies were returned. Small, as all that a waiting
-    /// caller keeps.
-    places: Option<[u32; N]>,
-    /// The call had to wait for room.
-    queued: bool,
-    admitted: Admitted,
-}
-
-/// What came for a call that was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Came {
-    Nothing,
-    /// A reply, of which at least the first part is no refusal.
-    Reply,
-    /// The caller has to do something.
-    Other,
-}
-
-/// Reads and writes the stream. It ends with the connection; the connection also ends if it is
-/// dropped.
-pub(in crate::connection) struct Driving<S> {
-    multiplexer: Arc<Multiplexer>,
-    framed: Framed<S>,
-    /// Of callers that were answered.
-    wakers: Vec<Waker>,
-    /// These callers are the second of two groups: the commands of the first are written before they
-    /// run.
-    second_group: bool,
-    alarm: Alarm,
 }
 
 impl Unanswered {
@@ -247,13 +210,7 @@ impl Multiplexer {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let multiplexer = Arc::<Self>::default();
-        let driving = Driving {
-            multiplexer: Arc::clone(&multiplexer),
-            framed,
-            wakers: Vec::new(),
-            second_group: false,
-            alarm: Alarm::default(),
-        };
+        let driving = Driving::new(Arc::clone(&multiplexer), framed);
         (multiplexer, driving)
     }
 
@@ -263,7 +220,7 @@ impl Multiplexer {
         self: &Arc<Self>,
         caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
-    ) -> Result<Pending<N>, Ended> {
+    ) -> Result<Pending, Ended> {
         let (sent, idle) = self.append(caller, encode)?;
         if let Some(driver) = idle {
             driver.wake();
@@ -277,91 +234,56 @@ impl Multiplexer {
         self: &Arc<Self>,
         caller: WakeUp<'_>,
         encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
-    ) -> Result<(Pending<N>, Option<Waker>), Ended> {
+    ) -> Result<(Pending, Option<Waker>), Ended> {
         let mut state = self.state();
         if let Some(ended) = &state.ended {
             return Err(ended.clone());
         }
-        if let Some(line) = caller
-            .line
-            .filter(|line| !state.admission.admits(line.share))
-        {
-            let places = state.queue(line, caller.waker, encode);
-            self.count(&state);
-            drop(state);
-            return Ok((Pending::new(self, places, true), None));
-        }
-        let before = state.out.len();
-        let ends = encode(&mut state.out);
-        let due = caller.due;
-        let since = caller.since.unwrap_or_else(clock::stamp);
-        let mut places = [0; N];
-        for (at, end) in ends.into_iter().enumerate() {
-            let until = state.appended + (end - before) as u64;
-            // The last reply wakes the caller, who waits for all of them.
-            let waker = caller.waker.filter(|_| at + 1 == N).cloned();
-            let place = state.places.insert(Place::Waiting(waker, None));
-            let room = None;
-            let open = Open {
-                place,
-                until,
-                due,
-                since,
-                room,
-            };
-            state.open.push_back(open);
-            places[at] = place;
-        }
-        let bytes = state.out.len() - before;
-        state.appended += bytes as u64;
-        state.admission.sent(N, caller.since);
-        if let Some(line) = caller.line {
-            state.takes_room(line.share, bytes);
-        }
-        if let Some(due) = caller.due {
-            state.next_due = Some(state.next_due.map_or(due, |known| known.min(due)));
-        }
+        let has_room = |line: InLine| state.admission.admits(line.share);
+        let queued = caller.line.filter(|line| !has_room(*line));
+        let place = state.places.insert(Place {
+            progress: match queued {
+                Some(_) => Progress::Queued,
+                None => Progress::Sent(None),
+            },
+            waker: caller.waker.cloned(),
+            missing: N,
+            answers: Answers::new(),
+        });
         self.count(&state);
-        let idle = state.idle.take();
-        drop(state);
-        Ok((Pending::new(self, places, false), idle))
-    }
-
-    /// The moment until which the future may sleep. Commands that come later wake it.
-    fn sleeps_until(&self, waker: &Waker) -> Due {
-        let mut state = self.state();
-        // Also where commands are left, since the stream takes none: the next one may have an earlier
-        // moment.
-        let before = state.keep_waker(waker);
-        let due = state.next_due;
-        drop(state);
-        drop(before);
-        due
-    }
-
-    /// Returns whom to wake: those whose moment has come, and who have no reply.
-    fn overdue(&self, now: Instant) -> Vec<Waker> {
-        let state = &mut *self.state();
-        let (due, later): (Vec<_>, Vec<_>) = state
-            .open
-            .iter()
-            .filter_map(|open| Some((open.due?, open.place)))
-            .partition(|(due, _)| *due <= now);
-        state.next_due = later.into_iter().map(|(due, _)| due).min();
-        let waker = |(_, place)| match state.places.get(place) {
-            Some(Place::Waiting(waker, _)) => waker.clone(),
-            _ => None,
+        let idle = match queued {
+            Some(InLine { share, until }) => {
+                let mut bytes = Vec::new();
+                let ends = SmallVec::from_slice(&encode(&mut bytes));
+                let until = until.map(Instant::from);
+                let call = Queued {
+                    place,
+                    bytes,
+                    ends,
+                    until,
+                };
+                state.admission.join(share, call);
+                None
+            }
+            None => {
+                let before = state.out.len();
+                let ends = encode(&mut state.out).map(|end| end - before);
+                let share = caller.line.map(|line| line.share);
+                state.sent(place, &ends, share, caller.since);
+                if let Some(due) = caller.due {
+                    state.is_due(due);
+                }
+                state.idle.take()
+            }
         };
-        due.into_iter().filter_map(waker).collect()
+        drop(state);
+        Ok((Pending::new(self, place, queued.is_some()), idle))
     }
 
     /// When the connection is to be given up, if nothing comes until then. Silence is counted from the
     /// last reply to any command, as long as a later command is without one: a server that is slow is
     /// not silent. `None`: all commands have replies.
-    pub(in crate::connection) fn gives_up_at(
-        &self,
-        patience: Duration,
-    ) -> Option<std::time::Instant> {
+    pub(in crate::connection) fn gives_up_at(&self, patience: Duration) -> Option<Instant> {
         let state = self.state();
         let asked = state.open.front()?.since;
         let last = state.heard.map_or(asked, |heard| heard.max(asked));
@@ -370,7 +292,7 @@ impl Multiplexer {
         Some(clock::after(last, patience).min(oldest))
     }
 
-    /// How many commands have no reply, or one that its caller has not taken yet.
+    /// How many calls have no reply, or one that its caller has not taken yet.
     pub(super) fn in_progress(&self) -> usize {
         self.places.load(Ordering::Relaxed)
     }
@@ -398,28 +320,23 @@ impl Multiplexer {
             let unanswered = Unanswered::Ended(why.clone());
             wakers.extend(state.answer(open.place, Err(unanswered)));
         }
-        for (place, _) in state.admission.close().flat_map(|call| call.commands) {
-            let unsent = Unanswered::Unsent(why.clone());
-            wakers.extend(state.answer(place, Err(unsent)));
+        for call in state.admission.close() {
+            for _ in call.ends {
+                let unsent = Unanswered::Unsent(why.clone());
+                wakers.extend(state.answer(call.place, Err(unsent)));
+            }
         }
         self.count(&state);
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Puts the commands into the empty buffer `writing`, or keeps the waker if there are none.
-    fn take_commands(&self, waker: &Waker, writing: &mut Vec<u8>) {
-        let mut state = self.state();
-        std::mem::swap(writing, &mut state.out);
-        if !writing.is_empty() {
-            return;
-        }
-        let before = state.keep_waker(waker);
-        if state.open.is_empty() {
-            state.open.shrink_to(USUALLY_OPEN);
-        }
+    /// The caller of a call has gone.
+    fn leave(&self, mut state: MutexGuard<'_, State>, at: usize) {
+        let waker = state.leave(at);
+        self.count(&state);
         drop(state);
-        drop(before);
+        drop(waker);
     }
 
     fn count(&self, state: &State) {
@@ -432,79 +349,55 @@ impl Multiplexer {
 }
 
 impl State {
-    /// Keeps the waker of the future for the next command. Returns the one before, which is to be
-    /// dropped.
-    fn keep_waker(&mut self, waker: &Waker) -> Option<Waker> {
-        replace(&mut self.idle, waker)
+    /// The commands of a call were appended to those that are to be written, with these lengths behind
+    /// each.
+    fn sent(&mut self, place: usize, ends: &[usize], share: Option<Share>, since: Option<Instant>) {
+        let asked = since.unwrap_or_else(clock::stamp);
+        for end in ends {
+            self.open.push_back(Open {
+                place,
+                until: self.appended + *end as u64,
+                since: asked,
+                due: None,
+                room: None,
+            });
+        }
+        self.admission.sent(ends.len(), since);
+        if let (Some(open), Some(bytes)) = (self.open.back_mut(), ends.last()) {
+            self.appended += *bytes as u64;
+            open.room = share.map(|share| (share, self.admission.takes(share, *bytes)));
+        }
     }
 
-    /// Keeps a call until there is room.
-    fn queue<const N: usize>(
-        &mut self,
-        InLine { share, until }: InLine,
-        waker: Option<&Waker>,
-        encode: impl FnOnce(&mut Vec<u8>) -> [usize; N],
-    ) -> [usize; N] {
-        let mut bytes = Vec::new();
-        let ends = encode(&mut bytes);
-        let mut at = 0;
-        let places = ends.map(|_| {
-            at += 1;
-            let waker = waker.filter(|_| at == N).cloned();
-            self.places.insert(Place::Queued(waker))
-        });
-        let call = Queued {
-            bytes,
-            commands: places.into_iter().zip(ends).collect(),
-            until: until.map(std::time::Instant::from),
-        };
-        self.admission.join(share, call);
-        places
+    /// The caller of the last command wants to be woken at this moment.
+    fn is_due(&mut self, due: tokio::time::Instant) {
+        self.next_due = Some(self.next_due.map_or(due, |known| known.min(due)));
+        if let Some(open) = self.open.back_mut() {
+            open.due = Some(due);
+        }
     }
 
     /// Sends the calls for which there is room.
-    fn admit(&mut self, now: std::time::Instant) {
+    fn admit(&mut self, now: Instant) {
         while let Some((share, call)) = self.admission.next() {
             let is_late = self.admission.is_too_late(call.until, now);
-            let mut is_sent = false;
-            for &(place, end) in &call.commands {
-                let Some(known) = self.places.get_mut(place) else {
-                    continue;
-                };
-                match known {
-                    Place::Queued(waker) if is_late => *known = Place::PassedOver(waker.take()),
-                    Place::Queued(waker) => {
-                        *known = Place::Waiting(waker.take(), Some(now.into()));
-                        is_sent = true;
-                        self.open.push_back(Open {
-                            place,
-                            until: self.appended + end as u64,
-                            due: None,
-                            since: now,
-                            room: None,
-                        });
-                    }
-                    // The caller has gone.
-                    _ => drop(self.free(place)),
+            let Some(place) = self.places.get_mut(call.place) else {
+                continue;
+            };
+            match place.progress {
+                Progress::Queued if is_late => place.progress = Progress::PassedOver,
+                Progress::Queued => {
+                    place.progress = Progress::Sent(Some(now.into()));
+                    self.out.extend_from_slice(&call.bytes);
+                    self.sent(call.place, &call.ends, Some(share), Some(now));
                 }
-            }
-            if is_sent {
-                self.appended += call.bytes.len() as u64;
-                self.out.extend_from_slice(&call.bytes);
-                self.admission.sent(call.commands.len(), Some(now));
-                self.takes_room(share, call.bytes.len());
+                // The caller has gone.
+                _ => drop(self.free(call.place)),
             }
         }
     }
 
-    /// The last command of the call that was appended gives the room back.
-    fn takes_room(&mut self, share: Share, bytes: usize) {
-        if let Some(open) = self.open.back_mut() {
-            open.room = Some((share, self.admission.takes(share, bytes)));
-        }
-    }
-
-    /// What is in a place, which may be another command's from now on.
+    /// What is in a place, which may be another call's from now on.
     fn free(&mut self, place: usize) -> Place {
         let freed = self.places.remove(place);
         // Here, since each reply finds the place of its caller not free yet.
@@ -514,298 +407,37 @@ impl State {
         freed
     }
 
-    /// The caller of a command has gone. Returns what was in its place.
-    fn leave(&mut self, place: usize) -> Option<Place> {
-        let known = self.places.get_mut(place)?;
-        let before = std::mem::replace(known, Place::Left);
-        if matches!(before, Place::Answered(..) | Place::PassedOver(_)) {
-            self.free(place);
+    /// The caller of a call has gone. Returns the waker, which is to be dropped.
+    fn leave(&mut self, at: usize) -> Option<Waker> {
+        let place = self.places.get_mut(at)?;
+        let waker = place.waker.take();
+        let before = std::mem::replace(&mut place.progress, Progress::Left);
+        if place.missing == 0 || matches!(before, Progress::PassedOver) {
+            self.free(at);
         }
-        Some(before)
+        waker
     }
 
     /// Returns whom to wake.
-    fn answer(&mut self, place: usize, answer: Result<Value, Unanswered>) -> Option<Waker> {
-        let (waker, admitted) = match self.places.get_mut(place)? {
-            Place::Left => {
-                self.free(place);
-                return None;
-            }
-            Place::Waiting(waker, admitted) => (waker.take(), *admitted),
-            Place::Queued(waker) => (waker.take(), None),
-            Place::PassedOver(_) | Place::Answered(..) => return None,
-        };
-        self.places[place] = Place::Answered(answer, admitted);
-        waker
+    fn answer(&mut self, at: usize, answer: Answer) -> Option<Waker> {
+        let place = self.places.get_mut(at)?;
+        place.missing -= 1;
+        place.answers.push(answer);
+        match (place.missing, place.progress) {
+            (0, Progress::Left) => self.free(at).waker,
+            (0, _) => place.waker.take(),
+            _ => None,
+        }
     }
 }
 
-impl<const N: usize> Pending<N> {
-    fn new(multiplexer: &Arc<Multiplexer>, places: [usize; N], queued: bool) -> Self {
-        Self {
-            multiplexer: Arc::clone(multiplexer),
-            places: Some(places.map(|place| u32::try_from(place).unwrap_or(u32::MAX))),
-            queued,
-            admitted: None,
-        }
-    }
-
-    fn places(&self) -> Option<[usize; N]> {
-        Some(self.places?.map(|place| place as usize))
-    }
-
-    /// Whether the call had to wait for room.
-    pub(in crate::connection) fn was_queued(&self) -> bool {
-        self.queued
-    }
-
+impl Place {
     /// When the call was sent, if it had to wait for room.
-    pub(in crate::connection) fn admitted(&self) -> Admitted {
-        let Some(places) = self.places().filter(|_| self.queued) else {
-            return self.admitted;
-        };
-        match self.multiplexer.state().places.get(*places.last()?) {
-            Some(Place::Waiting(_, admitted) | Place::Answered(_, admitted)) => *admitted,
+    fn admitted(&self) -> Option<Moment> {
+        match self.progress {
+            Progress::Sent(admitted) => admitted,
             _ => None,
         }
-    }
-
-    /// Takes the call back, if it waits for room. Otherwise it was sent.
-    pub(in crate::connection) fn recall(&mut self) -> bool {
-        let Some(places) = self.places().filter(|_| self.queued) else {
-            return false;
-        };
-        let mut state = self.multiplexer.state();
-        let waits = |place: usize| {
-            let place = state.places.get(place);
-            matches!(place, Some(Place::Queued(_) | Place::PassedOver(_)))
-        };
-        if !places.into_iter().all(waits) {
-            return false;
-        }
-        let left = places.map(|place| state.leave(place));
-        self.multiplexer.count(&state);
-        drop(state);
-        drop(left);
-        self.places = None;
-        true
-    }
-
-    /// The reply to the first command, if it has come and `decides`: then the others are not waited for.
-    pub(in crate::connection) fn take_first(
-        &mut self,
-        decides: impl FnOnce(&Result<Value, Unanswered>) -> bool,
-    ) -> Option<Result<Value, Unanswered>> {
-        let places = self.places()?;
-        let mut state = self.multiplexer.state();
-        match state.places.get(*places.first()?) {
-            Some(Place::Answered(answer, _)) if decides(answer) => {}
-            _ => return None,
-        }
-        let mut left = places.map(|place| state.leave(place));
-        self.multiplexer.count(&state);
-        drop(state);
-        self.places = None;
-        match left.first_mut()?.take() {
-            Some(Place::Answered(answer, admitted)) => {
-                self.admitted = admitted;
-                Some(answer)
-            }
-            _ => None,
-        }
-    }
-
-    pub(in crate::connection) fn came(&self) -> Came {
-        let state = self.multiplexer.state();
-        let answer = |place: &usize| match state.places.get(*place) {
-            Some(Place::Waiting(..) | Place::Queued(_)) => Some(Came::Nothing),
-            Some(Place::Answered(Ok(value), _)) if !matches!(value, Value::Error(_)) => None,
-            _ => Some(Came::Other),
-        };
-        let other = self.places().iter().flatten().find_map(answer);
-        other.unwrap_or(Came::Reply)
-    }
-}
-
-impl<const N: usize> Future for Pending<N> {
-    type Output = [Result<Value, Unanswered>; N];
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (Some(places), Some(last)) = (
-            self.places(),
-            self.places().and_then(|all| all.last().copied()),
-        ) else {
-            return Poll::Pending;
-        };
-        let mut state = self.multiplexer.state();
-        // The reply behind the others: when it is there, they are.
-        let waiting = match state.places.get_mut(last) {
-            Some(Place::Waiting(waker, _) | Place::Queued(waker) | Place::PassedOver(waker)) => {
-                Some(waker)
-            }
-            _ => None,
-        };
-        if let Some(waker) = waiting {
-            let before = replace(waker, cx.waker());
-            drop(state);
-            drop(before);
-            return Poll::Pending;
-        }
-        // No place is anybody else's, and replies come in order, so each is there.
-        let mut answers = [const { Err(Unanswered::Ended(Ended::Closed)) }; N];
-        let mut admitted = None;
-        for (place, answer) in places.into_iter().zip(&mut answers) {
-            if let Place::Answered(came, at) = state.free(place) {
-                *answer = came;
-                admitted = at;
-            }
-        }
-        self.multiplexer.count(&state);
-        drop(state);
-        self.admitted = admitted;
-        self.places = None;
-        Poll::Ready(answers)
-    }
-}
-
-impl<const N: usize> Drop for Pending<N> {
-    fn drop(&mut self) {
-        let Some(places) = self.places() else { return };
-        let mut state = self.multiplexer.state();
-        let left = places.map(|place| state.leave(place));
-        self.multiplexer.count(&state);
-        drop(state);
-        drop(left);
-    }
-}
-
-impl<S> Driving<S> {
-    fn wake(&mut self) {
-        self.second_group = false;
-        self.wakers.drain(..).for_each(Waker::wake);
-        self.wakers.shrink_to(USUALLY_OPEN);
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
-    /// Answers all replies that were read. The callers are still to be woken. Returns whether the
-    /// server has replied to all commands.
-    // Part of the loop of each poll, also for the compiler, although the end of a connection calls it too.
-    #[inline(always)]
-    fn take_replies(&mut self) -> Result<bool, Nonsense> {
-        let mut state = self.multiplexer.state();
-        let without_reply = state.open.len();
-        let taken = loop {
-            let Some(reply) = self.framed.next().transpose() else {
-                break Ok(());
-            };
-            let open = state.open.front();
-            let Some(&Open { place, .. }) = open.filter(|open| open.until <= self.framed.written())
-            else {
-                break Err(reply.err().unwrap_or(Nonsense::Unasked));
-            };
-            if let Some(Open {
-                room: Some((share, room)),
-                ..
-            }) = state.open.pop_front()
-            {
-                state.admission.gives_back(share, room);
-            }
-            let failed = reply.as_ref().err().copied();
-            let answer = reply.map_err(Unanswered::Nonsense);
-            self.wakers.extend(state.answer(place, answer));
-            if let Some(nonsense) = failed {
-                break Err(nonsense);
-            }
-        };
-        self.multiplexer.count(&state);
-        let answered = without_reply - state.open.len();
-        if answered > 0 {
-            let now = clock::stamp();
-            state.heard = Some(now);
-            state.admission.replied(answered, now);
-            state.admit(now);
-        }
-        taken?;
-        match state.open.is_empty() {
-            true if !self.framed.is_between() => Err(Nonsense::Unasked),
-            is_idle => Ok(is_idle),
-        }
-    }
-
-    /// Wakes the first half of many callers. Woken together, they would send their next commands
-    /// together, and the server would wait meanwhile, as they do while it works. From then on each
-    /// half sends while the server works for the other one.
-    ///
-    /// If the runtime stands still right then, the others wait for it with their replies there, or for
-    /// their own timers.
-    fn wake_first_group(&mut self) {
-        let first = self.wakers.len() / 2;
-        self.wakers.drain(..first).for_each(Waker::wake);
-        self.second_group = true;
-    }
-
-    /// Wakes callers whose moment has come.
-    fn poll_alarm(&mut self, cx: &mut Context<'_>) {
-        loop {
-            let due = self.multiplexer.sleeps_until(cx.waker());
-            if self.alarm.poll(due, cx).is_pending() {
-                return;
-            }
-            let overdue = self.multiplexer.overdue(Instant::now());
-            overdue.into_iter().for_each(Waker::wake);
-        }
-    }
-
-    fn poll_driving(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
-        for _ in 0..READS_AT_ONCE {
-            if let Some(ended) = self.multiplexer.ended() {
-                return Poll::Ready(ended);
-            }
-            // Before the first write: what came behind the greeting is a reply to nothing.
-            let server_is_idle = match self.take_replies() {
-                Ok(is_idle) => is_idle,
-                Err(nonsense) => return Poll::Ready(Ended::Nonsense(nonsense)),
-            };
-            if server_is_idle && self.wakers.len() >= TWO_GROUPS && !self.second_group {
-                self.wake_first_group();
-                // Behind that group.
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            // Replies are read also while the server takes no commands.
-            let take = |waker: &Waker, writing: &mut Vec<u8>| {
-                self.multiplexer.take_commands(waker, writing);
-            };
-            if let Poll::Ready(Err(error)) = self.framed.poll_write(cx, take) {
-                return Poll::Ready(self.read_the_rest(cx, error));
-            }
-            self.wake();
-            if let Err(error) = ready!(self.framed.poll_read(cx)) {
-                return Poll::Ready(Ended::Io(Arc::new(error)));
-            }
-        }
-        // Callers may give up a server that sends without end.
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    }
-
-    /// The stream takes nothing more. Replies that came before that are there all the same, and their
-    /// commands have run. Returns why the connection ends.
-    #[cold]
-    fn read_the_rest(&mut self, cx: &mut Context<'_>, error: io::Error) -> Ended {
-        for _ in 0..READS_AT_ONCE {
-            if self.multiplexer.ended().is_some() {
-                break;
-            }
-            let Poll::Ready(Ok(())) = self.framed.poll_read(cx) else {
-                break;
-            };
-            if let Err(nonsense) = self.take_replies() {
-                return Ended::Nonsense(nonsense);
-            }
-        }
-        Ended::Io(Arc::new(error))
     }
 }
 
@@ -817,38 +449,18 @@ fn replace(known: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driving<S> {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = self.get_mut();
-        let Poll::Ready(ended) = this.poll_driving(cx) else {
-            this.poll_alarm(cx);
-            return Poll::Pending;
-        };
-        // A caller that is woken finds the reason.
-        this.multiplexer.end(ended);
-        this.wake();
-        Poll::Ready(())
-    }
-}
-
-impl<S> Drop for Driving<S> {
-    fn drop(&mut self) {
-        self.multiplexer.end(Ended::Closed);
-        // Their replies are there, and they may run in another runtime.
-        self.wake();
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
     use std::time::Duration;
 
     use futures::FutureExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::time::Instant;
 
     use super::super::encode;
+    use super::driving::TWO_GROUPS;
     use super::*;
 
     /// A connection, and the server's end of it, which takes 16 KiB that are not read.
@@ -921,8 +533,7 @@ mod tests {
 
     #[track_caller]
     fn answer(pending: Pending) -> Result<Value, Unanswered> {
-        let [answer] = pending.now_or_never().expect("it is answered");
-        answer
+        last(pending.now_or_never().expect("it is answered"))
     }
 
     fn ping(word: &str) -> String {
@@ -1298,7 +909,7 @@ mod tests {
         let mut sent = both.multiplexer.send(waking(&waker), words).unwrap();
         assert!(!both.drive());
         let waker = Waker::from(Arc::clone(&other));
-        let poll = |sent: &mut Pending<2>| Pin::new(sent).poll(&mut Context::from_waker(&waker));
+        let poll = |sent: &mut Pending| Pin::new(sent).poll(&mut Context::from_waker(&waker));
         for (reply, came, woken) in [
             (":1\r\n", Came::Nothing, 0),
             ("-ERR no\r\n", Came::Other, 1),
@@ -1307,11 +918,13 @@ mod tests {
             assert!(!both.reply(reply.as_bytes()));
             assert_eq!((sent.came(), other.take()), (came, woken));
         }
-        let Poll::Ready([one, two]) = poll(&mut sent) else {
+        let Poll::Ready(answers) = poll(&mut sent) else {
             unreachable!("both are there")
         };
-        assert_eq!(one.unwrap(), Value::Int(1));
-        assert!(matches!(two, Ok(Value::Error(_))));
+        assert!(matches!(
+            &answers[..],
+            [Ok(Value::Int(1)), Ok(Value::Error(_))]
+        ));
         assert_eq!((both.multiplexer.in_progress(), sender.take()), (0, 0));
         assert!(poll(&mut sent).is_pending(), "they were returned");
     }
@@ -1497,10 +1110,10 @@ mod tests {
         let (mut in_flight, mut line) = crowd(&both, 1);
         assert!(!both.drive());
         drop(both.driving);
-        let sent = in_flight.remove(0).now_or_never().unwrap();
-        assert!(matches!(sent, [Err(Unanswered::Ended(_))]));
-        let unsent = line.remove(0).now_or_never().unwrap();
-        assert!(matches!(unsent, [Err(Unanswered::Unsent(_))]));
+        let sent = answer(in_flight.remove(0));
+        assert!(matches!(sent, Err(Unanswered::Ended(_))));
+        let unsent = answer(line.remove(0));
+        assert!(matches!(unsent, Err(Unanswered::Unsent(_))));
     }
 
     #[tokio::test(start_paused = true)]

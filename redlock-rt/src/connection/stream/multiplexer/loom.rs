@@ -1,8 +1,9 @@
 //! Callers beside the future that drives the stream, in every interleaving. The server is a part of the
 //! stream, and answers a command of one digit with that number.
 
-use std::future::poll_fn;
-use std::task::Wake;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, Wake};
 
 use ::loom::future::block_on;
 use ::loom::sync::atomic::AtomicUsize;
@@ -11,6 +12,7 @@ use futures::future::{AbortHandle, abortable};
 use tokio::io::ReadBuf;
 
 use super::super::encode;
+use super::driving::TWO_GROUPS;
 use super::*;
 
 /// The length of a command of one digit, and where the digit is.
@@ -81,7 +83,7 @@ impl Multiplexer {
     fn asked(self: &Arc<Self>, digit: u8) -> Result<Value, Unanswered> {
         let mut sent = None::<Pending>;
         block_on(poll_fn(|cx| match &mut sent {
-            Some(sent) => Pin::new(sent).poll(cx).map(|[answer]| answer),
+            Some(sent) => Pin::new(sent).poll(cx).map(last),
             None => match self.sent(Some(cx.waker()), digit) {
                 Ok(pending) => {
                     sent = Some(pending);
@@ -160,8 +162,7 @@ fn a_reply_beside_a_caller_that_takes_the_call_over_wakes_it() {
         let (multiplexer, driving) = server(1);
         let sent = multiplexer.sent(Some(Waker::noop()), 1).unwrap();
         let (driven, _) = driven(driving);
-        let [answer] = block_on(sent);
-        is(answer, 1);
+        is(last(block_on(sent)), 1);
         driven.join().unwrap();
         multiplexer.is_over();
     });
