@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Handle};
 use tokio::time::{Sleep, Timeout};
 
-pub(crate) use self::compact::{LastMoment, Moment, Span};
+pub(crate) use self::compact::{LastMoment, Moment};
 
 /// Returns the present moment.
 pub(crate) fn now() -> Instant {

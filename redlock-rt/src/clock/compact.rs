@@ -1,4 +1,4 @@
-//! Moments and spans in half of the memory, for what there is much of: locks that are held.
+//! Moments in half of the memory.
 
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
@@ -9,10 +9,6 @@ use std::time::{Duration, Instant};
 /// five centuries later are then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(NonZeroU64);
-
-/// A span of whole nanoseconds: at least one, and at most five centuries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Span(NonZeroU64);
 
 /// When something happened last, if it did. A look at it takes no mutex.
 #[derive(Debug, Default)]
@@ -36,17 +32,6 @@ pub(super) fn whole_nanos(span: Duration) -> u64 {
 
 fn nanos(span: Duration) -> NonZeroU64 {
     NonZeroU64::new(whole_nanos(span)).unwrap_or(NonZeroU64::MIN)
-}
-
-impl Moment {
-    pub(crate) fn after(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(whole_nanos(span)))
-    }
-
-    /// The time from an earlier moment to this one; zero if it is a later one.
-    pub(crate) fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
-    }
 }
 
 impl LastMoment {
@@ -83,33 +68,17 @@ impl From<Moment> for Instant {
     }
 }
 
-impl From<Duration> for Span {
-    fn from(span: Duration) -> Self {
-        Self(nanos(span))
-    }
-}
-
-impl From<Span> for Duration {
-    fn from(Span(nanos): Span) -> Self {
-        Self::from_nanos(nanos.get())
-    }
-}
-
 #[cfg(all(test, not(redlock_loom)))]
 mod tests {
     use super::*;
 
     #[test]
-    fn moments_and_spans_come_back_as_they_were() {
+    fn moments_come_back_as_they_were() {
         let now = Instant::now();
         for span in [1, 999_999_999, 1_000_000_001, 1 << 60].map(Duration::from_nanos) {
-            assert_eq!(Duration::from(Span::from(span)), span);
             let moment = super::super::after(now, span);
             assert_eq!(Instant::from(Moment::from(moment)), moment);
             assert!(Moment::from(now) < Moment::from(moment));
-            assert_eq!(Moment::from(now).after(span), Moment::from(moment));
-            assert_eq!(Moment::from(moment).since(now.into()), span);
-            assert_eq!(Moment::from(now).since(moment.into()), Duration::ZERO);
         }
         let before = now - Duration::from_secs(60);
         assert_eq!(Instant::from(Moment::from(before)), before);
@@ -125,15 +94,5 @@ mod tests {
             [before, now, after].map(|at| last.is_since(at)),
             [true, true, false]
         );
-    }
-
-    #[test]
-    fn what_is_out_of_range_is_at_its_end() {
-        let longest = Duration::from_nanos(u64::MAX);
-        assert_eq!(Duration::from(Span::from(Duration::MAX)), longest);
-        assert_eq!(Duration::from(Span::from(Duration::ZERO)).as_nanos(), 1);
-        assert!(Instant::from(Moment::from(Instant::now() + longest)) > Instant::now());
-        let last = Moment::from(Instant::now()).after(Duration::MAX);
-        assert_eq!(last.after(longest), last);
     }
 }

@@ -92,7 +92,7 @@ impl Offer {
     /// Goes on with the hold for this request.
     pub(super) fn take(mut self: Box<Self>, request: &Request, now: Instant) -> Taken {
         let engine = Arc::clone(&self.hold.engine);
-        let sent = self.legacy.chain.began.into();
+        let sent = self.legacy.chain.began;
         let alike = self.hold.recipe.token_ttl() == request.recipe.token_ttl();
         let fits = alike && self.legacy.fits(&request.terms) && now < self.until;
         if !fits || engine.watchdog.is_doubted_since(sent) {
@@ -153,7 +153,7 @@ impl fmt::Debug for Offer {
 
 impl Engine {
     fn chain_end(&self, legacy: &Legacy) -> Instant {
-        clock::after(legacy.chain.began.into(), self.config.hand_over)
+        clock::after(legacy.chain.began, self.config.hand_over)
     }
 
     /// An offer was made that is over then. `unwatched`: its timer is still to be set.

@@ -55,19 +55,16 @@ impl Signal {
 }
 
 /// Marks the end of a task, also when its runtime drops it.
-struct Running<O: Fn(), A: Fn()> {
+struct Running<A: Fn()> {
     signal: Arc<dyn AsRef<Signal> + Send + Sync>,
-    /// While no other caller can start the task yet.
-    on_end: O,
     /// Once it may be started again.
     after: A,
     /// The task itself has panicked. A panic of its thread may also be what ends the runtime.
     failed: bool,
 }
 
-impl<O: Fn(), A: Fn()> Drop for Running<O, A> {
+impl<A: Fn()> Drop for Running<A> {
     fn drop(&mut self) {
-        (self.on_end)();
         let signal = (*self.signal).as_ref();
         signal.running.store(false, Ordering::SeqCst);
         // A restart after a panic would fail again; the next use of the client starts the task.
@@ -82,7 +79,6 @@ impl<O: Fn(), A: Fn()> Drop for Running<O, A> {
 pub(crate) fn ensure<T, F>(
     spawner: &Spawner,
     owner: &Arc<T>,
-    on_end: impl Fn() + Send + 'static,
     after: impl Fn() + Send + 'static,
     task: impl FnOnce() -> F,
 ) where
@@ -103,7 +99,6 @@ pub(crate) fn ensure<T, F>(
     }
     let running = Running {
         signal: Arc::clone(owner) as _,
-        on_end,
         after,
         failed: false,
     };
@@ -144,7 +139,7 @@ mod tests {
             let after = move || {
                 told.fetch_add(1, Ordering::Relaxed);
             };
-            ensure(&Spawner::default(), &owner, || {}, after, || async {});
+            ensure(&Spawner::default(), &owner, after, || async {});
         }
         assert!(!owner.0.is_running());
         told.load(Ordering::Relaxed)

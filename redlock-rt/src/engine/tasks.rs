@@ -16,61 +16,47 @@ impl Engine {
             return;
         }
         let Config {
-            dialer,
-            spawner,
-            timeouts,
-            ..
+            dialer, timeouts, ..
         } = &self.config;
-        let after = || {
-            let engine = Arc::downgrade(self);
-            move || {
-                if let Some(engine) = engine.upgrade() {
-                    engine.task_ended();
-                }
+        self.ensure(&self.releases, || {
+            let clustered = self.nodes.cluster().is_some();
+            release::run(Arc::clone(&self.releases), clustered, timeouts.reply())
+        });
+        self.ensure(&self.watchdog, || {
+            watchdog::run(Arc::clone(&self.watchdog), Arc::clone(&self.nodes))
+        });
+        self.ensure(&self.hub, || {
+            let (hub, nodes) = (Arc::clone(&self.hub), Arc::clone(&self.nodes));
+            hub::run(hub, nodes, *timeouts)
+        });
+        if dialer.has_sentinels() {
+            self.ensure(&self.failovers, || {
+                let current = Arc::clone(self.nodes.current());
+                let failovers = Arc::clone(&self.failovers);
+                failover::run(failovers, dialer.clone(), *timeouts, current)
+            });
+        }
+        // After the first queued waiter.
+        if self.fair.is_used() {
+            self.ensure(&self.fair, || {
+                fair::run(Arc::clone(&self.fair), Arc::clone(&self.nodes))
+            });
+        }
+    }
+
+    /// Starts one of the client's tasks unless it runs.
+    fn ensure<T, F>(self: &Arc<Self>, owner: &Arc<T>, task: impl FnOnce() -> F)
+    where
+        T: AsRef<Signal> + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let engine = Arc::downgrade(self);
+        let after = move || {
+            if let Some(engine) = engine.upgrade() {
+                engine.task_ended();
             }
         };
-        signal::ensure(
-            spawner,
-            &self.releases,
-            || {},
-            after(),
-            || {
-                let clustered = self.nodes.cluster().is_some();
-                release::run(Arc::clone(&self.releases), clustered, timeouts.reply())
-            },
-        );
-        signal::ensure(
-            spawner,
-            &self.watchdog,
-            || {},
-            after(),
-            || watchdog::run(Arc::clone(&self.watchdog), Arc::clone(&self.nodes)),
-        );
-        let hub = Arc::clone(&self.hub);
-        signal::ensure(
-            spawner,
-            &self.hub,
-            move || hub.disconnected(),
-            after(),
-            || {
-                let (hub, nodes) = (Arc::clone(&self.hub), Arc::clone(&self.nodes));
-                hub::run(hub, nodes, *timeouts)
-            },
-        );
-        if dialer.has_sentinels() {
-            let failovers = Arc::clone(&self.failovers);
-            signal::ensure(
-                spawner,
-                &self.failovers,
-                || {},
-                after(),
-                || {
-                    let current = Arc::clone(self.nodes.current());
-                    failover::run(failovers, dialer.clone(), *timeouts, current)
-                },
-            );
-        }
-        self.ensure_beats();
+        signal::ensure(&self.config.spawner, owner, after, task);
     }
 
     /// As [`Watchdog::watch`](watchdog::Watchdog::watch), and starts the client's tasks. Their runtime may
@@ -104,25 +90,6 @@ impl Engine {
             && runs(&self.hub.signal)
             && (!failovers || runs((*self.failovers).as_ref()))
             && (!fair || runs(&self.fair.signal))
-    }
-
-    /// Starts the task that sends heartbeats for queued waiters, after the first such waiter.
-    fn ensure_beats(self: &Arc<Self>) {
-        if !self.fair.is_used() {
-            return;
-        }
-        let engine = Arc::downgrade(self);
-        signal::ensure(
-            &self.config.spawner,
-            &self.fair,
-            || {},
-            move || {
-                if let Some(engine) = engine.upgrade() {
-                    engine.task_ended();
-                }
-            },
-            || fair::run(Arc::clone(&self.fair), Arc::clone(&self.nodes)),
-        );
     }
 
     /// The runtime of a task has ended. Other users of the client start the task in their runtime:
@@ -160,6 +127,6 @@ impl Engine {
         T: AsRef<Signal> + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        signal::ensure(&self.config.spawner, owner, || {}, after, task);
+        signal::ensure(&self.config.spawner, owner, after, task);
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::keys::{self, Channel};
 use super::reply::{Malformed, Reply, ttl_of};
 use super::script::{Call, Script, millis};
-use crate::clock::Span;
 use crate::name::{HoldId, LockName};
 
 /// The most that one waiter adds to the deadlines that Redisson computes for the waiters behind it:
@@ -58,17 +57,16 @@ impl FairPlace {
 pub(crate) struct FairQueue {
     pub(super) name: LockName,
     /// How long the waiters of a client count as alive after its last beat.
-    alive: Span,
+    alive: Duration,
 }
 
 impl FairQueue {
     pub(super) fn new(name: LockName, alive: Duration) -> Self {
-        let alive = alive.into();
         Self { name, alive }
     }
 
     pub(crate) fn alive(&self) -> Duration {
-        self.alive.into()
+        self.alive
     }
 
     /// The interval in which a client sends its beat, and learns the head of the queue.

@@ -20,7 +20,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-use crate::clock::Span;
 use crate::engine::wait::Health;
 use crate::wire::FairPlace;
 
@@ -46,7 +45,7 @@ const MOST_LATE: u64 = 2_000_000;
 struct FairWaiter<S> {
     seat: S,
     /// The lease that it asks for.
-    lease: Span,
+    lease: Duration,
     /// Its key in `FairWaitQueue::queued`, after Redis has reported that it is queued.
     position: Option<Position>,
 }
@@ -130,7 +129,7 @@ impl<S: Clone> FairWaitQueue<S> {
         }
         let waiter = FairWaiter {
             seat,
-            lease: lease.into(),
+            lease,
             position: None,
         };
         self.waiters.insert(number, waiter);
@@ -218,7 +217,7 @@ impl<S: Clone> FairWaitQueue<S> {
         let queued = self.queued.values().filter_map(|number| {
             let waiter = self.waiters.get(number)?;
             let waits = !self.granted.contains_key(number);
-            waits.then_some((*number, waiter.lease.into()))
+            waits.then_some((*number, waiter.lease))
         });
         queued.take(NAMED).collect()
     }

@@ -7,12 +7,10 @@
 //! 2. `Lost` and `Released` are final: nothing makes a lost hold valid again.
 //! 3. `deadline` never moves back: re-entry, renewal and partial release never shorten a lease.
 //! 4. After the last guard left, no renewal is planned.
-//! 5. A hold is handed over only while the acquiring command is all that Redis was ever sent for its
-//!    owner, nothing has put it in doubt, and half of the lease is left. So the next hold of the
-//!    chain counts its deadline from that command too.
-//! 6. No renewal asks for more than `longest`. It grows with the turn of the hold's commands alone, so a
+//! 5. No renewal asks for more than `longest`. It grows with the turn of the hold's commands alone, so a
 //!    command that cuts what is longer in Redis cuts nothing that was asked for.
 
+mod chain;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +18,9 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use crate::clock::{Moment, Span, after};
+use self::chain::Chain;
+pub(crate) use self::chain::{ChainLimit, Legacy};
+use crate::clock::after;
 pub use crate::error::LostReason;
 
 /// The hold times that one guard asks for; validated together with the options.
@@ -95,42 +95,6 @@ pub(crate) struct Left {
     pub(crate) deadline: Instant,
 }
 
-/// The holds of this client that follow each other, and of which others hear nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Chain {
-    /// When the command was sent that acquired the lock for the first of them. Since then Redis was asked
-    /// nothing about its owner number.
-    pub(crate) began: Moment,
-    /// The number of holds, with the present one.
-    pub(crate) turns: u32,
-}
-
-/// What a hold leaves to the next one of its chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Legacy {
-    pub(crate) chain: Chain,
-    lease: Duration,
-    renew: Duration,
-}
-
-impl Legacy {
-    /// Whether a request for these terms may go on with it: with the same lease, and renewed at the
-    /// same interval, but for the part of it that is drawn at random.
-    pub(crate) fn fits(&self, terms: &Terms) -> bool {
-        let same = terms
-            .renew
-            .is_some_and(|now| self.renew.abs_diff(now) <= self.lease / 30);
-        same && self.lease == terms.lease
-    }
-}
-
-/// How long a chain may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ChainLimit {
-    pub(crate) time: Duration,
-    pub(crate) turns: u32,
-}
-
 /// What the watchdog is to do for a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plan {
@@ -150,41 +114,33 @@ enum Phase {
     Released,
 }
 
+impl Phase {
+    fn is_valid(self) -> bool {
+        matches!(self, Self::Held | Self::Suspect)
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Tenant {
     id: GuardId,
-    lease: Span,
-    renew: Option<Span>,
-    until: Option<Moment>,
+    lease: Duration,
+    renew: Option<Duration>,
+    until: Option<Instant>,
 }
 
 impl Tenant {
     fn new(id: GuardId, terms: Terms, now: Instant) -> Self {
-        let until = terms.max_hold.map(|max_hold| after(now, max_hold));
         Self {
             id,
-            lease: terms.lease.into(),
-            renew: terms.renew.map(Span::from),
-            until: until.map(Moment::from),
+            lease: terms.lease,
+            renew: terms.renew,
+            until: terms.max_hold.map(|max_hold| after(now, max_hold)),
         }
-    }
-
-    fn lease(&self) -> Duration {
-        self.lease.into()
-    }
-
-    fn renew(&self) -> Option<Duration> {
-        self.renew.map(Duration::from)
-    }
-
-    fn until(&self) -> Option<Instant> {
-        self.until.map(Instant::from)
     }
 }
 
-/// What few holds have, and for a short time. Boxed, since each lock that is held has room for it.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Rare {
+#[derive(Debug, Clone, Copy, Default)]
+struct RareTimes {
     /// When to verify that the hold exists, renewed or not, since it is in doubt.
     verify_at: Option<Instant>,
     /// Since when the hold is in doubt: a reply to an earlier command does not end the doubt.
@@ -199,15 +155,16 @@ struct Rare {
 #[derive(Debug)]
 pub(crate) struct Lease {
     phase: Phase,
-    deadline: Moment,
+    deadline: Instant,
     /// The longest lease that any command for this hold has asked for, answered or not.
-    longest: Span,
+    longest: Duration,
     /// Nearly always one.
     tenants: SmallVec<[Tenant; 1]>,
     next_id: u32,
     /// When the watchdog is to act next.
-    next_renewal: Moment,
-    rare: Option<Box<Rare>>,
+    next_renewal: Instant,
+    /// Boxed, since few holds have it, and for a short time.
+    rare: Option<Box<RareTimes>>,
     /// It has no lease.
     permanent: bool,
     /// [`take_expiry`](Self::take_expiry) has reported the expiry.
@@ -229,87 +186,36 @@ impl Lease {
         look_every: Option<Duration>,
         sent: Instant,
     ) -> (Self, GuardId) {
-        let moment = Moment::from(sent);
         let mut lease = Self {
             phase: Phase::Held,
-            deadline: moment,
-            longest: terms.lease.into(),
+            deadline: sent,
+            longest: terms.lease,
             tenants: SmallVec::new(),
             next_id: 0,
-            next_renewal: moment,
+            next_renewal: sent,
             rare: look_every.map(|every| {
-                Box::new(Rare {
+                Box::new(RareTimes {
                     verify_at: Some(after(sent, every)),
                     look_every,
-                    ..Rare::default()
+                    ..RareTimes::default()
                 })
             }),
             permanent: terms.lease == Duration::MAX,
             expiry_taken: false,
             chain: Some(Chain {
-                began: moment,
+                began: sent,
                 turns: 1,
             }),
         };
         let id = lease.admit(terms, sent);
-        lease.lengthen(moment, terms.lease);
+        lease.lengthen(sent, terms.lease);
         (lease, id)
-    }
-
-    /// The next hold of a chain. Only `max_hold` begins anew.
-    pub(crate) fn next_of(legacy: &Legacy, terms: Terms, now: Instant) -> (Self, GuardId) {
-        let Chain { began, turns } = legacy.chain;
-        let (mut lease, id) = Self::new(terms, None, began.into());
-        lease.retune(id, terms, now);
-        lease.chain = Some(Chain {
-            began,
-            turns: turns.saturating_add(1),
-        });
-        (lease, id)
-    }
-
-    /// Ends the only guard, and leaves the hold to the next one of this client; `None`: nothing
-    /// changes, and the hold is to be released. Upholds invariant 5.
-    pub(crate) fn hand_over(
-        &mut self,
-        id: GuardId,
-        limit: ChainLimit,
-        now: Instant,
-    ) -> Option<Legacy> {
-        self.tick(now);
-        let chain = self.chain?;
-        let [tenant] = self.tenants[..] else {
-            return None;
-        };
-        let (lease, renew) = (tenant.lease(), tenant.renew()?);
-        let short = now < after(chain.began.into(), limit.time) && chain.turns < limit.turns;
-        let rest = self.deadline().saturating_duration_since(now);
-        let free = tenant.id == id && self.rare().min_hold.is_none() && self.phase == Phase::Held;
-        if !(free && short && rest >= lease / 2) {
-            return None;
-        }
-        self.tenants.clear();
-        self.phase = Phase::Released;
-        Some(Legacy {
-            chain,
-            lease,
-            renew,
-        })
-    }
-
-    pub(crate) fn chain(&self) -> Option<Chain> {
-        self.chain
-    }
-
-    /// The hold is not handed over: Redis is asked something for its owner, or its fate is not known.
-    pub(crate) fn unchain(&mut self) {
-        self.chain = None;
     }
 
     /// A command is sent that asks for this lease. Returns the longest that any asked for.
     pub(crate) fn asks(&mut self, lease: Duration) -> Duration {
-        self.longest = self.longest.max(lease.into());
-        self.longest.into()
+        self.longest = self.longest.max(lease);
+        self.longest
     }
 
     fn admit(&mut self, terms: Terms, now: Instant) -> GuardId {
@@ -320,11 +226,11 @@ impl Lease {
     }
 
     /// Upholds invariant 3.
-    fn lengthen(&mut self, sent: Moment, lease: Duration) {
-        let deadline = sent.after(lease.saturating_sub(margin(lease)));
+    fn lengthen(&mut self, sent: Instant, lease: Duration) {
+        let deadline = after(sent, lease.saturating_sub(margin(lease)));
         self.deadline = self.deadline.max(deadline);
-        let interval = self.renewing(sent).filter_map(Tenant::renew).min();
-        let next = sent.after(interval.unwrap_or(lease));
+        let interval = self.renewing(sent).filter_map(|tenant| tenant.renew).min();
+        let next = after(sent, interval.unwrap_or(lease));
         // A lease shorter than requested (a short extension, a guard that asks for less) delays no
         // renewal.
         let short = self.wanted(sent).is_some_and(|wanted| lease < wanted);
@@ -337,7 +243,7 @@ impl Lease {
 
     /// Updates what depends on the clock alone. Upholds invariant 1.
     fn tick(&mut self, now: Instant) {
-        if matches!(self.phase, Phase::Held | Phase::Suspect) && now >= self.deadline() {
+        if self.phase.is_valid() && now >= self.deadline {
             self.phase = Phase::Lost(LostReason::Expired);
         }
     }
@@ -369,7 +275,7 @@ impl Lease {
             leave,
             lost: self.lost_reason(now),
             expiry,
-            deadline: self.deadline(),
+            deadline: self.deadline,
         })
     }
 
@@ -380,7 +286,7 @@ impl Lease {
         if !self.tenants.is_empty() {
             return Some(Leave::Partial);
         }
-        if matches!(self.phase, Phase::Held | Phase::Suspect) {
+        if self.phase.is_valid() {
             self.phase = Phase::Released;
         }
         Some(Leave::Last)
@@ -390,12 +296,12 @@ impl Lease {
     /// the remaining lease. `None` if the guard has ended.
     pub(crate) fn terms(&self, id: GuardId, now: Instant) -> Option<Terms> {
         let tenant = self.tenants.iter().find(|tenant| tenant.id == id)?;
-        let rest = self.deadline().saturating_duration_since(now);
+        let rest = self.deadline.saturating_duration_since(now);
         Some(Terms {
-            lease: tenant.lease().max(rest),
-            renew: tenant.renew(),
+            lease: tenant.lease.max(rest),
+            renew: tenant.renew,
             max_hold: tenant
-                .until()
+                .until
                 .map(|until| until.saturating_duration_since(now)),
         })
     }
@@ -410,7 +316,7 @@ impl Lease {
         self.rare().min_hold
     }
 
-    fn rare(&self) -> Rare {
+    fn rare(&self) -> RareTimes {
         self.rare.as_deref().copied().unwrap_or_default()
     }
 
@@ -420,7 +326,7 @@ impl Lease {
     }
 
     pub(crate) fn deadline(&self) -> Instant {
-        self.deadline.into()
+        self.deadline
     }
 
     /// The state as one guard sees it.
@@ -429,14 +335,14 @@ impl Lease {
         let Some(tenant) = self.tenants.iter().find(|tenant| tenant.id == id) else {
             return GuardState::Released;
         };
-        let (deadline, end) = (self.deadline(), tenant.until());
+        let (deadline, end) = (self.deadline, tenant.until);
         let until = end.map_or(deadline, |end| end.min(deadline));
         let is_over = end.is_some_and(|end| now >= end);
         match self.phase {
             // The lease of the last renewal ends with `max_hold`, so both may be over. The reason
             // is decided at the deadline, so that it stays the same.
             Phase::Lost(LostReason::Expired)
-                if end.is_some_and(|end| end <= after(deadline, margin(tenant.lease()))) =>
+                if end.is_some_and(|end| end <= after(deadline, margin(tenant.lease))) =>
             {
                 GuardState::Lost(LostReason::MaxHold)
             }
@@ -449,18 +355,18 @@ impl Lease {
     }
 
     /// The longest lease that a guard wants renewed now.
-    fn renewed_lease(&self, now: Moment) -> Option<Duration> {
-        self.renewing(now).map(Tenant::lease).max()
+    fn renewed_lease(&self, now: Instant) -> Option<Duration> {
+        self.renewing(now).map(|tenant| tenant.lease).max()
     }
 
-    fn renewing(&self, now: Moment) -> impl Iterator<Item = &Tenant> {
+    fn renewing(&self, now: Instant) -> impl Iterator<Item = &Tenant> {
         self.tenants.iter().filter(move |tenant| {
             tenant.renew.is_some() && tenant.until.is_none_or(|until| now < until)
         })
     }
 
     /// The end of renewal: that of the guard that wants it longest.
-    fn horizon(&self) -> Option<Moment> {
+    fn horizon(&self) -> Option<Instant> {
         let renewing = || self.tenants.iter().filter(|tenant| tenant.renew.is_some());
         if renewing().any(|tenant| tenant.until.is_none()) {
             return None;
@@ -485,32 +391,30 @@ impl Lease {
     /// What the watchdog is to do now.
     pub(crate) fn plan(&mut self, now: Instant) -> Plan {
         self.tick(now);
-        if !matches!(self.phase, Phase::Held | Phase::Suspect) {
+        if !self.phase.is_valid() {
             return Plan::Done;
         }
-        let now = Moment::from(now);
         let wanted = self.wanted(now);
         let renewal = wanted.map(|_| self.next_renewal);
-        let verify = self.rare.as_ref().and_then(|rare| rare.verify_at);
-        let next = renewal.into_iter().chain(verify.map(Moment::from)).min();
-        match next {
+        match renewal.into_iter().chain(self.rare().verify_at).min() {
             Some(at) if at <= now => Plan::Renew(wanted.unwrap_or_default()),
-            Some(at) => Plan::Wait(at.min(self.deadline).into()),
-            None => Plan::Wait(self.deadline()),
+            Some(at) => Plan::Wait(at.min(self.deadline)),
+            None => Plan::Wait(self.deadline),
         }
     }
 
     /// The lease to ask for in a renewal: that of the guard with the longest, but no longer than
-    /// its `max_hold` has left. Upholds invariant 6.
-    fn wanted(&self, now: Moment) -> Option<Duration> {
-        let left = self.horizon().map(|end| end.since(now));
-        let lease = self.renewed_lease(now)?.min(self.longest.into());
+    /// its `max_hold` has left. Upholds invariant 5.
+    fn wanted(&self, now: Instant) -> Option<Duration> {
+        let left = self.horizon();
+        let left = left.map(|end| end.saturating_duration_since(now));
+        let lease = self.renewed_lease(now)?.min(self.longest);
         Some(left.map_or(lease, |left| left.min(lease)))
     }
 
     /// How much earlier a renewal or a verification may be, to share a call with others.
     pub(crate) fn slack(&self, now: Instant) -> Duration {
-        let renewals = self.renewing(now.into()).filter_map(Tenant::renew);
+        let renewals = self.renewing(now).filter_map(|tenant| tenant.renew);
         let interval = renewals.chain(self.rare().look_every).min();
         interval.unwrap_or_default() / 10
     }
@@ -522,7 +426,7 @@ impl Lease {
         match self.phase {
             Phase::Held => {
                 let look = self.rare().look_every.map(|_| Duration::ZERO);
-                self.wanted(now.into()).or(look)
+                self.wanted(now).or(look)
             }
             // After a failure there is a pause. A hold that is not held is not renewed.
             _ => None,
@@ -533,24 +437,23 @@ impl Lease {
     pub(crate) fn renewed(&mut self, sent: Instant, ttl: Duration, now: Instant) {
         self.tick(now);
         self.unchain();
-        if matches!(self.phase, Phase::Held | Phase::Suspect) {
+        if self.phase.is_valid() {
             self.phase = Phase::Held;
             if let Some(rare) = &mut self.rare
                 && rare.doubted.is_none_or(|since| sent >= since)
             {
                 rare.doubted = None;
                 rare.verify_at = rare.look_every.map(|every| after(now, every));
-                self.rare.take_if(|rare| **rare == Rare::default());
             }
             if !ttl.is_zero() {
-                self.lengthen(sent.into(), ttl);
+                self.lengthen(sent, ttl);
             }
         }
     }
 
     /// When a renewal that failed just now is to be tried again, while the lease still runs.
     pub(crate) fn retry_at(&self, now: Instant) -> Instant {
-        let rest = self.deadline().saturating_duration_since(now);
+        let rest = self.deadline.saturating_duration_since(now);
         let pause = (rest / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
         after(now, pause)
     }
@@ -559,9 +462,9 @@ impl Lease {
     pub(crate) fn renewal_failed(&mut self, now: Instant, retry_at: Instant) {
         self.tick(now);
         self.unchain();
-        if matches!(self.phase, Phase::Held | Phase::Suspect) {
+        if self.phase.is_valid() {
             self.phase = Phase::Suspect;
-            self.next_renewal = retry_at.into();
+            self.next_renewal = retry_at;
             if let Some(rare) = &mut self.rare {
                 rare.verify_at = rare.verify_at.map(|_| retry_at);
             }
@@ -571,7 +474,7 @@ impl Lease {
     /// The hold is known to be lost, from Redis or otherwise. Returns whether that is new.
     pub(crate) fn lost(&mut self, reason: LostReason, now: Instant) -> bool {
         self.tick(now);
-        let news = matches!(self.phase, Phase::Held | Phase::Suspect);
+        let news = self.phase.is_valid();
         if news {
             self.phase = Phase::Lost(reason);
         }
@@ -581,7 +484,7 @@ impl Lease {
     /// Whether the hold as a whole is still valid.
     pub(crate) fn is_valid(&mut self, now: Instant) -> bool {
         self.tick(now);
-        matches!(self.phase, Phase::Held | Phase::Suspect)
+        self.phase.is_valid()
     }
 
     /// Why the hold as a whole is lost, if it is.
@@ -606,6 +509,6 @@ impl Lease {
 
     /// Whether the watchdog lengthens it.
     pub(crate) fn is_renewed(&self, now: Instant) -> bool {
-        self.renewed_lease(now.into()).is_some()
+        self.renewed_lease(now).is_some()
     }
 }

@@ -396,7 +396,7 @@ impl Hold {
     /// As [`Lease::hand_over`]; the caller holds the schedule's mutex.
     pub(super) fn hand_over(&self, id: GuardId, limit: ChainLimit, now: Instant) -> Option<Legacy> {
         let mut lease = self.lease();
-        let sent = lease.chain()?.began.into();
+        let sent = lease.chain()?.began;
         if self.engine.watchdog.is_doubted_since(sent) {
             return None;
         }

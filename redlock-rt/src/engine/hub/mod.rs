@@ -10,7 +10,7 @@
 //! subscription to the channel of a single waiter ends at once.
 //!
 //! A connection on which this client does not receive its own announcements may be half open. It is
-//! closed if it does not answer a PING either; see `registry`.
+//! closed if it does not answer a PING either; see `registry::missing`.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;

@@ -16,24 +16,18 @@
 //!    attaches in Ending subscribes again and waits for that confirmation.
 //! 3. Listeners are notified whenever their channel is confirmed, because they missed earlier
 //!    messages.
-//!
-//! # Messages of our own
-//!
-//! A message that this client publishes on a confirmed channel must arrive within a time limit. If
-//! it does not, the listeners of that channel ask Redis themselves, and the connection is in
-//! *doubt*: it is sent a PING, and no listener relies on it until the reply. A message before the
-//! reply would have arrived. If none has, Redis does not publish for us (an ACL), and the channel
-//! is *mute* until a message arrives on it. A connection that does not answer the PING is closed.
 
 #[cfg(all(test, redlock_loom))]
 mod loom;
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+mod missing;
+
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use self::missing::{Ear, Missing};
 use super::rivals::Rivals;
 
 /// When a subscription without listeners ends.
@@ -58,14 +52,6 @@ pub(super) struct Effect {
 /// More lingering subscriptions than this are ended early, the oldest first.
 const MOST_LINGERING: usize = 1024;
 
-/// A message of our own must arrive within this time after the reply to the call that published it,
-/// or within some round trips.
-const NOTICED: Duration = Duration::from_millis(200);
-const ROUND_TRIPS: u32 = 3;
-/// A task that checks for missing messages this late was delayed itself, and may have messages to
-/// read first.
-const LATE: Duration = Duration::from_millis(50);
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Wanted,
@@ -85,21 +71,8 @@ struct Channel<L> {
     listeners: Vec<(u64, L)>,
     ear: Ear,
     rivals: Rivals,
-    /// Whether `Registry::owed` has an entry for it.
+    /// Whether `Missing::owed` has an entry for it.
     timed: bool,
-}
-
-/// The state of the messages on a confirmed channel.
-#[derive(Debug, Default)]
-struct Ear {
-    /// When the last message arrived.
-    heard: Option<Instant>,
-    /// The time limit for a message of our own.
-    owed: Option<Instant>,
-    /// A message did not arrive in time, and the connection has not answered since.
-    missed: bool,
-    /// A message did not arrive although the connection answered.
-    mute: bool,
 }
 
 impl<L: Clone> Channel<L> {
@@ -113,27 +86,39 @@ impl<L: Clone> Channel<L> {
 #[derive(Debug)]
 pub(super) struct Registry<L> {
     channels: HashMap<String, Channel<L>>,
-    effects: VecDeque<Effect>,
+    commands: Commands,
     /// Channels in the order in which they began to linger; entries may be outdated.
     lingering: VecDeque<(Instant, String)>,
     linger: Duration,
-    connected: bool,
-    /// Channels with an expected message of our own, by the moment to check, each once at most.
-    owed: BinaryHeap<Reverse<(Instant, String)>>,
-    /// Whether the connection is sent a PING because a message did not arrive.
-    doubted: bool,
+    missing: Missing,
     next_id: u64,
+}
+
+/// What is to be sent.
+#[derive(Debug, Default)]
+struct Commands {
+    connected: bool,
+    queue: VecDeque<Effect>,
     /// The number of the last command: a channel that comes again has no number of before.
     rounds: u64,
 }
 
-/// What to do about messages that did not arrive in time.
-#[derive(Debug)]
-pub(super) struct Overdue<L> {
-    /// The listeners that must ask Redis themselves.
-    pub(super) told: Vec<L>,
-    /// Whether to send a PING.
-    pub(super) doubt: bool,
+impl Commands {
+    fn send<L>(&mut self, channel: &str, entry: &mut Channel<L>) {
+        self.rounds += 1;
+        entry.round = self.rounds;
+        entry.confirmed = false;
+        entry.left = false;
+        entry.ear = Ear::default();
+        // Without a connection nothing is sent now; `connected` sends it.
+        if self.connected {
+            self.queue.push_back(Effect {
+                channel: channel.to_owned(),
+                subscribe: entry.phase != Phase::Ending,
+                round: entry.round,
+            });
+        }
+    }
 }
 
 impl<L: Clone> Registry<L> {
@@ -146,14 +131,11 @@ impl<L: Clone> Registry<L> {
     pub(super) fn numbered(linger: Duration, next_id: u64) -> Self {
         Self {
             channels: HashMap::new(),
-            effects: VecDeque::new(),
+            commands: Commands::default(),
             lingering: VecDeque::new(),
             linger,
-            connected: false,
-            owed: BinaryHeap::new(),
-            doubted: false,
+            missing: Missing::default(),
             next_id,
-            rounds: 0,
         }
     }
 
@@ -191,13 +173,7 @@ impl<L: Clone> Registry<L> {
         let ending = entry.phase == Phase::Ending;
         entry.phase = Phase::Wanted;
         if ending {
-            Self::send(
-                &mut self.effects,
-                &mut self.rounds,
-                self.connected,
-                channel,
-                entry,
-            );
+            self.commands.send(channel, entry);
         }
         entry.confirmed
     }
@@ -221,10 +197,13 @@ impl<L: Clone> Registry<L> {
         match self.channels.get_mut(channel) {
             Some(entry) if !entry.confirmed => {
                 entry.left = true;
-                return vec![];
+                vec![]
             }
-            _ => {}
+            _ => self.remove(channel),
         }
+    }
+
+    fn remove(&mut self, channel: &str) -> Vec<(u64, L)> {
         let entry = self.channels.remove(channel);
         entry.map_or_else(Vec::new, |entry| entry.listeners)
     }
@@ -238,12 +217,10 @@ impl<L: Clone> Registry<L> {
     /// The server refused the SUBSCRIBE, because the slot is elsewhere. Removes and returns the
     /// listeners.
     pub(super) fn turned_away(&mut self, effect: &Effect) -> Vec<(u64, L)> {
-        let entry = self.channels.get(&effect.channel);
-        if entry.is_none_or(|entry| entry.round != effect.round) {
-            return vec![];
+        match self.of_round(effect) {
+            Some(_) => self.remove(&effect.channel),
+            None => vec![],
         }
-        let entry = self.channels.remove(&effect.channel);
-        entry.map_or_else(Vec::new, |entry| entry.listeners)
     }
 
     /// The channels that are subscribed or are to be, in order.
@@ -267,7 +244,7 @@ impl<L: Clone> Registry<L> {
         let at = entry.listeners.iter().position(|(other, _)| *other == id)?;
         let (_, listener) = entry.listeners.swap_remove(at);
         if entry.listeners.is_empty() {
-            if end == End::AtOnce || self.linger.is_zero() || !self.connected {
+            if end == End::AtOnce || self.linger.is_zero() || !self.commands.connected {
                 self.end(channel);
             } else {
                 // An unconfirmed subscription lingers too, since the command is on its way.
@@ -329,45 +306,25 @@ impl<L: Clone> Registry<L> {
     }
 
     fn end(&mut self, channel: &str) {
-        if !self.connected {
+        if !self.commands.connected {
             self.channels.remove(channel);
         } else if let Some(entry) = self.channels.get_mut(channel) {
             entry.phase = Phase::Ending;
-            Self::send(&mut self.effects, &mut self.rounds, true, channel, entry);
+            self.commands.send(channel, entry);
         }
     }
 
-    fn send(
-        effects: &mut VecDeque<Effect>,
-        rounds: &mut u64,
-        connected: bool,
-        channel: &str,
-        entry: &mut Channel<L>,
-    ) {
-        *rounds += 1;
-        entry.round = *rounds;
-        entry.confirmed = false;
-        entry.left = false;
-        entry.ear = Ear::default();
-        // Without a connection nothing is sent now; `connected` sends it.
-        if connected {
-            let subscribe = entry.phase != Phase::Ending;
-            effects.push_back(Effect {
-                channel: channel.to_owned(),
-                subscribe,
-                round: entry.round,
-            });
-        }
+    /// The channel, if this was the last command for it.
+    fn of_round(&mut self, effect: &Effect) -> Option<&mut Channel<L>> {
+        let entry = self.channels.get_mut(&effect.channel);
+        entry.filter(|entry| entry.round == effect.round)
     }
 
     /// A command was confirmed; returns the listeners to notify.
     pub(super) fn confirmed(&mut self, effect: &Effect) -> Vec<L> {
-        let Some(entry) = self.channels.get_mut(&effect.channel) else {
+        let Some(entry) = self.of_round(effect) else {
             return vec![];
         };
-        if entry.round != effect.round {
-            return vec![];
-        }
         match entry.phase {
             Phase::Wanted | Phase::Lingering { .. } => {
                 entry.confirmed = true;
@@ -383,8 +340,7 @@ impl<L: Clone> Registry<L> {
     /// The server refused the SUBSCRIBE (an ACL). Returns the listeners, which must ask Redis
     /// themselves.
     pub(super) fn refused(&mut self, effect: &Effect) -> Vec<L> {
-        let entry = self.channels.get(&effect.channel);
-        let Some(entry) = entry.filter(|entry| entry.round == effect.round) else {
+        let Some(entry) = self.of_round(effect) else {
             return vec![];
         };
         let told = entry.told();
@@ -401,11 +357,10 @@ impl<L: Clone> Registry<L> {
 
     /// The connection is gone, and with it every subscription.
     pub(super) fn disconnected(&mut self) {
-        self.connected = false;
-        self.effects.clear();
+        self.commands.connected = false;
+        self.commands.queue.clear();
         self.lingering.clear();
-        self.owed.clear();
-        self.doubted = false;
+        self.missing = Missing::default();
         self.channels.retain(|_, entry| {
             entry.confirmed = false;
             entry.left = false;
@@ -419,12 +374,12 @@ impl<L: Clone> Registry<L> {
 
     /// There is a new connection: subscribes to all wanted channels.
     pub(super) fn connected(&mut self) {
-        self.connected = true;
+        self.commands.connected = true;
         let mut channels: Vec<_> = self.channels.iter_mut().collect();
         // In an order that a simulation repeats.
         channels.sort_unstable_by_key(|(channel, _)| *channel);
         for (channel, entry) in channels {
-            Self::send(&mut self.effects, &mut self.rounds, true, channel, entry);
+            self.commands.send(channel, entry);
         }
     }
 
@@ -439,35 +394,9 @@ impl<L: Clone> Registry<L> {
         let Some(entry) = self.channels.get_mut(channel) else {
             return (vec![], None);
         };
-        entry.ear = Ear {
-            heard: Some(now),
-            ..Ear::default()
-        };
+        entry.ear = Ear::default();
+        entry.ear.heard = Some(now);
         (entry.told(), entry.rivals.heard(now, free))
-    }
-
-    /// A call sent at `sent`, which has been answered, has published on a channel. Returns whether
-    /// its listeners will be notified: the message has arrived, or will arrive, or will be missed
-    /// ([`overdue`](Self::overdue)).
-    pub(super) fn expect(&mut self, channel: &str, sent: Instant, now: Instant) -> bool {
-        let doubted = self.doubted;
-        let Some(entry) = self.channels.get_mut(channel) else {
-            return false;
-        };
-        if !entry.confirmed || entry.listeners.is_empty() || entry.ear.mute || doubted {
-            return false;
-        }
-        // Another client's message is enough: it arrived after earlier messages.
-        if entry.ear.heard.is_some_and(|heard| heard >= sent) || entry.ear.owed.is_some() {
-            return true;
-        }
-        let round_trip = now.saturating_duration_since(sent);
-        let by = crate::clock::after(now, NOTICED.max(round_trip * ROUND_TRIPS));
-        entry.ear.owed = Some(by);
-        if !std::mem::replace(&mut entry.timed, true) {
-            self.owed.push(Reverse((by, channel.to_owned())));
-        }
-        true
     }
 
     /// The listeners of a channel, confirmed or not.
@@ -475,63 +404,6 @@ impl<L: Clone> Registry<L> {
         self.channels
             .get(channel)
             .map_or_else(Vec::new, Channel::told)
-    }
-
-    /// When to check for missing messages.
-    pub(super) fn overdue_at(&self) -> Option<Instant> {
-        self.owed.peek().map(|Reverse((at, ..))| *at)
-    }
-
-    /// Checks for messages that did not arrive in time. Call this only after reading all that
-    /// arrived.
-    pub(super) fn overdue(&mut self, now: Instant) -> Overdue<L> {
-        let mut told = vec![];
-        let doubted = self.doubted;
-        while self.overdue_at().is_some_and(|at| at <= now) {
-            let Some(Reverse((_, channel))) = self.owed.pop() else {
-                break;
-            };
-            let Some(entry) = self.channels.get_mut(&channel) else {
-                continue;
-            };
-            entry.timed = false;
-            let again = match entry.ear.owed {
-                // A message has arrived since.
-                None => continue,
-                Some(by) if by > now => by,
-                Some(by) if now.saturating_duration_since(by) > LATE => {
-                    crate::clock::after(now, LATE)
-                }
-                Some(_) => {
-                    entry.ear.owed = None;
-                    entry.ear.missed = true;
-                    told.extend(entry.told());
-                    self.doubted = true;
-                    continue;
-                }
-            };
-            entry.ear.owed = Some(again);
-            entry.timed = true;
-            self.owed.push(Reverse((again, channel)));
-        }
-        Overdue {
-            told,
-            doubt: self.doubted && !doubted,
-        }
-    }
-
-    /// The connection answered a PING that was sent after the missing messages were published.
-    /// Returns whether Redis does not publish for us on some channel.
-    pub(super) fn answered(&mut self) -> bool {
-        self.doubted = false;
-        let mut mute = false;
-        for entry in self.channels.values_mut() {
-            if std::mem::take(&mut entry.ear.missed) {
-                entry.ear.mute = true;
-                mute = true;
-            }
-        }
-        mute
     }
 
     pub(super) fn is_confirmed(&self, channel: &str) -> bool {
@@ -554,14 +426,14 @@ impl<L: Clone> Registry<L> {
     }
 
     pub(super) fn next_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.commands.queue.pop_front()
     }
 
     pub(super) fn has_effects(&self) -> bool {
         // Without a connection, the request for one is the effect; lingering needs a timer.
-        !self.effects.is_empty()
+        !self.commands.queue.is_empty()
             || !self.lingering.is_empty()
-            || (!self.connected && !self.is_empty())
+            || (!self.commands.connected && !self.is_empty())
     }
 
     pub(super) fn is_empty(&self) -> bool {

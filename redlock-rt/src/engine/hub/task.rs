@@ -10,7 +10,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use tokio::time::timeout;
 
 use super::nodes::run_in_cluster;
-use super::registry::Effect;
+use super::registry::{Effect, Registry};
 use super::shards::Shards;
 use super::{Hub, Listener, Place, Signal};
 use crate::clock;
@@ -35,6 +35,7 @@ impl AsRef<Signal> for Hub {
 
 /// Runs until the hub is closed.
 pub(crate) async fn run(hub: Arc<Hub>, nodes: Arc<Nodes>, timeouts: Timeouts) {
+    let _all = Subscriptions(&hub);
     match &*nodes {
         Nodes::One(node) => {
             let site = Site {
@@ -48,12 +49,28 @@ pub(crate) async fn run(hub: Arc<Hub>, nodes: Arc<Nodes>, timeouts: Timeouts) {
     }
 }
 
+/// All subscriptions of a client, which are gone with the task.
+struct Subscriptions<'a>(&'a Hub);
+
+impl Drop for Subscriptions<'_> {
+    fn drop(&mut self) {
+        self.0.change(Shards::disconnected);
+    }
+}
+
 /// The channels at one server.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a> {
     pub(super) hub: &'a Hub,
     pub(super) place: Place,
     pub(super) signal: &'a Signal,
+}
+
+impl Site<'_> {
+    /// Asks for the state of the channels, or changes it.
+    fn registry<T>(self, ask: impl FnOnce(&mut Registry<Arc<dyn Listener>>) -> T) -> T {
+        ask(lock(&self.hub.registry).at(self.place))
+    }
 }
 
 /// Keeps the connection for the channels at one server, until the signal is closed.
@@ -64,7 +81,7 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
     let mut told = false;
     let mut pause = Pause::SUBSCRIBING;
     while !signal.is_closed() {
-        if lock(&hub.registry).at(place).is_empty() {
+        if site.registry(|registry| registry.is_empty()) {
             signal.notified().await;
             continue;
         }
@@ -73,18 +90,23 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
                 server.connected(Some(Beside::ANNOUNCEMENTS));
                 told = false;
                 let since = clock::now();
-                let why = listen(site, server, subscriber, announcements, timeouts.response);
-                let why = why.await;
-                hub.disconnected_at(place);
+                let listening = Listening {
+                    site,
+                    server,
+                    subscriber,
+                    response: timeouts.response,
+                    confirmations: FuturesUnordered::new(),
+                    pong: None,
+                    ping_at: since + PING_EVERY,
+                    deaf_at: None,
+                };
+                let why = listening.run(announcements).await;
+                hub.change(|registry| registry.at(place).disconnected());
                 // A server that accepts and hangs up is treated like one that does not accept.
                 if clock::now().saturating_duration_since(since) >= pause.longest() {
                     pause.reset();
                 }
                 if !signal.is_closed() {
-                    let why = why.map_or(
-                        "the subscribing connection was closed",
-                        |_| "the subscribing connection does not answer",
-                    );
                     server.lost(why);
                 }
             }
@@ -92,7 +114,7 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
                 let works = node.connection(Lane::Main).is_there();
                 server.failed(works.then_some(Beside::ANNOUNCEMENTS), &fault);
                 if !std::mem::replace(&mut told, true) {
-                    let deaf = lock(&hub.registry).at(place).all();
+                    let deaf = site.registry(|registry| registry.all());
                     deaf.iter().for_each(|listener| listener.refused());
                 }
             }
@@ -105,16 +127,6 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
 }
 
 impl Hub {
-    /// All subscriptions are gone with the task.
-    pub(crate) fn disconnected(&self) {
-        self.change(|registry| registry.disconnected());
-    }
-
-    /// All subscriptions at this place are gone with the connection.
-    fn disconnected_at(&self, place: Place) {
-        self.change(|registry| registry.at(place).disconnected());
-    }
-
     pub(super) fn confirmed(&self, place: Place, effect: &Effect) {
         let (told, left) = self.change(|registry| registry.confirmed(place, effect));
         told.iter().for_each(|listener| listener.confirmed());
@@ -149,21 +161,6 @@ impl Hub {
         }
     }
 
-    /// Notifies listeners whose messages do not arrive; returns whether to send a PING.
-    fn overdue(&self, place: Place) -> bool {
-        let overdue = lock(&self.registry).at(place).overdue(clock::now());
-        overdue
-            .told
-            .iter()
-            .for_each(|listener| listener.confirmed());
-        overdue.doubt
-    }
-
-    fn refused(&self, place: Place, effect: &Effect) {
-        let told = self.change(|registry| registry.at(place).refused(effect));
-        told.iter().for_each(|listener| listener.refused());
-    }
-
     pub(super) fn heard(&self, place: Place, message: &Message) {
         let mut registry = lock(&self.registry);
         // What a release of a lock says is no number of free permits, but its release lets one have it.
@@ -179,103 +176,139 @@ impl Hub {
 
 type Confirmation = (Effect, Result<(), Fault>);
 
-/// Serves one connection until it breaks, falls silent, or the signal is closed.
-async fn listen(
-    site: Site<'_>,
-    server: &CurrentServer,
+const CLOSED: &str = "the subscribing connection was closed";
+const SILENT: &str = "the subscribing connection does not answer";
+
+/// One connection, and what it was asked.
+struct Listening<'a> {
+    site: Site<'a>,
+    server: &'a CurrentServer,
     subscriber: Subscriber,
-    announcements: Announcements,
     response: Duration,
-) -> Option<Fault> {
-    let Site { hub, place, signal } = site;
-    let mut messages = announcements.messages();
-    let mut pending: FuturesUnordered<BoxFuture<'static, Confirmation>> = FuturesUnordered::new();
-    let mut ping: Option<BoxFuture<'static, Result<(), Fault>>> = None;
-    let mut ping_at = clock::now() + PING_EVERY;
-    // When a connection in doubt is given up.
-    let mut deaf_at: Option<Instant> = None;
-    lock(&hub.registry).at(place).connected();
-    let mut turns: u8 = 0;
-    loop {
-        if signal.is_closed() {
-            return None;
-        }
-        // Messages can arrive without end, and reading them uses up no task budget.
-        turns = turns.wrapping_add(1);
-        if turns == 0 {
-            tokio::task::yield_now().await;
-        }
-        let now = clock::now();
-        let linger_until = lock(&hub.registry).at(place).tick(now);
-        while let Some(effect) = { lock(&hub.registry).at(place).next_effect() } {
-            let mut send = exchange(subscriber.clone(), effect, response);
-            // Polled once here, so that commands are sent in the order of their effects.
-            match futures::poll!(&mut send) {
-                std::task::Poll::Ready(done) => pending.push(async { done }.boxed()),
-                std::task::Poll::Pending => pending.push(send),
+    confirmations: FuturesUnordered<BoxFuture<'static, Confirmation>>,
+    pong: Option<BoxFuture<'static, Result<(), Fault>>>,
+    ping_at: Instant,
+    /// When a connection in doubt is given up.
+    deaf_at: Option<Instant>,
+}
+
+impl Listening<'_> {
+    /// Serves the connection until it breaks, falls silent, or the signal is closed. Returns why it ended.
+    async fn run(mut self, announcements: Announcements) -> &'static str {
+        let Site { hub, place, signal } = self.site;
+        let mut messages = announcements.messages();
+        self.site.registry(|registry| registry.connected());
+        let mut turns: u8 = 0;
+        while !signal.is_closed() {
+            // Messages can arrive without end, and reading them uses up no task budget.
+            turns = turns.wrapping_add(1);
+            if turns == 0 {
+                tokio::task::yield_now().await;
             }
-        }
-        if now >= ping_at && ping.is_none() {
-            ping = Some(sign_of_life(subscriber.clone(), response));
-        }
-        let next_ping = if ping.is_none() { Some(ping_at) } else { None };
-        let overdue_at = lock(&hub.registry).at(place).overdue_at();
-        let wakes = [linger_until, next_ping, overdue_at, deaf_at];
-        let wake_at = wakes.into_iter().flatten().min();
-        tokio::select! {
-            // In a fixed order, so that a simulation repeats itself. Messages can arrive without end,
-            // so all branches that they must not delay come first. What a signal announces is
-            // checked in every turn.
-            biased;
-            () = clock::sleep_until(wake_at.unwrap_or(now)), if wake_at.is_some() => {
-                // All arrived messages are read before a message counts as missing.
-                if hub.hear_all(place, &mut messages) {
-                    deaf_at = None;
-                }
-                if deaf_at.is_some_and(|at| at <= clock::now()) {
-                    return Some(Fault::timed_out("own announcements are not heard"));
-                }
-                if hub.overdue(place) {
-                    // Also if a PING is in progress: only the reply to a new PING comes after the
-                    // published messages.
-                    ping = Some(sign_of_life(subscriber.clone(), response));
-                    deaf_at = Some(clock::now() + DEAF);
-                }
-            }
-            Some((effect, outcome)) = pending.next(), if !pending.is_empty() => match outcome {
-                Ok(()) => hub.confirmed(place, &effect),
-                Err(fault) if hub.is_elsewhere(place, &effect, &fault) => {}
-                Err(fault) if fault.is_passing_for(Caller::Subscription) => return Some(fault),
-                Err(fault) => {
-                    match fault.cause() {
-                        Cause::Denied => server.is_missing(Right::Subscribe),
-                        _ => server.will_repeat(&effect.channel, &fault),
+            let now = clock::now();
+            let wake_at = self.ask(now);
+            tokio::select! {
+                // In a fixed order, so that a simulation repeats itself. Messages can arrive without end,
+                // so all branches that they must not delay come first. What a signal announces is
+                // checked in every turn.
+                biased;
+                () = clock::sleep_until(wake_at.unwrap_or(now)), if wake_at.is_some() => {
+                    // All arrived messages are read before a message counts as missing.
+                    if hub.hear_all(place, &mut messages) {
+                        self.deaf_at = None;
                     }
-                    hub.refused(place, &effect);
+                    if !self.look_for_missing() {
+                        return SILENT;
+                    }
                 }
-            },
-            pong = async { ping.as_mut()?.await.into() }, if ping.is_some() => {
-                ping = None;
-                deaf_at = None;
-                ping_at = clock::now() + PING_EVERY;
-                if let Some(Err(fault)) = pong {
-                    return Some(fault);
+                Some((effect, outcome)) = self.confirmations.next(), if !self.confirmations.is_empty() => {
+                    if !self.take_in(&effect, outcome) {
+                        return SILENT;
+                    }
                 }
-                hub.hear_all(place, &mut messages);
-                if lock(&hub.registry).at(place).answered() {
-                    tracing::debug!("redis does not publish for us; our own waiters are told directly");
+                pong = async { self.pong.as_mut()?.await.ok() }, if self.pong.is_some() => {
+                    if pong.is_none() {
+                        return SILENT;
+                    }
+                    self.pong = None;
+                    self.deaf_at = None;
+                    self.ping_at = clock::now() + PING_EVERY;
+                    hub.hear_all(place, &mut messages);
+                    if self.site.registry(|registry| registry.answered()) {
+                        tracing::debug!("redis does not publish for us; our own waiters are told directly");
+                    }
                 }
+                heard = messages.next() => match heard {
+                    Some(heard) => {
+                        // The connection is slow or busy, but works.
+                        self.deaf_at = None;
+                        hub.take_in(place, heard);
+                    }
+                    None => break,
+                },
+                () = signal.notified() => {}
             }
-            heard = messages.next() => match heard {
-                Some(heard) => {
-                    // The connection is slow or busy, but works.
-                    deaf_at = None;
-                    hub.take_in(place, heard);
-                }
-                None => return None,
-            },
-            () = signal.notified() => {}
         }
+        CLOSED
+    }
+
+    /// Sends what is to be sent. Returns when something else is due.
+    fn ask(&mut self, now: Instant) -> Option<Instant> {
+        let linger_until = self.site.registry(|registry| registry.tick(now));
+        while let Some(effect) = self.site.registry(|registry| registry.next_effect()) {
+            let mut sent = exchange(self.subscriber.clone(), effect, self.response);
+            // Polled once here, so that commands are sent in the order of their effects.
+            self.confirmations.push(match (&mut sent).now_or_never() {
+                Some(done) => async { done }.boxed(),
+                None => sent,
+            });
+        }
+        if now >= self.ping_at && self.pong.is_none() {
+            self.pong = Some(sign_of_life(self.subscriber.clone(), self.response));
+        }
+        let next_ping = self.pong.is_none().then_some(self.ping_at);
+        let overdue_at = self.site.registry(|registry| registry.overdue_at());
+        let wakes = [linger_until, next_ping, overdue_at, self.deaf_at];
+        wakes.into_iter().flatten().min()
+    }
+
+    /// Notifies listeners whose messages do not arrive. Returns whether the connection may be in order.
+    fn look_for_missing(&mut self) -> bool {
+        let now = clock::now();
+        if self.deaf_at.is_some_and(|at| at <= now) {
+            return false;
+        }
+        let overdue = self.site.registry(|registry| registry.overdue(now));
+        overdue
+            .told
+            .iter()
+            .for_each(|listener| listener.confirmed());
+        if overdue.doubt {
+            // Also if a PING is in progress: only the reply to a new PING comes after the
+            // published messages.
+            self.pong = Some(sign_of_life(self.subscriber.clone(), self.response));
+            self.deaf_at = Some(clock::now() + DEAF);
+        }
+        true
+    }
+
+    /// Reads what came for a command. Returns whether the connection is in order.
+    fn take_in(&self, effect: &Effect, outcome: Result<(), Fault>) -> bool {
+        let Site { hub, place, .. } = self.site;
+        match outcome {
+            Ok(()) => hub.confirmed(place, effect),
+            Err(fault) if hub.is_elsewhere(place, effect, &fault) => {}
+            Err(fault) if fault.is_passing_for(Caller::Subscription) => return false,
+            Err(fault) => {
+                match fault.cause() {
+                    Cause::Denied => self.server.is_missing(Right::Subscribe),
+                    _ => self.server.will_repeat(&effect.channel, &fault),
+                }
+                let told = hub.change(|registry| registry.at(place).refused(effect));
+                told.iter().for_each(|listener| listener.refused());
+            }
+        }
+        true
     }
 }
 

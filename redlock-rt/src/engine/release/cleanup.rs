@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use super::endings::{AnyEnding, Lapse, OnceRequest, OrphanedAttempt, Release, Sending, Update};
 use super::tally::Open;
-use crate::clock::{self, Moment};
+use crate::clock;
 use crate::connection::{Caller, Came, Fault};
 use crate::engine::Engine;
 use crate::engine::hold::{Hold, Turn, Waiting};
@@ -327,7 +327,7 @@ impl PendingCleanup {
         let Some(cleanup) = &mut self.cleanup else {
             return Some(Ok(HoldReply::Done));
         };
-        cleanup.sending.now = now.map(Moment::from);
+        cleanup.sending.now = now;
         let outcome = match cleanup.run(until).await? {
             Progress::Told(outcome) => return Some(outcome),
             Progress::Over(outcome) => outcome,

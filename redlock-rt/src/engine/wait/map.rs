@@ -12,8 +12,9 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::called::Waits;
+use super::health::Health;
 use super::place::Place;
-use super::queue::{Departure, Health, OfferLook, Refusal, Ticket, WaitQueue, Wake};
+use super::queue::{Departure, OfferLook, Refusal, Ticket, WaitQueue, Wake};
 use super::weak_map::WeakMap;
 use crate::clock;
 use crate::connection::Message;

@@ -12,6 +12,7 @@
 mod called;
 #[cfg(test)]
 mod count_waker;
+mod health;
 mod latch;
 mod map;
 mod place;
@@ -24,8 +25,9 @@ pub(crate) const NOT_POLLED: &str =
     "timed out behind another caller of this client, whose future is not polled";
 
 pub(crate) use self::called::{Called, Waits};
+pub(crate) use self::health::Health;
 pub(crate) use self::latch::{ACTION as WAIT_LATCH, LatchWaiters, wait_latch};
 pub(crate) use self::map::{Key, Subject, WaiterGuard, WaiterMap, Waiters};
-pub(crate) use self::queue::{Health, Refusal, Wake};
+pub(crate) use self::queue::{Refusal, Wake};
 pub(crate) use self::seat::Seat;
 pub(crate) use self::weak_map::WeakMap;

@@ -51,7 +51,7 @@ use std::convert::Infallible;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::clock::Moment;
+use super::health::Health;
 
 /// A head that was woken, and that others wait behind, is passed over after this time.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -89,43 +89,6 @@ pub(crate) enum Departure {
     },
     /// The waiter gave up. `passes_on`: the next waiter may get what this one was refused.
     GaveUp { passes_on: bool },
-}
-
-/// Whether Redis answers the head.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Health {
-    #[default]
-    Answering,
-    /// A call is under way since then.
-    Asking(Instant),
-    /// The last call did not reach Redis.
-    Failing,
-    /// The head has something to do, was woken, and is not polled.
-    Unpolled,
-}
-
-impl Health {
-    /// After a call that failed, another is no better before it is answered.
-    pub(super) fn follow(&mut self, health: Self) {
-        if !matches!((*self, health), (Self::Failing, Self::Asking(_))) {
-            *self = health;
-        }
-    }
-
-    /// Whether Redis does not answer the head, as far as a waiter can know that has waited since
-    /// `started`; an answer takes `longest` at most.
-    pub(crate) fn is_silent(self, started: Instant, longest: Duration, now: Instant) -> bool {
-        match self {
-            Self::Answering | Self::Unpolled => false,
-            Self::Failing => true,
-            // The head, or the waiter itself, has asked, and for half of the time that either of
-            // them had there is no answer. A try that the end of the wait cut short says nothing.
-            Self::Asking(since) => {
-                let longest = now.saturating_duration_since(started).min(longest);
-                now.saturating_duration_since(since) >= longest / 2
-            }
-        }
-    }
 }
 
 /// Why a try had no success.
@@ -194,7 +157,7 @@ pub(crate) struct WaitQueue<T, O = Infallible> {
     /// A timer will look at the head.
     minded: bool,
     /// The head was woken then, and was not polled since.
-    probed: Option<Moment>,
+    probed: Option<Instant>,
     /// The number of waiters that were passed over, and not polled since.
     away: usize,
 }
@@ -495,13 +458,13 @@ impl<T: Clone, O> WaitQueue<T, O> {
             self.permit = true;
             self.forget_call();
         }
-        self.probed.get_or_insert_with(|| now.into());
+        self.probed.get_or_insert(now);
         (self.head_waker(), true)
     }
 
     /// Whether the head was woken so long ago, and was not polled since.
     fn is_unpolled(&self, now: Instant, span: Duration) -> bool {
-        let since = |at: Moment| now.saturating_duration_since(at.into());
+        let since = |at| now.saturating_duration_since(at);
         self.probed.is_some_and(|at| since(at) >= span)
     }
 

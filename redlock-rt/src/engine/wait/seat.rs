@@ -3,8 +3,8 @@
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use super::queue::{Health, Wake};
-use crate::clock::Moment;
+use super::health::Health;
+use super::queue::Wake;
 use crate::shim::{Mutex, lock};
 
 /// A place outside of any [`WaitQueue`](super::queue::WaitQueue): whoever is told that the waiter may be
@@ -23,10 +23,10 @@ struct State {
     waker: Option<Waker>,
     permit: bool,
     /// The waiter was told then, and was not polled since.
-    told: Option<Moment>,
+    told: Option<Instant>,
     closed: bool,
     /// When the waiter tries although nobody told it to.
-    retry_at: Option<Moment>,
+    retry_at: Option<Instant>,
     /// Whether Redis answers the waiter.
     health: Health,
 }
@@ -67,7 +67,7 @@ impl Seat {
 
     /// Whether the waiter was told before that moment, and was not polled since.
     pub(crate) fn hangs(&self, before: Instant) -> bool {
-        let told = lock(&self.state).told.map(Instant::from);
+        let told = lock(&self.state).told;
         told.is_some_and(|told| told <= before)
     }
 
@@ -86,7 +86,7 @@ impl Seat {
     pub(crate) fn notify(&self, now: Instant) {
         self.wake(|state| {
             state.permit = true;
-            state.told.get_or_insert_with(|| now.into());
+            state.told.get_or_insert(now);
         });
     }
 
@@ -109,12 +109,12 @@ impl Seat {
     /// The try is over without success; another follows at `retry_at`, or when the waiter is told.
     pub(crate) fn tried(&self, retry_at: Option<Instant>, health: Health) {
         let mut state = lock(&self.state);
-        state.retry_at = retry_at.map(Moment::from);
+        state.retry_at = retry_at;
         state.health.follow(health);
     }
 
     pub(crate) fn retry_at(&self) -> Option<Instant> {
-        lock(&self.state).retry_at.map(Instant::from)
+        lock(&self.state).retry_at
     }
 
     /// The moment to try again has come.

@@ -46,7 +46,7 @@ impl World {
         (Arc::new(world), guard)
     }
 
-    /// As `Watchdog::pick`; answers whether a renewal was sent.
+    /// As the task; answers whether a renewal was sent.
     fn pick(&self) -> bool {
         let mut schedule = lock(&self.schedule);
         if schedule.pop_due(self.now).is_none() {

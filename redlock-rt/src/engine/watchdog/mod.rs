@@ -7,6 +7,7 @@
 //! due holds until the batch is handed to the connection. So a renewal is either sent before the
 //! release began, or never.
 
+mod batch;
 mod lanes;
 #[cfg(all(test, redlock_loom))]
 mod loom;
@@ -50,6 +51,16 @@ impl Deref for Scheduled {
 impl DerefMut for Scheduled {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.holds
+    }
+}
+
+impl Scheduled {
+    /// Removes a hold that has ended; drop what is returned with no mutex held.
+    #[must_use]
+    fn end(&mut self, hold: &Hold) -> Option<Arc<Hold>> {
+        let ended = self.remove(hold.number)?;
+        self.homes.remove(hold.home.as_ref());
+        Some(ended)
     }
 }
 
@@ -130,14 +141,7 @@ impl Watchdog {
     pub(super) fn unwatch_if<T>(&self, hold: &Hold, leave: impl FnOnce() -> (T, bool)) -> T {
         let mut schedule = lock(&self.schedule);
         let (left, last) = leave();
-        let removed = if last {
-            schedule.remove(hold.number)
-        } else {
-            None
-        };
-        if removed.is_some() {
-            schedule.homes.remove(hold.home.as_ref());
-        }
+        let removed = last.then(|| schedule.end(hold));
         drop(schedule);
         drop(removed);
         left

@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-use crate::clock::Moment;
-
 /// Items with one moment each.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
-    moments: HashMap<u64, Moment>,
-    queue: BTreeMap<(Moment, u64), T>,
+    moments: HashMap<u64, Instant>,
+    queue: BTreeMap<(Instant, u64), T>,
     /// When the task next looks by itself, or was told to look.
     armed: Option<Instant>,
 }
@@ -28,11 +26,10 @@ impl<T> Schedule<T> {
     /// Adds or moves an item. Returns whether the task must be woken for it.
     #[must_use]
     pub(crate) fn set(&mut self, id: u64, at: Instant, item: T) -> bool {
-        let moment = Moment::from(at);
-        if let Some(old) = self.moments.insert(id, moment) {
+        if let Some(old) = self.moments.insert(id, at) {
             self.queue.remove(&(old, id));
         }
-        self.queue.insert((moment, id), item);
+        self.queue.insert((at, id), item);
         self.hasten(at)
     }
 
@@ -44,13 +41,12 @@ impl<T> Schedule<T> {
     /// Moves an item if it is still here. Returns whether the task must be woken for it.
     #[must_use]
     pub(crate) fn reset(&mut self, id: u64, at: Instant) -> bool {
-        let new = Moment::from(at);
         let Some(moment) = self.moments.get_mut(&id) else {
             return false;
         };
-        let old = std::mem::replace(moment, new);
+        let old = std::mem::replace(moment, at);
         if let Some(item) = self.queue.remove(&(old, id)) {
-            self.queue.insert((new, id), item);
+            self.queue.insert((at, id), item);
         }
         self.hasten(at)
     }
@@ -71,7 +67,6 @@ impl<T> Schedule<T> {
 
     /// Takes the first item that is due.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(u64, T)> {
-        let now = Moment::from(now);
         let entry = self
             .queue
             .first_entry()
@@ -88,10 +83,7 @@ impl<T> Schedule<T> {
     /// With an empty schedule the task sleeps until the moment that it last got. Otherwise each
     /// short-lived item would wake the task, which would find nothing.
     pub(crate) fn arm(&mut self, now: Instant) -> Option<Instant> {
-        let first = self
-            .queue
-            .first_key_value()
-            .map(|((at, _), _)| Instant::from(*at));
+        let first = self.queue.first_key_value().map(|((at, _), _)| *at);
         self.armed = first.or_else(|| self.armed.filter(|armed| *armed > now));
         self.armed
     }

@@ -1,3 +1,4 @@
+use super::missing::{LATE, NOTICED, ROUND_TRIPS};
 use super::*;
 use proptest::prelude::*;
 
@@ -212,7 +213,7 @@ fn a_channel_that_is_busy_has_one_timer() {
         now += Duration::from_millis(1);
     }
     assert!(registry.expect(C, now, now));
-    assert_eq!(registry.owed.len(), 1);
+    assert_eq!(registry.missing.owed.len(), 1);
     // The timer is the first one's; the last one has its own time.
     let overdue = registry.overdue(registry.overdue_at().unwrap());
     assert!(overdue.told.is_empty());

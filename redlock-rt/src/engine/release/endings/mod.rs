@@ -13,7 +13,7 @@ pub(super) use self::once::OnceRequest;
 pub(super) use self::release::Release;
 pub(super) use self::update::Update;
 pub(in crate::engine) use self::withdrawal::OrphanedAttempt;
-use crate::clock::{self, Moment};
+use crate::clock;
 use crate::connection::{Delivery, Fault, To};
 use crate::engine::Engine;
 use crate::engine::hold::Hold;
@@ -32,7 +32,7 @@ pub(super) struct Sending {
     pub(super) news: News,
     /// What the caller that waits has read from the clock just before; for the first try, if that needs
     /// no turn.
-    pub(super) now: Option<Moment>,
+    pub(super) now: Option<Instant>,
 }
 
 impl Sending {

@@ -83,7 +83,7 @@ impl Ending for Release {
         by: &mut Sending,
         until: Option<Instant>,
     ) -> Option<Result<HoldReply, Fault>> {
-        let now = by.now.take().map(Instant::from);
+        let now = by.now.take();
         let Self { hold, grant, .. } = self;
         if self.forgets {
             let Some(call) = hold.recipe.forget(&hold.id(), hold.repeated) else {

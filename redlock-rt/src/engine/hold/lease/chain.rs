@@ -1,0 +1,100 @@
+//! Whether a hold may be handed over to the next task of this client.
+//!
+//! # Invariant
+//!
+//! A hold is handed over only while the acquiring command is all that Redis was ever sent for its owner,
+//! nothing has put it in doubt, and half of the lease is left. So the next hold of the chain counts its
+//! deadline from that command too.
+
+use std::time::{Duration, Instant};
+
+use super::{GuardId, Lease, Phase, Terms};
+use crate::clock::after;
+
+/// The holds of this client that follow each other, and of which others hear nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chain {
+    /// When the command was sent that acquired the lock for the first of them. Since then Redis was asked
+    /// nothing about its owner number.
+    pub(crate) began: Instant,
+    /// The number of holds, with the present one.
+    pub(crate) turns: u32,
+}
+
+/// What a hold leaves to the next one of its chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Legacy {
+    pub(crate) chain: Chain,
+    lease: Duration,
+    renew: Duration,
+}
+
+impl Legacy {
+    /// Whether a request for these terms may go on with it: with the same lease, and renewed at the
+    /// same interval, but for the part of it that is drawn at random.
+    pub(crate) fn fits(&self, terms: &Terms) -> bool {
+        let same = terms
+            .renew
+            .is_some_and(|now| self.renew.abs_diff(now) <= self.lease / 30);
+        same && self.lease == terms.lease
+    }
+}
+
+/// How long a chain may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChainLimit {
+    pub(crate) time: Duration,
+    pub(crate) turns: u32,
+}
+
+impl Lease {
+    /// The next hold of a chain. Only `max_hold` begins anew.
+    pub(crate) fn next_of(legacy: &Legacy, terms: Terms, now: Instant) -> (Self, GuardId) {
+        let Chain { began, turns } = legacy.chain;
+        let (mut lease, id) = Self::new(terms, None, began);
+        lease.retune(id, terms, now);
+        lease.chain = Some(Chain {
+            began,
+            turns: turns.saturating_add(1),
+        });
+        (lease, id)
+    }
+
+    /// Ends the only guard, and leaves the hold to the next one of this client; `None`: nothing
+    /// changes, and the hold is to be released. Upholds the invariant.
+    pub(crate) fn hand_over(
+        &mut self,
+        id: GuardId,
+        limit: ChainLimit,
+        now: Instant,
+    ) -> Option<Legacy> {
+        self.tick(now);
+        let chain = self.chain?;
+        let [tenant] = self.tenants[..] else {
+            return None;
+        };
+        let (lease, renew) = (tenant.lease, tenant.renew?);
+        let short = now < after(chain.began, limit.time) && chain.turns < limit.turns;
+        let rest = self.deadline.saturating_duration_since(now);
+        let free = tenant.id == id && self.min_hold().is_none() && self.phase == Phase::Held;
+        if !(free && short && rest >= lease / 2) {
+            return None;
+        }
+        self.tenants.clear();
+        self.phase = Phase::Released;
+        Some(Legacy {
+            chain,
+            lease,
+            renew,
+        })
+    }
+
+    pub(crate) fn chain(&self) -> Option<Chain> {
+        self.chain
+    }
+
+    /// The hold is not handed over: Redis is asked something for its owner, or its fate is not known.
+    pub(crate) fn unchain(&mut self) {
+        self.chain = None;
+    }
+}

@@ -1,0 +1,275 @@
+//! One call that renews holds of one slot.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+
+use super::Watchdog;
+use super::lanes::At;
+use super::schedule::Schedule;
+use crate::clock;
+use crate::connection::{Caller, Delivery, Exchange, Fault, Lane, Nodes, To, Verdict};
+use crate::engine::hold::Hold;
+use crate::wire::{HoldReply, Malformed, Renewal, Reply, Slot, Wanted, renew};
+
+/// A silent connection is closed after this time, if no renewal can wait longer.
+const SILENCE: Duration = Duration::from_millis(250);
+const NO_ANSWER: &str = "no answer to a renewal";
+
+/// A hold whose renewal is due, and the lease to ask for.
+pub(super) type Due = (Arc<Hold>, Duration);
+
+/// A call that was handed to the connection.
+pub(super) struct Batch {
+    at: At,
+    due: Vec<Due>,
+    exchange: Exchange,
+    /// The longest time for the reply.
+    response: Duration,
+    /// A connection that is silent for this long is closed.
+    silence: Duration,
+    /// The first reply, if it came at once.
+    ready: Option<Result<Reply, Fault>>,
+}
+
+/// A batch with its result.
+pub(super) struct Answered {
+    pub(super) at: At,
+    pub(super) due: Vec<Due>,
+    pub(super) sent: Instant,
+    /// Whether the call followed its slot by itself; see [`alone`].
+    pub(super) followed: bool,
+    pub(super) outcome: Result<Vec<HoldReply>, Fault>,
+}
+
+/// Hands the renewal of `due` to the connection; the caller holds the schedule's mutex. Returns
+/// `due` if there is no connection.
+pub(super) fn dispatch(
+    schedule: &mut Schedule<Arc<Hold>>,
+    at: &At,
+    due: Vec<Due>,
+    now: Instant,
+) -> Result<Batch, Vec<Due>> {
+    let Some(node) = at else { return Err(due) };
+    // Before the schedule's mutex is free: no such hold is handed over while the reply is unknown.
+    due.iter().for_each(|(hold, _)| hold.lease().unchain());
+    let holds: Vec<Renewal<'_>> = due
+        .iter()
+        .map(|(hold, lease)| renewal(hold, *lease))
+        .collect();
+    let connection = node.connection(Lane::Renewals);
+    let Some(mut exchange) = connection.call_now(renew(&holds)) else {
+        return Err(due);
+    };
+    // Due again at the latest moment for the outcome.
+    let response = connection.timeouts().response;
+    let again = clock::after(now, response * 2);
+    for (hold, _) in &due {
+        let _ = schedule.set(hold.number, again, Arc::clone(hold));
+    }
+    // The first poll hands the call to the connection, even if the task has used up its budget:
+    // after the schedule's mutex is released, a guard may end.
+    let mut first = tokio::task::unconstrained(&mut exchange);
+    let ready = match first.poll_unpin(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => Some(outcome),
+        Poll::Pending => None,
+    };
+    // Commands of callers have more time.
+    let silence = match Arc::ptr_eq(connection, node.connection(Lane::Main)) {
+        true => connection.timeouts().reply(),
+        false => SILENCE.min(response),
+    };
+    Ok(Batch {
+        at: at.clone(),
+        due,
+        exchange,
+        response,
+        silence,
+        ready,
+    })
+}
+
+/// Waits for the outcome of a batch, at most for half of the shortest remaining lease, so that
+/// there is time for another try.
+pub(super) async fn answer(batch: Batch) -> Answered {
+    let Batch {
+        at,
+        due,
+        mut exchange,
+        response,
+        silence,
+        ready,
+    } = batch;
+    let sent = exchange.made();
+    let rests = due
+        .iter()
+        .map(|(hold, _)| hold.deadline().saturating_duration_since(sent));
+    let patience = rests.min().map_or(response, |rest| response.min(rest / 2));
+    let reply = match ready {
+        Some(reply) => Some(reply),
+        None => clock::before(Some(clock::after(sent, patience)), &mut exchange).await,
+    };
+    let outcome = match reply {
+        Some(reply) => reply.and_then(|reply| {
+            let read = decode(reply, due.len());
+            read.map_err(|malformed| exchange.misread(malformed))
+        }),
+        None => {
+            // A lease that is too short for a round trip says nothing about the connection,
+            // which all holds share, and neither does a server that is slow.
+            let gives_up_at = exchange.gives_up_at(silence);
+            if gives_up_at.is_some_and(|at| at <= clock::now()) {
+                exchange.abandon();
+            }
+            Err(Fault::timed_out(NO_ANSWER))
+        }
+    };
+    Answered {
+        at,
+        due,
+        sent,
+        followed: false,
+        outcome,
+    }
+}
+
+/// Renews one hold of a slot that is on its way to another server. The call may be redirected, and
+/// is sent again then, without the schedule's mutex. So it has the turn of the hold's commands: the
+/// release of the last guard waits for it.
+pub(super) async fn alone(
+    watchdog: Arc<Watchdog>,
+    nodes: Arc<Nodes>,
+    hold: Arc<Hold>,
+    at: At,
+) -> Answered {
+    let now = clock::now();
+    let rest = hold.deadline().saturating_duration_since(now);
+    let until = clock::after(now, rest / 2);
+    let mut answered = Answered {
+        at,
+        due: Vec::new(),
+        sent: now,
+        followed: true,
+        outcome: Ok(Vec::new()),
+    };
+    let Some((turn, ttl)) = watchdog.take_alone(&hold, now) else {
+        return answered;
+    };
+    let call = renew(&[renewal(&hold, ttl)]);
+    let to = To {
+        nodes: &nodes,
+        slot: slot_of(&nodes, &hold),
+        lane: Lane::Renewals,
+    };
+    let mut delivery = Delivery::of_upkeep();
+    let reply = delivery.attempt(to, || call, Some(until)).await;
+    let reply = reply.unwrap_or_else(|| Err(Fault::timed_out(NO_ANSWER)));
+    answered.outcome = reply.and_then(|reply| {
+        let read = decode(reply, 1);
+        read.map_err(|malformed| delivery.misread(malformed))
+    });
+    answered.sent = delivery.sent.unwrap_or(now);
+    drop(turn);
+    answered.due.push((hold, ttl));
+    answered
+}
+
+/// Whether one key of a call may be the reason for its failure. If the server no longer accepts the
+/// client, the halves would fail like the whole.
+pub(super) fn may_be_of_one_key(fault: &Fault) -> bool {
+    if fault.verdict(Caller::Renewal) != Verdict::Apart {
+        return false;
+    }
+    // All versions of Redis name the key if an ACL forbids a key, and otherwise the command.
+    let error = fault.clone().into_error("renew leases");
+    let names_a_key = |text: String| text.contains("key");
+    let source = std::error::Error::source(&error).map(ToString::to_string);
+    !fault.is_denied() || source.is_some_and(names_a_key)
+}
+
+fn renewal(hold: &Hold, lease: Duration) -> Renewal<'_> {
+    let most = hold.lease().asks(Duration::ZERO);
+    Renewal {
+        recipe: &*hold.recipe,
+        owner: hold.id(),
+        wanted: Wanted { lease, most },
+    }
+}
+
+/// All holds of one call are in one slot.
+pub(super) fn slot_of(nodes: &Nodes, hold: &Hold) -> Slot {
+    nodes.slot_of(hold.recipe.name())
+}
+
+fn decode(reply: Reply, expected: usize) -> Result<Vec<HoldReply>, Malformed> {
+    match reply {
+        Reply::List(replies) if replies.len() == expected => {
+            replies.into_iter().map(HoldReply::try_from).collect()
+        }
+        other => Err(Malformed(other)),
+    }
+}
+
+#[cfg(all(test, feature = "embedded", not(redlock_loom)))]
+mod tests {
+    use super::*;
+    use crate::connection::Connector;
+    use crate::engine::{AcquireParams, Config, Engine, Terms};
+    use crate::name::LockName;
+    use crate::wire::{Holder, LockRecipe, RLockWire, Recipe};
+
+    const S: Duration = Duration::from_secs(1);
+
+    /// A task with a used-up budget sent the renewal at its next poll: by then the guard may have
+    /// ended.
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_is_handed_to_the_connection_at_once_whatever_budget_is_left() {
+        let server = redlock_embedded::Engine::new();
+        let connector = Connector::new(move || std::future::ready(Ok(server.connect())));
+        let engine = Engine::new(Config::for_tests(connector, 30 * S));
+        let name = LockName::new(None, "spent").unwrap();
+        let wire = Arc::new(RLockWire::new(name));
+        let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
+        let terms = Terms {
+            lease: 30 * S,
+            renew: None,
+            max_hold: None,
+        };
+        let guard = engine
+            .lock(Arc::clone(&recipe), terms, AcquireParams::default())
+            .await
+            .unwrap();
+        let node = engine.nodes.node(Slot::ONLY).await.unwrap();
+        node.connection(Lane::Renewals).ready().await.unwrap();
+        let due = |lease| vec![(Arc::clone(&guard.hold), lease)];
+        let mut schedule = Schedule::default();
+        let at = Some(node);
+        let now = clock::now();
+        let picked = dispatch(&mut schedule, &at, due(Duration::ZERO), now);
+        let Ok(verifies) = picked else {
+            panic!("there is a connection");
+        };
+        // The first connection has loaded the script.
+        let outcome = answer(verifies).await.outcome;
+        assert!(outcome.is_ok(), "{outcome:?}");
+
+        let (sender, mut spend) = tokio::sync::mpsc::unbounded_channel();
+        (0..1000).for_each(|_| sender.send(()).unwrap());
+        while tokio::task::coop::has_budget_remaining() {
+            let _ = spend.recv().now_or_never();
+        }
+        let picked = dispatch(&mut schedule, &at, due(60 * S), clock::now());
+        assert!(picked.is_ok());
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let holder = engine
+            .ask("inspect", wire.name(), wire.inspect(), Holder::decode)
+            .await
+            .unwrap()
+            .remove(0);
+        assert!(holder.ttl.is_some_and(|ttl| ttl > 31 * S), "{holder:?}");
+    }
+}
