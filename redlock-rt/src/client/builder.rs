@@ -21,7 +21,6 @@ use crate::sync::check_lease;
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct ClientBuilder {
-    id: Option<u128>,
     url: Option<Secret>,
     urls: Option<Vec<Secret>>,
     sentinels: Option<Sentinels>,
@@ -32,22 +31,12 @@ pub struct ClientBuilder {
     identity: Option<Identity>,
     credentials: Option<CredentialSource>,
     sentinel_login: Option<SentinelLogin>,
-    namespace: Option<String>,
     server_name: Option<String>,
     client_name: Option<String>,
-    lease: Duration,
     default_wait: Option<Duration>,
-    poll_interval: Duration,
-    linger: Duration,
-    timeouts: Timeouts,
-    waiter_timeout: Duration,
-    replica_ack: ReplicaAck,
-    fsync: Fsync,
-    replica_timeout: Duration,
     dedicated_thread: bool,
-    flush_on_drop: Option<Duration>,
-    hand_over: Duration,
     on_late_loss: Option<LateLossHook>,
+    config: Config,
 }
 
 /// The URL, which may hold a password, also where it cannot be parsed.
@@ -109,7 +98,6 @@ impl fmt::Debug for SentinelLogin {
 impl ClientBuilder {
     pub(super) fn new() -> Self {
         Self {
-            id: None,
             url: None,
             urls: None,
             sentinels: None,
@@ -120,26 +108,29 @@ impl ClientBuilder {
             identity: None,
             credentials: None,
             sentinel_login: None,
-            namespace: None,
             server_name: None,
             client_name: None,
-            lease: Duration::from_secs(30),
             default_wait: Some(Duration::from_secs(1)),
-            poll_interval: Duration::from_secs(1),
-            linger: Duration::from_secs(1),
-            timeouts: Timeouts {
-                connect: Duration::from_secs(3),
-                response: Duration::from_secs(3),
-                retry: RetryPolicy::default(),
-            },
-            waiter_timeout: Duration::from_secs(5),
-            replica_ack: ReplicaAck::None,
-            fsync: Fsync::None,
-            replica_timeout: Duration::from_secs(1),
             dedicated_thread: false,
-            flush_on_drop: None,
-            hand_over: DEFAULT_HAND_OVER,
             on_late_loss: None,
+            config: Config {
+                id: None,
+                timeouts: Timeouts {
+                    connect: Duration::from_secs(3),
+                    response: Duration::from_secs(3),
+                    retry: RetryPolicy::default(),
+                },
+                linger: Duration::from_secs(1),
+                poll_interval: Duration::from_secs(1),
+                lease: Duration::from_secs(30),
+                namespace: None,
+                waiter_timeout: Duration::from_secs(5),
+                replica_ack: ReplicaAck::None,
+                fsync: Fsync::None,
+                replica_timeout: Duration::from_secs(1),
+                hand_over: DEFAULT_HAND_OVER,
+                flush_on_drop: None,
+            },
         }
     }
 
@@ -348,14 +339,14 @@ impl ClientBuilder {
     /// Namespaces without `:` keep services apart. With it, `app` and a lock `x:job` is the same name
     /// as `app:x` and `job`.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
+        self.config.namespace = Some(namespace.into().into_boxed_str());
         self
     }
 
     /// Sets the lease of locks whose options set none: the time until the lock of a crashed process
     /// is free. Defaults to 30 s, as Redisson's `lockWatchdogTimeout`.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
+        self.config.lease = lease;
         self
     }
 
@@ -370,14 +361,14 @@ impl ClientBuilder {
     /// to two intervals, at random. For waiters of fair locks their client's heartbeats ask, which may be
     /// sooner. Defaults to 1 s.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
-        self.poll_interval = interval;
+        self.config.poll_interval = interval;
         self
     }
 
     /// Sets how long a subscription stays after its last waiter. Defaults to 1 s. Without it, a client
     /// with one task does not know that others want what it has just released, and lets nobody try first.
     pub fn linger(mut self, linger: Duration) -> Self {
-        self.linger = linger;
+        self.config.linger = linger;
         self
     }
 
@@ -392,21 +383,21 @@ impl ClientBuilder {
     /// try. A server that is slow, and answers other calls meanwhile, is not silent. A single reply may
     /// take four times as long as this at most.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.timeouts.response = timeout;
+        self.config.timeouts.response = timeout;
         self
     }
 
     /// Sets how the client tries again what the server refuses for the moment, and to connect. Defaults
     /// to [`RetryPolicy::default`].
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
-        self.timeouts.retry = policy;
+        self.config.timeouts.retry = policy;
         self
     }
 
     /// Sets the longest time for connecting. All addresses of a host name are tried within this
     /// time, even if some do not answer. Defaults to 3 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.timeouts.connect = timeout;
+        self.config.timeouts.connect = timeout;
         self
     }
 
@@ -415,7 +406,7 @@ impl ClientBuilder {
     /// future is not polled. Heartbeats are three times as frequent, and at least every 30 s. Defaults to
     /// 5 s.
     pub fn waiter_timeout(mut self, timeout: Duration) -> Self {
-        self.waiter_timeout = timeout;
+        self.config.waiter_timeout = timeout;
         self
     }
 
@@ -431,20 +422,20 @@ impl ClientBuilder {
     /// acquired together share it. Other calls keep their latency while replicas hang. If that connection
     /// cannot be made (a full server, for example), the lock is not given.
     pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
-        self.replica_ack = ack;
+        self.config.replica_ack = ack;
         self
     }
 
     /// Sets which servers must have a lock or a permit on disk before it is returned, for options that
     /// do not [say](crate::LockOptions::fsync). Defaults to [`Fsync::None`].
     pub fn fsync(mut self, fsync: Fsync) -> Self {
-        self.fsync = fsync;
+        self.config.fsync = fsync;
         self
     }
 
     /// Sets how long to wait for replicas. Defaults to 1 s.
     pub fn replica_timeout(mut self, timeout: Duration) -> Self {
-        self.replica_timeout = timeout;
+        self.config.replica_timeout = timeout;
         self
     }
 
@@ -478,7 +469,7 @@ impl ClientBuilder {
     /// count as a handle, so with it the drop of the last guard waits. Requires
     /// [`dedicated_thread`](Self::dedicated_thread).
     pub fn flush_on_drop(mut self, limit: impl Into<Option<Duration>>) -> Self {
-        self.flush_on_drop = limit.into();
+        self.config.flush_on_drop = limit.into();
         self
     }
 
@@ -509,7 +500,7 @@ impl ClientBuilder {
     /// client's tasks is blocked under the lock for longer than the lease, a task of another runtime that
     /// waits for it does not ask before that runtime goes on.
     pub fn hand_over(mut self, time: impl Into<Option<Duration>>) -> Self {
-        self.hand_over = time.into().unwrap_or_default();
+        self.config.hand_over = time.into().unwrap_or_default();
         self
     }
 
@@ -535,7 +526,7 @@ impl ClientBuilder {
     /// take each other's locks for their own: only for simulations, whose runs must be alike.
     #[doc(hidden)]
     pub fn fixed_id(mut self, number: u128) -> Self {
-        self.id = Some(number);
+        self.config.id = Some(number);
         self
     }
 
@@ -546,127 +537,112 @@ impl ClientBuilder {
     /// [`BadInput`](crate::ErrorKind::BadInput) if no server is set, the URL is invalid, or a
     /// duration is out of range.
     pub fn build(self) -> Result<Client, Error> {
-        const ACTION: &str = "make a client";
-        let refuse = |why: &'static str| Err(Error::bad_input(ACTION, why));
-        let url = self.url.map(|url| Endpoint::parse(&url.0));
-        let urls = self
-            .urls
-            .map(|urls| Endpoint::of_several(Secret::texts(&urls)));
-        let sentinels = self.sentinels.map(|Sentinels { each, service }| {
-            Endpoint::of_sentinels(Secret::texts(&each), &service)
+        let dialer = self.dialer()?;
+        self.check()?;
+        let spawner = match self.dedicated_thread {
+            true => Spawner::dedicated()?,
+            false => Spawner::default(),
+        };
+        Ok(Client {
+            engine: Handle::new(&Engine::new(dialer, spawner, self.config)),
+            default_wait: self.default_wait,
+            late_losses: Arc::new(LateLosses::new(self.on_late_loss)),
+        })
+    }
+
+    /// How servers are found and connected to.
+    fn dialer(&self) -> Result<Dialer, Error> {
+        let url = self.url.iter().map(|url| Endpoint::parse(&url.0));
+        let urls = self.urls.iter();
+        let urls = urls.map(|urls| Endpoint::of_several(Secret::texts(urls)));
+        let sentinels = self.sentinels.iter().map(|Sentinels { each, service }| {
+            Endpoint::of_sentinels(Secret::texts(each), service)
         });
-        let cluster = self
-            .cluster
-            .map(|nodes| Endpoint::of_cluster(Secret::texts(&nodes)));
-        let mut named = [url, urls, sentinels, cluster].into_iter().flatten();
+        let cluster = self.cluster.iter();
+        let cluster = cluster.map(|nodes| Endpoint::of_cluster(Secret::texts(nodes)));
+        let mut named = url.chain(urls).chain(sentinels).chain(cluster);
         let endpoint = named.next();
         if named.next().is_some() {
-            return refuse("two of url, urls, sentinels and cluster name the servers");
+            return refused("two of url, urls, sentinels and cluster name the servers");
         }
-        let endpoint = endpoint.transpose()?;
-        let by_url = endpoint.map(|endpoint| {
+        let by_url = endpoint.transpose()?.map(|endpoint| {
             let identity = self.identity.as_ref().map(|Identity(identity)| identity);
             Dialer::new(endpoint, self.roots.as_deref(), identity)
         });
-        let dialer = match (by_url.transpose()?, self.connector) {
-            (None, None) => return refuse("no server: name a url, connector or embedded engine"),
+        let mut dialer = match (by_url.transpose()?, self.connector.clone()) {
+            (None, None) => return refused("no server: name a url, connector or embedded engine"),
             (Some(dialer), None) => dialer,
             (None, Some(connector)) => Dialer::through(connector),
             (Some(dialer), Some(connector)) => dialer.over(connector)?,
         };
-        let dialer = match self.node_connector {
-            Some(connector) => dialer.over_nodes(connector),
-            None => dialer,
-        };
-        let dialer = match self.sentinel_login {
-            Some(SentinelLogin { user, password }) => dialer.with_sentinel_login(user, password)?,
-            None => dialer,
-        };
-        let dialer = match self.credentials {
-            Some(source) => dialer.with_credentials(source)?,
-            None => dialer,
-        };
-        let mut dialer = match &self.server_name {
-            Some(name) if name.trim().is_empty() => {
-                return refuse("the server's name is empty or blank");
+        if let Some(connector) = self.node_connector.clone() {
+            dialer = dialer.over_nodes(connector);
+        }
+        if let Some(SentinelLogin { user, password }) = self.sentinel_login.clone() {
+            dialer = dialer.with_sentinel_login(user, password)?;
+        }
+        if let Some(source) = self.credentials.clone() {
+            dialer = dialer.with_credentials(source)?;
+        }
+        if let Some(name) = &self.server_name {
+            if name.trim().is_empty() {
+                return refused("the server's name is empty or blank");
             }
-            Some(name) => dialer.named(name),
-            None => dialer,
-        };
-        if let Some(name) = self.client_name {
+            dialer = dialer.named(name);
+        }
+        if let Some(name) = self.client_name.clone() {
             if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return refuse(
+                return refused(
                     "the client's name has spaces, or other than printable ASCII characters",
                 );
             }
             dialer.or_client_name(name);
         }
-        check_lease(ACTION, self.lease)?;
-        let Timeouts {
-            connect,
-            response,
-            retry,
-        } = self.timeouts;
-        if connect.is_zero() || response.is_zero() || self.poll_interval.is_zero() {
-            return refuse("a time-out or the poll interval is zero");
+        Ok(dialer)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let Config {
+            timeouts,
+            poll_interval,
+            waiter_timeout,
+            flush_on_drop,
+            ..
+        } = &self.config;
+        check_lease(ACTION, self.config.lease)?;
+        let waits = [timeouts.connect, timeouts.response, *poll_interval];
+        if waits.iter().any(Duration::is_zero) {
+            return refused("a time-out or the poll interval is zero");
         }
-        if connect > LONGEST || response > LONGEST || self.poll_interval > LONGEST {
-            return refuse("a time-out or the poll interval is longer than a day");
+        if waits.iter().any(|wait| *wait > LONGEST) {
+            return refused("a time-out or the poll interval is longer than a day");
         }
-        if let Some(flaw) = retry.flaw() {
-            return refuse(flaw);
+        if let Some(flaw) = timeouts.retry.flaw() {
+            return refused(flaw);
         }
-        if self.replica_timeout.is_zero() || self.replica_timeout > LONGEST {
-            return refuse("the time-out of replicas is zero or longer than a day");
+        let is_out_of_range = |span: Duration| span.is_zero() || span > LONGEST;
+        if is_out_of_range(self.config.replica_timeout) {
+            return refused("the time-out of replicas is zero or longer than a day");
         }
-        if self.waiter_timeout < SHORTEST_WAITER_TIMEOUT || self.waiter_timeout > LONGEST {
-            return refuse("the waiter time-out is shorter than 100 ms or longer than a day");
+        if *waiter_timeout < SHORTEST_WAITER_TIMEOUT || *waiter_timeout > LONGEST {
+            return refused("the waiter time-out is shorter than 100 ms or longer than a day");
         }
-        let namespace = match self.namespace {
-            Some(namespace) if namespace.trim().is_empty() => {
-                return refuse("the namespace is empty or blank");
-            }
-            namespace => namespace.map(String::into_boxed_str),
-        };
-        if self.flush_on_drop.is_some() && !self.dedicated_thread {
-            return refuse(
+        let namespace = self.config.namespace.as_deref();
+        if namespace.is_some_and(|namespace| namespace.trim().is_empty()) {
+            return refused("the namespace is empty or blank");
+        }
+        if flush_on_drop.is_some() && !self.dedicated_thread {
+            return refused(
                 "flush_on_drop needs dedicated_thread: on a caller's runtime it would wait for itself",
             );
         }
-        if self
-            .flush_on_drop
-            .is_some_and(|limit| limit.is_zero() || limit > LONGEST)
-        {
-            return refuse("the time of flush_on_drop is zero or longer than a day");
+        if flush_on_drop.is_some_and(is_out_of_range) {
+            return refused("the time of flush_on_drop is zero or longer than a day");
         }
-        if self.hand_over > LONGEST_HAND_OVER {
-            return refuse("the time of hand_over is longer than a second");
+        if self.config.hand_over > LONGEST_HAND_OVER {
+            return refused("the time of hand_over is longer than a second");
         }
-        let spawner = match self.dedicated_thread {
-            true => Spawner::dedicated()?,
-            false => Spawner::default(),
-        };
-        let config = Config {
-            id: self.id,
-            dialer,
-            spawner,
-            timeouts: self.timeouts,
-            linger: self.linger,
-            poll_interval: self.poll_interval,
-            lease: self.lease,
-            namespace,
-            waiter_timeout: self.waiter_timeout,
-            replica_ack: self.replica_ack,
-            fsync: self.fsync,
-            replica_timeout: self.replica_timeout,
-            flush_on_drop: self.flush_on_drop,
-            hand_over: self.hand_over,
-        };
-        Ok(Client {
-            engine: Handle::new(&Engine::new(config)),
-            default_wait: self.default_wait,
-            late_losses: Arc::new(LateLosses::new(self.on_late_loss)),
-        })
+        Ok(())
     }
 
     /// Connects, and returns the client.
@@ -679,6 +655,12 @@ impl ClientBuilder {
         client.engine.connect().await?;
         Ok(client)
     }
+}
+
+const ACTION: &str = "make a client";
+
+fn refused<T>(why: &'static str) -> Result<T, Error> {
+    Err(Error::bad_input(ACTION, why))
 }
 
 /// No time-out may be longer.

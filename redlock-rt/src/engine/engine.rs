@@ -30,8 +30,6 @@ const MOST_FOR_RENEWALS: Duration = Duration::from_millis(250);
 pub(crate) struct Config {
     /// In place of a random identity; for simulations.
     pub(crate) id: Option<u128>,
-    pub(crate) dialer: Dialer,
-    pub(crate) spawner: Spawner,
     pub(crate) timeouts: Timeouts,
     pub(crate) linger: Duration,
     /// The polling interval of a waiter, lengthened at random by up to the same time again.
@@ -56,12 +54,10 @@ pub(crate) struct Config {
 
 #[cfg(test)]
 impl Config {
-    /// A client of the server that these streams lead to; all its times are `span`.
-    pub(crate) fn for_tests(connector: Connector, span: Duration) -> Self {
+    /// All times are `span`.
+    pub(crate) fn for_tests(span: Duration) -> Self {
         Self {
             id: None,
-            dialer: Dialer::through(connector),
-            spawner: Spawner::default(),
             timeouts: Timeouts {
                 connect: span,
                 response: span,
@@ -87,6 +83,8 @@ pub(crate) struct Engine {
     pub(crate) id: ClientId,
     numbers: AtomicU64,
     pub(super) config: Config,
+    pub(super) dialer: Dialer,
+    pub(super) spawner: Spawner,
     pub(super) nodes: Arc<Nodes>,
     pub(super) acks: Acks,
     pub(super) hub: Arc<Hub>,
@@ -103,20 +101,12 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(mut config: Config) -> Arc<Self> {
+    pub(crate) fn new(mut dialer: Dialer, spawner: Spawner, config: Config) -> Arc<Self> {
         let id = config.id.map_or_else(ClientId::random, ClientId::fixed);
-        config
-            .dialer
-            .or_client_name(format!("redlock-rt:{}", id.as_str()));
+        dialer.or_client_name(format!("redlock-rt:{}", id.as_str()));
         let watchdog = Arc::new(Watchdog::new());
         let doubted = Arc::downgrade(&watchdog);
-        let Config {
-            dialer,
-            spawner,
-            timeouts,
-            ..
-        } = &config;
-        let nodes = Nodes::new(dialer, spawner, *timeouts, move || {
+        let nodes = Nodes::new(&dialer, &spawner, config.timeouts, move || {
             if let Some(watchdog) = doubted.upgrade() {
                 watchdog.doubt();
             }
@@ -138,7 +128,15 @@ impl Engine {
             closing: AtomicBool::new(false),
             handles: AtomicUsize::new(0),
             config,
+            dialer,
+            spawner,
         })
+    }
+
+    /// A client of the server that these streams lead to.
+    #[cfg(test)]
+    pub(crate) fn through(connector: Connector, config: Config) -> Arc<Self> {
+        Self::new(Dialer::through(connector), Spawner::default(), config)
     }
 
     /// Connects, so that a wrong address or password is known at once.
@@ -181,7 +179,7 @@ impl Engine {
         }
         self.ensure_tasks();
         let engine = Arc::clone(self);
-        self.config.spawner.wait_for(limit, async move {
+        self.spawner.wait_for(limit, async move {
             let until = clock::after(clock::now(), limit);
             let told = || engine.releases.undelivered().all == 0;
             engine.wait_until(until, told).await;
@@ -327,12 +325,12 @@ impl Engine {
 
     /// The server of this client.
     pub(crate) fn server(&self) -> ServerId {
-        self.config.dialer.server()
+        self.dialer.server()
     }
 
     /// The runtime of the caller, if the client's tasks run there.
     pub(crate) fn home(&self) -> Option<Home> {
-        self.config.spawner.home()
+        self.spawner.home()
     }
 
     pub(crate) fn namespace(&self) -> Option<&str> {

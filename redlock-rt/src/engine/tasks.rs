@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::engine::{Config, Engine};
+use super::engine::Engine;
 use super::hold::{GuardId, Hold};
 use super::signal::Signal;
 use super::{failover, fair, hub, release, signal, watchdog};
@@ -15,9 +15,7 @@ impl Engine {
         if self.has_its_tasks() {
             return;
         }
-        let Config {
-            dialer, timeouts, ..
-        } = &self.config;
+        let timeouts = &self.config.timeouts;
         self.ensure(&self.releases, || {
             let clustered = self.nodes.cluster().is_some();
             release::run(Arc::clone(&self.releases), clustered, timeouts.reply())
@@ -29,11 +27,11 @@ impl Engine {
             let (hub, nodes) = (Arc::clone(&self.hub), Arc::clone(&self.nodes));
             hub::run(hub, nodes, *timeouts)
         });
-        if dialer.has_sentinels() {
+        if self.dialer.has_sentinels() {
             self.ensure(&self.failovers, || {
                 let current = Arc::clone(self.nodes.current());
                 let failovers = Arc::clone(&self.failovers);
-                failover::run(failovers, dialer.clone(), *timeouts, current)
+                failover::run(failovers, self.dialer.clone(), *timeouts, current)
             });
         }
         // After the first queued waiter.
@@ -56,7 +54,7 @@ impl Engine {
                 engine.task_ended();
             }
         };
-        signal::ensure(&self.config.spawner, owner, after, task);
+        signal::ensure(&self.spawner, owner, after, task);
     }
 
     /// As [`Watchdog::watch`](watchdog::Watchdog::watch), and starts the client's tasks. Their runtime may
@@ -84,7 +82,7 @@ impl Engine {
     /// Whether nothing is to be started, which is asked at each acquisition.
     fn has_its_tasks(&self) -> bool {
         let runs = |signal: &Signal| signal.is_running() || signal.is_closed();
-        let (failovers, fair) = (self.config.dialer.has_sentinels(), self.fair.is_used());
+        let (failovers, fair) = (self.dialer.has_sentinels(), self.fair.is_used());
         runs(&self.releases.signal)
             && runs(&self.watchdog.signal)
             && runs(&self.hub.signal)
@@ -127,6 +125,6 @@ impl Engine {
         T: AsRef<Signal> + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        signal::ensure(&self.config.spawner, owner, after, task);
+        signal::ensure(&self.spawner, owner, after, task);
     }
 }

@@ -51,11 +51,11 @@ impl World {
     fn new() -> (Arc<Self>, HoldGuard) {
         let connect =
             || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
-        let mut config = Config::for_tests(Connector::new(connect), LONG);
+        let mut config = Config::for_tests(LONG);
         config.hand_over = LONG;
         let recipe = FairWire::new(LockName::new(None, "n").unwrap(), LONG);
         let world = Self {
-            engine: Engine::new(config),
+            engine: Engine::through(Connector::new(connect), config),
             recipe: Arc::new(recipe),
         };
         let (recipe, now) = (Arc::clone(&world.recipe), clock::now());

@@ -20,7 +20,7 @@ const ALIVE: Duration = Duration::from_secs(30);
 fn engine() -> Arc<Engine> {
     let server = redlock_embedded::Engine::new();
     let connector = Connector::new(move || std::future::ready(Ok(server.connect())));
-    Engine::new(Config::for_tests(connector, ALIVE))
+    Engine::through(connector, Config::for_tests(ALIVE))
 }
 
 /// As of a client of one server.

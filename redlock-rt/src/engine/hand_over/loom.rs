@@ -41,9 +41,9 @@ impl World {
     fn new() -> (Arc<Self>, HoldGuard) {
         let connect =
             || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
-        let mut config = Config::for_tests(Connector::new(connect), LEASE);
+        let mut config = Config::for_tests(LEASE);
         config.hand_over = CHAIN;
-        let engine = Engine::new(config);
+        let engine = Engine::through(Connector::new(connect), config);
         engine.releases.signal.runs();
         let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
         let waiters = engine.locks.waiters(key_of(&*recipe));

@@ -228,7 +228,7 @@ mod tests {
     async fn a_renewal_is_handed_to_the_connection_at_once_whatever_budget_is_left() {
         let server = redlock_embedded::Engine::new();
         let connector = Connector::new(move || std::future::ready(Ok(server.connect())));
-        let engine = Engine::new(Config::for_tests(connector, 30 * S));
+        let engine = Engine::through(connector, Config::for_tests(30 * S));
         let name = LockName::new(None, "spent").unwrap();
         let wire = Arc::new(RLockWire::new(name));
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;

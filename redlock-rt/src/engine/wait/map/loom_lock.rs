@@ -30,7 +30,7 @@ impl World {
     fn new() -> (Self, HoldGuard) {
         let connect =
             || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
-        let engine = Engine::new(Config::for_tests(Connector::new(connect), LEASE));
+        let engine = Engine::through(Connector::new(connect), Config::for_tests(LEASE));
         engine.hub.up();
         let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
         let waiters = engine.locks.waiters(key_of(&*recipe));
