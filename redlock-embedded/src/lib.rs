@@ -52,8 +52,8 @@ mod tests;
 pub use self::listener::Listener;
 pub use self::session::Session;
 
-use self::serve::Shared;
-use self::state::Source;
+use self::serve::SharedServer;
+use self::state::TimeAndRandom;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -118,20 +118,20 @@ use tokio::net::ToSocketAddrs;
 /// ```
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    shared: Arc<SharedServer>,
 }
 
 impl Engine {
     /// Starts an empty engine.
     #[must_use]
     pub fn new() -> Self {
-        Self::start(None, Source::Process)
+        Self::start(None, TimeAndRandom::Process)
     }
 
     /// Starts an empty engine that requires a password, as with `requirepass`.
     #[must_use]
     pub fn with_password(password: impl AsRef<[u8]>) -> Self {
-        Self::start(Some(password.as_ref()), Source::Process)
+        Self::start(Some(password.as_ref()), TimeAndRandom::Process)
     }
 
     /// Starts an empty engine for a deterministic simulation: `time` returns its time since the Unix
@@ -158,7 +158,7 @@ impl Engine {
     #[must_use]
     pub fn simulated(seed: u64, time: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         let time = Box::new(time);
-        Self::start(None, Source::Simulation { seed, time })
+        Self::start(None, TimeAndRandom::Simulation { seed, time })
     }
 
     /// Restarts the engine as a server that keeps its keys: every connection ends, scripts are
@@ -167,12 +167,12 @@ impl Engine {
         self.shared.restart();
     }
 
-    fn start(password: Option<&[u8]>, source: Source) -> Self {
+    fn start(password: Option<&[u8]>, source: TimeAndRandom) -> Self {
         tracing::warn!(
             "embedded engine started: in memory only, for development and tests, not a database"
         );
         Self {
-            shared: Arc::new(Shared::new(password, source)),
+            shared: Arc::new(SharedServer::new(password, source)),
         }
     }
 

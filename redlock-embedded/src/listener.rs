@@ -1,7 +1,7 @@
 //! The engine on TCP, for other processes.
 
 use super::limits::{GUESS, MOST_CLIENTS, WRITE_PATIENCE};
-use super::serve::Shared;
+use super::serve::SharedServer;
 use super::session::Session;
 use bytes::BytesMut;
 use std::future::poll_fn;
@@ -39,7 +39,7 @@ pub struct Listener {
 
 impl Listener {
     pub(super) async fn start(
-        shared: Arc<Shared>,
+        shared: Arc<SharedServer>,
         address: impl ToSocketAddrs,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
@@ -79,7 +79,7 @@ impl Drop for Listener {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, most: Arc<AtomicUsize>) {
+async fn accept(listener: TcpListener, shared: Arc<SharedServer>, most: Arc<AtomicUsize>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

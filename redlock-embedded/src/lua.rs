@@ -18,7 +18,7 @@
 
 use super::limits::{LUA_MEMORY, MOST_RETURNED, REPLY_LIMIT};
 use super::num;
-use super::resp::{Fail, Reply};
+use super::resp::{Fail, RespReply};
 use mlua::{BorrowedBytes, Either, IntoLua, Lua, MultiValue, Table, Value};
 use std::borrow::Cow;
 use std::fmt;
@@ -137,15 +137,15 @@ impl IntoLua for Bytes<'_> {
 }
 
 /// The Lua value that `redis.call` returns for a reply.
-pub(super) fn to_lua(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
+pub(super) fn to_lua(lua: &Lua, reply: &RespReply) -> mlua::Result<Value> {
     match reply {
-        Reply::Int(value) => Ok(Value::Number(*value as f64)),
-        Reply::Nil | Reply::NilArray => Ok(Value::Boolean(false)),
+        RespReply::Int(value) => Ok(Value::Number(*value as f64)),
+        RespReply::Nil | RespReply::NilArray => Ok(Value::Boolean(false)),
         reply => quickly(lua, reply.size(), || make(lua, reply)),
     }
 }
 
-fn make(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
+fn make(lua: &Lua, reply: &RespReply) -> mlua::Result<Value> {
     let string = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
     let wrapped = |field: &str, text: &[u8]| {
         let table = lua.create_table_with_capacity(0, 1)?;
@@ -153,18 +153,18 @@ fn make(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
         Ok::<_, mlua::Error>(Value::Table(table))
     };
     match reply {
-        Reply::Int(value) => Ok(Value::Number(*value as f64)),
-        Reply::Bulk(bytes) => string(bytes),
-        Reply::Bytes(bytes) => string(bytes),
-        Reply::Text(text) => string(text.as_bytes()),
-        Reply::Nil | Reply::NilArray => Ok(Value::Boolean(false)),
-        Reply::Ok => wrapped("ok", b"OK"),
-        Reply::Status(text) => wrapped("ok", text),
-        Reply::Error(fail) => wrapped("err", &fail.0),
-        Reply::Array(items) | Reply::Many(items) => {
+        RespReply::Int(value) => Ok(Value::Number(*value as f64)),
+        RespReply::Bulk(bytes) => string(bytes),
+        RespReply::Bytes(bytes) => string(bytes),
+        RespReply::Text(text) => string(text.as_bytes()),
+        RespReply::Nil | RespReply::NilArray => Ok(Value::Boolean(false)),
+        RespReply::Ok => wrapped("ok", b"OK"),
+        RespReply::Status(text) => wrapped("ok", text),
+        RespReply::Error(fail) => wrapped("err", &fail.0),
+        RespReply::Array(items) | RespReply::Many(items) => {
             let mut failed = Ok(());
             let values = items.iter().map(|item| match item {
-                Reply::Bulk(text) => Either::Left(word(text)),
+                RespReply::Bulk(text) => Either::Left(word(text)),
                 item => Either::Right(make(lua, item).unwrap_or_else(|error| {
                     failed = Err(error);
                     Value::Nil
@@ -177,26 +177,26 @@ fn make(lua: &Lua, reply: &Reply) -> mlua::Result<Value> {
 }
 
 /// The reply for the value that a script returned.
-pub(super) fn from_lua(value: Value) -> mlua::Result<Reply> {
-    convert(value, 0, &mut Room::whole())
+pub(super) fn from_lua(value: Value) -> mlua::Result<RespReply> {
+    convert(value, 0, &mut ReplyRoom::whole())
 }
 
 /// The reply for a list, of which these are the first items and, up to the first nil, all.
-pub(super) fn from_list(items: [Value; 3]) -> mlua::Result<Reply> {
-    let mut room = Room::whole();
+pub(super) fn from_list(items: [Value; 3]) -> mlua::Result<RespReply> {
+    let mut room = ReplyRoom::whole();
     room.take(0)?;
     let items = items.into_iter().take_while(|item| !item.is_nil());
     let items = items.map(|item| convert(item, 1, &mut room));
-    items.collect::<mlua::Result<_>>().map(Reply::Array)
+    items.collect::<mlua::Result<_>>().map(RespReply::Array)
 }
 
 /// What a reply may still have: tables that are in several others make a small script return much.
-struct Room {
+struct ReplyRoom {
     items: usize,
     bytes: usize,
 }
 
-impl Room {
+impl ReplyRoom {
     fn whole() -> Self {
         Self {
             items: MOST_RETURNED,
@@ -215,28 +215,28 @@ impl Room {
     }
 }
 
-fn convert(value: Value, depth: usize, room: &mut Room) -> mlua::Result<Reply> {
+fn convert(value: Value, depth: usize, room: &mut ReplyRoom) -> mlua::Result<RespReply> {
     room.take(match &value {
         Value::String(text) => text.as_bytes().len(),
         _ => 0,
     })?;
     Ok(match value {
-        Value::Boolean(true) => Reply::Int(1),
-        Value::Integer(value) => Reply::Int(value),
-        Value::Number(value) => Reply::Int(truncate(value)),
-        Value::String(text) => Reply::Bytes(text.as_bytes().to_vec()),
+        Value::Boolean(true) => RespReply::Int(1),
+        Value::Integer(value) => RespReply::Int(value),
+        Value::Number(value) => RespReply::Int(truncate(value)),
+        Value::String(text) => RespReply::Bytes(text.as_bytes().to_vec()),
         Value::Table(_) if depth >= MAX_DEPTH => Fail::from("ERR reached lua stack limit").into(),
         Value::Table(table) => convert_table(&table, depth, room)?,
-        _ => Reply::Nil,
+        _ => RespReply::Nil,
     })
 }
 
-fn convert_table(table: &Table, depth: usize, room: &mut Room) -> mlua::Result<Reply> {
+fn convert_table(table: &Table, depth: usize, room: &mut ReplyRoom) -> mlua::Result<RespReply> {
     if let Value::String(text) = table.raw_get("err")? {
         return Ok(Fail::from(text.as_bytes().to_vec()).into());
     }
     if let Value::String(text) = table.raw_get("ok")? {
-        return Ok(Reply::Status(text.as_bytes().to_vec().into()));
+        return Ok(RespReply::Status(text.as_bytes().to_vec().into()));
     }
     for field in OF_RESP3 {
         if !table.raw_get::<Value>(field)?.is_nil() {
@@ -251,7 +251,7 @@ fn convert_table(table: &Table, depth: usize, room: &mut Room) -> mlua::Result<R
             item => items.push(convert(item, depth + 1, room)?),
         }
     }
-    Ok(Reply::Array(items))
+    Ok(RespReply::Array(items))
 }
 
 /// C's cast to an integer, as x86 processors do it: a value out of range becomes the smallest
@@ -328,7 +328,7 @@ mod tests {
     fn a_table_that_contains_itself_ends() {
         let lua = Lua::new();
         let value: Value = lua.load("local t = {} t[1] = t return t").eval().unwrap();
-        assert!(matches!(from_lua(value), Ok(Reply::Array(_))));
+        assert!(matches!(from_lua(value), Ok(RespReply::Array(_))));
     }
 
     /// The conversion of `t`, of 50 tables, would have taken years.

@@ -1,7 +1,7 @@
 //! The unread bytes of a session, and the waker of its reader.
 
 use super::limits::{Load, PUSH_LIMIT, REPLY_LIMIT};
-use super::resp::Reply;
+use super::resp::RespReply;
 use bytes::{Buf, BytesMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -13,12 +13,12 @@ use tokio::io::ReadBuf;
 /// are woken, or dropped, by callers that hold no lock at all.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingOutput>,
     load: Arc<Load>,
 }
 
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingOutput {
     bytes: BytesMut,
     /// The size of the incomplete request of the session.
     incoming: usize,
@@ -44,21 +44,21 @@ impl Outbox {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pending> {
+    fn lock(&self) -> MutexGuard<'_, PendingOutput> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends a reply; returns the reader to wake.
-    pub(super) fn reply(&self, reply: &Reply) -> Result<Option<Waker>, Flooded> {
+    pub(super) fn reply(&self, reply: &RespReply) -> Result<Option<Waker>, Flooded> {
         self.append(reply, REPLY_LIMIT)
     }
 
     /// Appends a message.
-    pub(super) fn push(&self, message: &Reply) -> Result<Option<Waker>, Flooded> {
+    pub(super) fn push(&self, message: &RespReply) -> Result<Option<Waker>, Flooded> {
         self.append(message, PUSH_LIMIT)
     }
 
-    fn append(&self, reply: &Reply, limit: usize) -> Result<Option<Waker>, Flooded> {
+    fn append(&self, reply: &RespReply, limit: usize) -> Result<Option<Waker>, Flooded> {
         let mut pending = self.lock();
         if pending.closed {
             return Ok(None);

@@ -30,7 +30,7 @@ pub(super) struct Parser {
 
 /// Where a request was found; its arguments are read with [`Parser::arguments`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum RequestBounds {
     Array,
     Inline,
 }
@@ -51,7 +51,7 @@ impl Parser {
     }
 
     /// Looks for the next whole request. Call [`Parser::consume`] once it has been served.
-    pub(super) fn find(&mut self) -> Result<Option<Found>, Fail> {
+    pub(super) fn find(&mut self) -> Result<Option<RequestBounds>, Fail> {
         loop {
             if self.missing.is_none() {
                 match self.buffer.first() {
@@ -63,7 +63,7 @@ impl Parser {
                     },
                     Some(_) => match self.inline_command()? {
                         None => return Ok(None),
-                        Some(true) => return Ok(Some(Found::Inline)),
+                        Some(true) => return Ok(Some(RequestBounds::Inline)),
                         Some(false) => continue,
                     },
                 }
@@ -73,18 +73,18 @@ impl Parser {
                     return Ok(None);
                 }
             }
-            return Ok(Some(Found::Array));
+            return Ok(Some(RequestBounds::Array));
         }
     }
 
-    pub(super) fn arguments(&self, found: Found) -> Vec<&[u8]> {
+    pub(super) fn arguments(&self, found: RequestBounds) -> Vec<&[u8]> {
         match found {
-            Found::Array => self
+            RequestBounds::Array => self
                 .items
                 .iter()
                 .map(|at| &self.buffer[at.clone()])
                 .collect(),
-            Found::Inline => self.inline.iter().map(Vec::as_slice).collect(),
+            RequestBounds::Inline => self.inline.iter().map(Vec::as_slice).collect(),
         }
     }
 

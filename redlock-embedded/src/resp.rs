@@ -48,7 +48,7 @@ impl From<Vec<u8>> for Fail {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Reply {
+pub(super) enum RespReply {
     Ok,
     Status(Cow<'static, [u8]>),
     Error(Fail),
@@ -64,19 +64,19 @@ pub(super) enum Reply {
     Many(Vec<Self>),
 }
 
-impl From<Fail> for Reply {
+impl From<Fail> for RespReply {
     fn from(fail: Fail) -> Self {
         Self::Error(fail)
     }
 }
 
-impl From<bool> for Reply {
+impl From<bool> for RespReply {
     fn from(yes: bool) -> Self {
         Self::Int(i64::from(yes))
     }
 }
 
-impl Reply {
+impl RespReply {
     /// A length or a count. Collections in memory are far below `i64::MAX`.
     pub(super) fn count(n: usize) -> Self {
         Self::Int(i64::try_from(n).unwrap_or(i64::MAX))
@@ -177,7 +177,7 @@ fn trim_line_ends(mut text: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn encoded(reply: &Reply) -> String {
+    fn encoded(reply: &RespReply) -> String {
         let mut out = BytesMut::new();
         reply.encode(&mut out);
         String::from_utf8_lossy(&out).into_owned()
@@ -189,6 +189,6 @@ mod tests {
             encoded(&Fail::from("ERR a\r\nb\r\n").into()),
             "-ERR a  b\r\n"
         );
-        assert_eq!(encoded(&Reply::status("a\nb")), "+a b\r\n");
+        assert_eq!(encoded(&RespReply::status("a\nb")), "+a b\r\n");
     }
 }

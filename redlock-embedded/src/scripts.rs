@@ -1,12 +1,12 @@
 //! Scripts: the Lua state, the cache by digest, one run.
 
-use super::commands::{self, Command, Ctx, Run};
+use super::commands::{self, Command, CommandRun, Ctx};
 use super::hash::FastMap;
 use super::limits::{LUA_MEMORY, MOST_SCRIPTS, SCRIPT_TIME};
 use super::lua::{self, Raised};
-use super::resp::{Fail, HEADER, Reply};
+use super::resp::{Fail, HEADER, RespReply};
 use super::scripts_lib;
-use super::state::{ScriptRun, State, lock};
+use super::state::{ScriptRun, ServerState, lock};
 use mlua::{
     Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value, VmState,
 };
@@ -25,7 +25,7 @@ type Digest = [u8; 40];
 
 /// The scripts known to an engine, and the Lua state that runs them.
 pub(super) struct Scripts {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServerState>>,
     /// Started by the first script: most of an engine's cost.
     vm: Option<Vm>,
     cache: FastMap<Digest, Function>,
@@ -35,11 +35,11 @@ struct Vm {
     lua: Lua,
     compile: Function,
     run: Function,
-    clock: Arc<Limit>,
+    clock: Arc<ScriptTime>,
 }
 
 impl Scripts {
-    pub(super) fn new(state: Arc<Mutex<State>>) -> Self {
+    pub(super) fn new(state: Arc<Mutex<ServerState>>) -> Self {
         Self {
             state,
             vm: None,
@@ -107,7 +107,7 @@ impl Scripts {
         db: usize,
         keys: &[&[u8]],
         args: &[&[u8]],
-    ) -> Result<Reply, Fail> {
+    ) -> Result<RespReply, Fail> {
         let script = parse_digest(digest).and_then(|digest| self.cache.get(&digest));
         let Some((function, vm)) = script.zip(self.vm.as_ref()) else {
             return Err(NO_SCRIPT.into());
@@ -132,19 +132,19 @@ impl Scripts {
 
 /// How long the present script has been running.
 #[derive(Default)]
-struct Limit(Mutex<Running>);
+struct ScriptTime(Mutex<ScriptProgress>);
 
 #[derive(Default)]
-struct Running {
+struct ScriptProgress {
     since: Option<Instant>,
     /// Words of quick commands since the clock was read.
     quick: usize,
 }
 
-impl Limit {
+impl ScriptTime {
     /// Starts a script; its time counts from the first check.
     fn start(&self) {
-        *lock(&self.0) = Running::default();
+        *lock(&self.0) = ScriptProgress::default();
     }
 
     /// Checks before a quick command, which takes less time than reading the clock, unless it has
@@ -182,7 +182,7 @@ impl Limit {
     }
 }
 
-enum Outcome {
+enum ScriptOutcome {
     Returned(Value),
     /// The first items of a short list.
     Listed([Value; 3]),
@@ -192,8 +192,8 @@ enum Outcome {
     },
 }
 
-impl Outcome {
-    fn reply(self, digest: &[u8]) -> mlua::Result<Reply> {
+impl ScriptOutcome {
+    fn reply(self, digest: &[u8]) -> mlua::Result<RespReply> {
         match self {
             Self::Returned(value) => lua::from_lua(value),
             Self::Listed(items) => lua::from_list(items),
@@ -210,14 +210,14 @@ impl Outcome {
 }
 
 impl Vm {
-    fn start(state: &Arc<Mutex<State>>) -> mlua::Result<Self> {
+    fn start(state: &Arc<Mutex<ServerState>>) -> mlua::Result<Self> {
         let libraries = StdLib::MATH | StdLib::STRING | StdLib::TABLE;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         let native = scripts_lib::native(&lua)?;
-        let clock = Arc::new(Limit::default());
+        let clock = Arc::new(ScriptTime::default());
         let redis: Table = native.raw_get("redis")?;
         for (name, raises) in [("call", true), ("pcall", false)] {
-            let caller = Caller {
+            let caller = RedisFunction {
                 state: Arc::clone(state),
                 limit: Arc::clone(&clock),
                 raises,
@@ -263,7 +263,12 @@ impl Vm {
         }
     }
 
-    fn run(&self, function: &Function, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<Outcome> {
+    fn run(
+        &self,
+        function: &Function,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> mlua::Result<ScriptOutcome> {
         let list = |words: &[&[u8]]| {
             let size = words.iter().map(|word| word.len() + HEADER).sum();
             lua::quickly(&self.lua, size, || {
@@ -276,21 +281,21 @@ impl Vm {
             self.run.call(lists)?;
         if ok {
             return Ok(match first {
-                Value::Nil => Outcome::Returned(value),
-                first => Outcome::Listed([first, second, third]),
+                Value::Nil => ScriptOutcome::Returned(value),
+                first => ScriptOutcome::Listed([first, second, third]),
             });
         }
         Ok(match value {
             Value::Table(error) => {
                 let text: LuaString = error.raw_get(1)?;
                 let place = error.raw_get(2)?;
-                Outcome::Failed {
+                ScriptOutcome::Failed {
                     text: text.as_bytes().to_vec(),
                     place,
                 }
             }
             // The handler itself failed, as it does when the stack is full.
-            other => Outcome::Failed {
+            other => ScriptOutcome::Failed {
                 text: format!("ERR {}", other.to_string()?).into(),
                 place: None,
             },
@@ -299,13 +304,13 @@ impl Vm {
 }
 
 /// `redis.call` or `redis.pcall`.
-struct Caller {
-    state: Arc<Mutex<State>>,
-    limit: Arc<Limit>,
+struct RedisFunction {
+    state: Arc<Mutex<ServerState>>,
+    limit: Arc<ScriptTime>,
     raises: bool,
 }
 
-impl Caller {
+impl RedisFunction {
     fn call(&self, lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
         let args = match lua::arguments(args) {
             Ok(args) => args,
@@ -349,9 +354,13 @@ impl Caller {
     }
 }
 
-fn run_command(state: &mut State, command: &Command, args: &[&[u8]]) -> Result<Reply, Fail> {
+fn run_command(
+    state: &mut ServerState,
+    command: &Command,
+    args: &[&[u8]],
+) -> Result<RespReply, Fail> {
     let ScriptRun { client, db } = state.script;
-    let Run::Plain(run) = command.run else {
+    let CommandRun::Plain(run) = command.run else {
         return Err("ERR This Redis command is not allowed from script".into());
     };
     if !command.for_scripts() {

@@ -1,24 +1,27 @@
 //! The state that the sessions of an engine share, and the way from a request to its reply.
 
-use super::commands::{self, Command, Ctx, Handler, Run};
+use super::commands::{self, Command, CommandRun, Ctx, Handler};
 use super::limits::{IDLE, IDLE_UNKNOWN};
 use super::outbox::Outbox;
 use super::parser::Parser;
-use super::resp::{Fail, Reply};
+use super::resp::{Fail, RespReply};
 use super::scripts::Scripts;
-use super::state::{Source, State, lock};
+use super::state::{ServerState, TimeAndRandom, lock};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// See the lock order of the module.
-pub(super) struct Shared {
+pub(super) struct SharedServer {
     scripts: Mutex<Scripts>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServerState>>,
 }
 
-impl Shared {
-    pub(super) fn new(password: Option<&[u8]>, source: Source) -> Self {
-        let state = Arc::new(Mutex::new(State::new(password.map(Into::into), source)));
+impl SharedServer {
+    pub(super) fn new(password: Option<&[u8]>, source: TimeAndRandom) -> Self {
+        let state = Arc::new(Mutex::new(ServerState::new(
+            password.map(Into::into),
+            source,
+        )));
         let scripts = Mutex::new(Scripts::new(Arc::clone(&state)));
         Self { scripts, state }
     }
@@ -71,7 +74,7 @@ impl Shared {
                     state.tick();
                     let (reply, mut state) = self.request(&mut scripts, state, id, &request);
                     is_wrong = matches!(&reply, Err(fail) if fail.0.starts_with(b"WRONGPASS"));
-                    state.reply(id, &reply.unwrap_or_else(Reply::from));
+                    state.reply(id, &reply.unwrap_or_else(RespReply::from));
                     state.relieve();
                 }
                 Err(fail) => {
@@ -116,17 +119,17 @@ impl Shared {
     fn request<'a>(
         &'a self,
         scripts: &mut Scripts,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, ServerState>,
         id: u64,
         args: &[&[u8]],
-    ) -> (Result<Reply, Fail>, MutexGuard<'a, State>) {
+    ) -> (Result<RespReply, Fail>, MutexGuard<'a, ServerState>) {
         let (command, db) = match admit(&state, id, args) {
             Ok(admitted) => admitted,
             Err(refusal) => return (Err(refusal), state),
         };
         match command.run {
-            Run::Plain(run) => (run_plain(&mut state, id, db, run, args), state),
-            Run::Script(run) => {
+            CommandRun::Plain(run) => (run_plain(&mut state, id, db, run, args), state),
+            CommandRun::Script(run) => {
                 drop(state);
                 (run(scripts, id, db, args), lock(&self.state))
             }
@@ -141,12 +144,12 @@ fn is_http(request: &[&[u8]]) -> bool {
 }
 
 fn run_plain(
-    state: &mut State,
+    state: &mut ServerState,
     client: u64,
     db: usize,
     run: Handler,
     args: &[&[u8]],
-) -> Result<Reply, Fail> {
+) -> Result<RespReply, Fail> {
     let mut ctx = Ctx { state, client, db };
     ctx.db().sweep_some();
     let reply = run(&mut ctx, args);
@@ -158,7 +161,7 @@ fn run_plain(
 }
 
 /// Finds the command and checks that this client may send it now; also returns its database.
-fn admit(state: &State, id: u64, args: &[&[u8]]) -> Result<(&'static Command, usize), Fail> {
+fn admit(state: &ServerState, id: u64, args: &[&[u8]]) -> Result<(&'static Command, usize), Fail> {
     let command = commands::find(args)?;
     let client = state.clients.get(&id).ok_or("ERR client is gone")?;
     if !client.authenticated && !command.before_password() {

@@ -2,7 +2,7 @@
 
 use super::outbox::Outbox;
 use super::parser::Parser;
-use super::serve::Shared;
+use super::serve::SharedServer;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 ///
 /// Commands run as they are written. Reads wait only while there is nothing to read.
 pub struct Session {
-    shared: Arc<Shared>,
+    shared: Arc<SharedServer>,
     id: u64,
     parser: Parser,
     out: Arc<Outbox>,
@@ -26,7 +26,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub(super) fn open(shared: Arc<Shared>) -> Self {
+    pub(super) fn open(shared: Arc<SharedServer>) -> Self {
         let (id, out) = shared.register();
         Self {
             shared,

@@ -4,7 +4,7 @@ use super::glob::Matcher;
 use super::hash::{FastMap, FastSet};
 use super::limits::{Load, SUBSCRIPTION_LIMIT};
 use super::outbox::{Flooded, Outbox};
-use super::resp::{Blob, Fail, Reply};
+use super::resp::{Blob, Fail, RespReply};
 use super::store::Db;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -18,19 +18,19 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The source of an engine's time and random numbers.
-pub(super) enum Source {
+pub(super) enum TimeAndRandom {
     /// Tokio's clock and the process.
     Process,
     /// A simulation: one history for each seed.
-    Simulation { seed: u64, time: Box<Time> },
+    Simulation { seed: u64, time: Box<TimeFn> },
 }
 
 /// Tells the time since the Unix epoch.
-pub(super) type Time = dyn Fn() -> Duration + Send + Sync;
+pub(super) type TimeFn = dyn Fn() -> Duration + Send + Sync;
 
 enum Clock {
     Tokio(TokioClock),
-    Given(Box<Time>),
+    Given(Box<TimeFn>),
 }
 
 impl Clock {
@@ -73,7 +73,7 @@ impl TokioClock {
 
 /// The ways to subscribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SubscriptionKind {
     Channel,
     Pattern,
 }
@@ -82,15 +82,15 @@ pub(super) enum Kind {
 pub(super) type Subscribers = FastMap<Blob, Vec<u64>>;
 
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct ConnectedClient {
     out: Arc<Outbox>,
     pub(super) db: usize,
     pub(super) authenticated: bool,
     subscriptions: [FastSet<Blob>; 2],
 }
 
-impl Client {
-    pub(super) fn subscriptions(&self, kind: Kind) -> &FastSet<Blob> {
+impl ConnectedClient {
+    pub(super) fn subscriptions(&self, kind: SubscriptionKind) -> &FastSet<Blob> {
         &self.subscriptions[kind as usize]
     }
 
@@ -121,9 +121,9 @@ pub(super) struct ScriptRun {
     pub(super) db: usize,
 }
 
-pub(super) struct State {
+pub(super) struct ServerState {
     dbs: Vec<Db>,
-    pub(super) clients: FastMap<u64, Client>,
+    pub(super) clients: FastMap<u64, ConnectedClient>,
     pub(super) subscribers: [Subscribers; 2],
     /// About what all subscriptions take.
     subscribed: usize,
@@ -141,11 +141,11 @@ pub(super) struct State {
     random: u64,
 }
 
-impl State {
-    pub(super) fn new(password: Option<Blob>, source: Source) -> Self {
+impl ServerState {
+    pub(super) fn new(password: Option<Blob>, source: TimeAndRandom) -> Self {
         let (mut clock, random) = match source {
-            Source::Process => (Clock::Tokio(TokioClock::start()), random_seed()),
-            Source::Simulation { seed, time } => (Clock::Given(time), seed),
+            TimeAndRandom::Process => (Clock::Tokio(TokioClock::start()), random_seed()),
+            TimeAndRandom::Simulation { seed, time } => (Clock::Given(time), seed),
         };
         let now = clock.read();
         let mut state = Self {
@@ -208,7 +208,7 @@ impl State {
         self.connections += 1;
         let id = self.connections;
         let out = Arc::new(Outbox::new(&self.load));
-        let client = Client {
+        let client = ConnectedClient {
             out: Arc::clone(&out),
             db: 0,
             authenticated: self.password.is_none(),
@@ -218,7 +218,7 @@ impl State {
         (id, out)
     }
 
-    pub(super) fn reply(&mut self, client: u64, reply: &Reply) {
+    pub(super) fn reply(&mut self, client: u64, reply: &RespReply) {
         let Some(out) = self.clients.get(&client).map(|client| &client.out) else {
             return;
         };
@@ -264,7 +264,12 @@ impl State {
 
     // Publish and subscribe
 
-    pub(super) fn subscribe(&mut self, id: u64, kind: Kind, name: &[u8]) -> Result<usize, Fail> {
+    pub(super) fn subscribe(
+        &mut self,
+        id: u64,
+        kind: SubscriptionKind,
+        name: &[u8],
+    ) -> Result<usize, Fail> {
         let Some(client) = self.clients.get_mut(&id) else {
             return Ok(0);
         };
@@ -281,7 +286,7 @@ impl State {
         Ok(client.subscription_count())
     }
 
-    pub(super) fn unsubscribe(&mut self, id: u64, kind: Kind, name: &[u8]) -> usize {
+    pub(super) fn unsubscribe(&mut self, id: u64, kind: SubscriptionKind, name: &[u8]) -> usize {
         let Some(client) = self.clients.get_mut(&id) else {
             return 0;
         };
@@ -305,18 +310,18 @@ impl State {
             receivers.extend(ids.iter().map(|id| (*id, Some(Blob::clone(pattern)))));
         }
         matcher.end()?;
-        let [channel, message] = [channel, message].map(|bytes| Reply::Bulk(Blob::from(bytes)));
+        let [channel, message] = [channel, message].map(|bytes| RespReply::Bulk(Blob::from(bytes)));
         let sent = receivers.len();
         for (id, pattern) in receivers {
             let mut push = match pattern {
-                None => vec![Reply::Text("message")],
-                Some(pattern) => vec![Reply::Text("pmessage"), Reply::Bulk(pattern)],
+                None => vec![RespReply::Text("message")],
+                Some(pattern) => vec![RespReply::Text("pmessage"), RespReply::Bulk(pattern)],
             };
             push.extend([channel.clone(), message.clone()]);
             let pushed = self
                 .clients
                 .get(&id)
-                .map(|to| to.out.push(&Reply::Array(push)));
+                .map(|to| to.out.push(&RespReply::Array(push)));
             match pushed {
                 Some(Ok(waker)) => self.wakers.extend(waker),
                 Some(Err(Flooded)) => self.cut_off(id, "it does not read its messages"),
@@ -356,7 +361,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn time_follows_a_paused_clock() {
-        let mut state = State::new(None, Source::Process);
+        let mut state = ServerState::new(None, TimeAndRandom::Process);
         let start = state.now;
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(state.now, start, "time stands still within a command");
@@ -366,9 +371,9 @@ mod tests {
 
     #[test]
     fn a_disconnected_client_leaves_nothing() {
-        let mut state = State::new(None, Source::Process);
+        let mut state = ServerState::new(None, TimeAndRandom::Process);
         let (id, _out) = state.register();
-        for kind in [Kind::Channel, Kind::Pattern] {
+        for kind in [SubscriptionKind::Channel, SubscriptionKind::Pattern] {
             assert!(
                 state
                     .subscribe(id, kind, b"a*")

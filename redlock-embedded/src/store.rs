@@ -42,7 +42,7 @@ impl Value {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct StoredValue {
     value: Value,
     /// Milliseconds since the Unix epoch.
     expires: Option<i64>,
@@ -57,7 +57,7 @@ struct Entry {
 /// 3. `queue` is at most twice as long as `entries`, plus a constant: stale places are rebuilt away.
 #[derive(Debug, Default)]
 pub(super) struct Db {
-    entries: FastMap<Blob, Entry>,
+    entries: FastMap<Blob, StoredValue>,
     /// When to look at a key again. Later expiry of a key leaves its place as it is.
     queue: BinaryHeap<Reverse<(i64, Blob)>>,
     /// Milliseconds since the Unix epoch, frozen for the length of a command or script.
@@ -88,7 +88,7 @@ macro_rules! typed {
             self.expire_if_due(key);
             if !self.entries.contains_key(key) {
                 let value = Value::$variant(<$type>::default());
-                let entry = Entry {
+                let entry = StoredValue {
                     value,
                     expires: None,
                     queued: None,
@@ -135,7 +135,7 @@ impl Db {
                 entry.expires = None;
             }
         } else {
-            let entry = Entry {
+            let entry = StoredValue {
                 value: Value::Str(text),
                 expires: None,
                 queued: None,

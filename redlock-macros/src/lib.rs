@@ -555,7 +555,7 @@ mod template;
 ///
 /// ```text
 /// async fn place(user_id: u64, item: &str) -> Result<String, Error> {
-///     let entering = __private::Call::new(
+///     let entering = __private::AttributeCall::new(
 ///         concat!(module_path!(), "::place"),
 ///         __private::key(&[
 ///             __private::Segment::Text("order:"),
@@ -564,7 +564,7 @@ mod template;
 ///         __private::client(None),
 ///     )
 ///     .wait(Some(Duration::from_millis(1000)))
-///     .enter(__private::Kind::Lock(__private::LockKind::Reentrant));
+///     .enter(__private::Primitive::Lock(__private::LockKind::Reentrant));
 ///     let body = async move { Ok(format!("{item} for {user_id}")) };
 ///     // The place in which the value waits for the release, if it is `Send`.
 ///     let (output, body) = __private::Output::of(body);

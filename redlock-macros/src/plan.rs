@@ -9,19 +9,19 @@ use syn::{Expr, ExprPath, LitStr, Path, Type};
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) keys: Keys,
-    pub(crate) kind: LockKind,
+    pub(crate) kind: LockKindArg,
     pub(crate) wait: Option<Wait>,
-    pub(crate) lease: Option<Time>,
-    pub(crate) renew: Option<Renew>,
-    pub(crate) max_hold: Option<Time>,
-    pub(crate) min_hold: Option<Time>,
-    pub(crate) replica_ack: Option<ReplicaAck>,
-    pub(crate) fsync: Option<Fsync>,
+    pub(crate) lease: Option<TimeArg>,
+    pub(crate) renew: Option<RenewArg>,
+    pub(crate) max_hold: Option<TimeArg>,
+    pub(crate) min_hold: Option<TimeArg>,
+    pub(crate) replica_ack: Option<ReplicaAckArg>,
+    pub(crate) fsync: Option<FsyncArg>,
     pub(crate) client: Option<Expr>,
     pub(crate) owner: Option<Expr>,
     pub(crate) on_timeout: Fallback,
     pub(crate) on_unavailable: Fallback,
-    pub(crate) on_lost: OnLost,
+    pub(crate) on_lost: OnLostArg,
     pub(crate) map_err: Option<Expr>,
     /// Of type `bool`; where it is false, the body runs without a lock.
     pub(crate) when: Option<Expr>,
@@ -38,15 +38,15 @@ pub(crate) struct Plan {
 /// The key or the keys.
 #[derive(Debug)]
 pub(crate) enum Keys {
-    One(Key),
+    One(LockedKey),
     /// At least one, and where the list was written.
-    Each(Vec<Key>, Span),
+    Each(Vec<LockedKey>, Span),
     /// Something that iterates over strings.
     List(Expr),
 }
 
 #[derive(Debug)]
-pub(crate) struct Key {
+pub(crate) struct LockedKey {
     pub(crate) what: KeyWhat,
     /// Where the key was written. The compiler reports mistakes of a placeholder there.
     pub(crate) span: Span,
@@ -55,7 +55,7 @@ pub(crate) struct Key {
 #[derive(Debug)]
 pub(crate) enum KeyWhat {
     Template {
-        parts: Vec<Part>,
+        parts: Vec<KeyPart>,
         /// What the compiler warns of.
         warning: Option<String>,
     },
@@ -63,21 +63,21 @@ pub(crate) enum KeyWhat {
     Expr(Expr),
 }
 
-/// A `Segment` of a template whose names are identifiers.
+/// A `TemplateSegment` of a template whose names are identifiers.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum KeyPart {
     Text(String),
     Value {
         placeholder: String,
         root: Ident,
-        accesses: Vec<Step>,
+        accesses: Vec<AccessStep>,
         spec: String,
     },
 }
 
 /// An `Access` whose name is an identifier.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum AccessStep {
     Field(Ident),
     Index(u32),
     Method(Ident),
@@ -94,7 +94,7 @@ pub(crate) enum Wait {
 
 /// A duration that is not zero.
 #[derive(Debug)]
-pub(crate) enum Time {
+pub(crate) enum TimeArg {
     Literal(Duration),
     /// Of type `Duration`.
     Expr(Expr),
@@ -102,7 +102,7 @@ pub(crate) enum Time {
 
 /// Whether and how often the lease is renewed.
 #[derive(Debug)]
-pub(crate) enum Renew {
+pub(crate) enum RenewArg {
     Bool(bool),
     /// Not zero.
     Every(Duration),
@@ -112,7 +112,7 @@ pub(crate) enum Renew {
 
 /// How many replicas must have the lock.
 #[derive(Debug)]
-pub(crate) enum ReplicaAck {
+pub(crate) enum ReplicaAckArg {
     None,
     /// Not zero.
     AtLeast(u32),
@@ -124,7 +124,7 @@ pub(crate) enum ReplicaAck {
 
 /// Which servers must have the lock on disk.
 #[derive(Debug)]
-pub(crate) enum Fsync {
+pub(crate) enum FsyncArg {
     None,
     Replicas,
     All,
@@ -135,7 +135,7 @@ pub(crate) enum Fsync {
 /// The kind of lock.
 #[derive(Debug, Default)]
 #[allow(clippy::large_enum_variant)] // There is one of it in a plan.
-pub(crate) enum LockKind {
+pub(crate) enum LockKindArg {
     #[default]
     Reentrant,
     Fair,
@@ -167,7 +167,7 @@ pub(crate) enum Fallback {
 
 /// What happens to the body if the lock is lost.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OnLost {
+pub(crate) enum OnLostArg {
     /// It is dropped.
     #[default]
     Cancel,

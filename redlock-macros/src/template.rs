@@ -13,7 +13,7 @@ use std::str::Chars;
 
 /// A part of a key. Adjacent text is one segment, and no segment is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Segment {
+pub(crate) enum TemplateSegment {
     Text(String),
     Placeholder(Placeholder),
 }
@@ -143,7 +143,7 @@ impl fmt::Display for TemplateError {
 const LONGEST: usize = 512;
 
 /// Parses a template; returns all of its mistakes, if there are any.
-pub(crate) fn parse(template: &str) -> Result<Vec<Segment>, Vec<TemplateError>> {
+pub(crate) fn parse(template: &str) -> Result<Vec<TemplateSegment>, Vec<TemplateError>> {
     let mut errors = Vec::new();
     let mut segments = Vec::new();
     let mut text = String::new();
@@ -166,7 +166,7 @@ pub(crate) fn parse(template: &str) -> Result<Vec<Segment>, Vec<TemplateError>> 
                     match placeholder(&rest[..end]) {
                         Ok(placeholder) => {
                             flush(&mut text, &mut segments);
-                            segments.push(Segment::Placeholder(placeholder));
+                            segments.push(TemplateSegment::Placeholder(placeholder));
                         }
                         Err(error) => errors.push(error),
                     }
@@ -184,7 +184,7 @@ pub(crate) fn parse(template: &str) -> Result<Vec<Segment>, Vec<TemplateError>> 
     }
     text.push_str(rest);
     flush(&mut text, &mut segments);
-    let fixed: usize = segments.iter().map(Segment::fixed_len).sum();
+    let fixed: usize = segments.iter().map(TemplateSegment::fixed_len).sum();
     if fixed > LONGEST {
         errors.push(TemplateError::TooLong);
     }
@@ -198,7 +198,7 @@ pub(crate) fn parse(template: &str) -> Result<Vec<Segment>, Vec<TemplateError>> 
     }
 }
 
-impl Segment {
+impl TemplateSegment {
     fn fixed_len(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -207,9 +207,9 @@ impl Segment {
     }
 }
 
-fn flush(text: &mut String, segments: &mut Vec<Segment>) {
+fn flush(text: &mut String, segments: &mut Vec<TemplateSegment>) {
     if !text.is_empty() {
-        segments.push(Segment::Text(std::mem::take(text)));
+        segments.push(TemplateSegment::Text(std::mem::take(text)));
     }
 }
 

@@ -1,12 +1,12 @@
 use super::*;
 use proptest::prelude::*;
 
-fn text(text: &str) -> Segment {
-    Segment::Text(text.to_owned())
+fn text(text: &str) -> TemplateSegment {
+    TemplateSegment::Text(text.to_owned())
 }
 
-fn hole(text: &str, root: &str, accesses: Vec<Access>, spec: &str) -> Segment {
-    Segment::Placeholder(Placeholder {
+fn hole(text: &str, root: &str, accesses: Vec<Access>, spec: &str) -> TemplateSegment {
+    TemplateSegment::Placeholder(Placeholder {
         text: text.to_owned(),
         root: root.to_owned(),
         accesses,
@@ -235,12 +235,12 @@ proptest! {
         if let Ok(segments) = parse(&template) {
             prop_assert!(!segments.is_empty());
             for pair in segments.windows(2) {
-                prop_assert!(!matches!(pair, [Segment::Text(_), Segment::Text(_)]));
+                prop_assert!(!matches!(pair, [TemplateSegment::Text(_), TemplateSegment::Text(_)]));
             }
             for segment in &segments {
                 match segment {
-                    Segment::Text(text) => prop_assert!(!text.is_empty()),
-                    Segment::Placeholder(hole) => {
+                    TemplateSegment::Text(text) => prop_assert!(!text.is_empty()),
+                    TemplateSegment::Placeholder(hole) => {
                         prop_assert!(hole.text.starts_with(&hole.root));
                         prop_assert!(template.contains(&hole.text));
                     }

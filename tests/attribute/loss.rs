@@ -237,11 +237,16 @@ pub(crate) async fn values_that_cannot_wait_are_told_too(world: &World) {
 /// The process may be suspended between the acquisition and the first poll of the body. The expansion
 /// has no await there, so this test plays an expansion that has one.
 pub(crate) async fn a_lost_lock_runs_no_body(world: &World) {
-    use redlock_rt::__private::{Call, Kind, LockKind, Output, Sendable as _, client, key_of};
+    use redlock_rt::__private::{
+        AttributeCall, LockKind, Output, Primitive, Sendable as _, client, key_of,
+    };
     let (own, told) = world.telling();
     let key = key_of(format_args!("{}", world.name));
-    let call = Call::new("played", key, client(Some(&own))).renew(OFTEN.into());
-    let session = call.enter(Kind::Lock(LockKind::Reentrant)).await.unwrap();
+    let call = AttributeCall::new("played", key, client(Some(&own))).renew(OFTEN.into());
+    let session = call
+        .enter(Primitive::Lock(LockKind::Reentrant))
+        .await
+        .unwrap();
     world.delete().await;
     within(DEADLINE, session.held().reentrant().lost()).await;
     let body = async { unreachable!("the body runs only under the lock") };

@@ -1,22 +1,22 @@
 //! The context of a command, and how it reads its arguments.
 
 use super::super::num;
-use super::super::resp::{Fail, Reply};
+use super::super::resp::{Fail, RespReply};
 use super::super::scripts::Scripts;
-use super::super::state::{Client, State};
+use super::super::state::{ConnectedClient, ServerState};
 use super::super::store::Db;
 
 pub(super) const SYNTAX: &str = "ERR syntax error";
 pub(super) const NOT_INT: &str = "ERR value is not an integer or out of range";
 
 /// Arguments of a command; the first is its name.
-pub(super) type Args<'a> = &'a [&'a [u8]];
+pub(super) type CommandArgs<'a> = &'a [&'a [u8]];
 
-pub(in super::super) type Handler = fn(&mut Ctx<'_>, Args<'_>) -> Result<Reply, Fail>;
+pub(in super::super) type Handler = fn(&mut Ctx<'_>, CommandArgs<'_>) -> Result<RespReply, Fail>;
 
 /// The state that a command works on, and its client.
 pub(in super::super) struct Ctx<'a> {
-    pub(in super::super) state: &'a mut State,
+    pub(in super::super) state: &'a mut ServerState,
     pub(in super::super) client: u64,
     pub(in super::super) db: usize,
 }
@@ -26,7 +26,7 @@ impl Ctx<'_> {
         self.state.db(self.db)
     }
 
-    pub(super) fn client(&mut self) -> Result<&mut Client, Fail> {
+    pub(super) fn client(&mut self) -> Result<&mut ConnectedClient, Fail> {
         // Only a client that was killed while its command ran is missing.
         self.state
             .clients
@@ -36,14 +36,14 @@ impl Ctx<'_> {
 }
 
 #[derive(Clone, Copy)]
-pub(in super::super) enum Run {
+pub(in super::super) enum CommandRun {
     Plain(Handler),
     /// Runs while the state is not locked; gets the client and its database.
-    Script(fn(&mut Scripts, u64, usize, Args<'_>) -> Result<Reply, Fail>),
+    Script(fn(&mut Scripts, u64, usize, CommandArgs<'_>) -> Result<RespReply, Fail>),
 }
 
 /// For containers: their arity refuses a call without a subcommand.
-pub(super) fn no_subcommand(_: &mut Ctx<'_>, _: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn no_subcommand(_: &mut Ctx<'_>, _: CommandArgs<'_>) -> Result<RespReply, Fail> {
     Err(SYNTAX.into())
 }
 

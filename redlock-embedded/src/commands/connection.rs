@@ -1,38 +1,41 @@
 //! Commands about the connection itself.
 
-use super::super::resp::{Blob, Fail, Reply};
+use super::super::resp::{Blob, Fail, RespReply};
 use super::super::state::DATABASES;
-use super::call::{Args, Ctx, SYNTAX, c_string, int, is, wrong_arity};
+use super::call::{CommandArgs, Ctx, SYNTAX, c_string, int, is, wrong_arity};
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
                            default user. Are you sure your configuration is correct?";
 
-pub(super) fn ping(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn ping(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     if args.len() > 2 {
         return Err(wrong_arity("ping"));
     }
     let text = args.get(1).copied();
     if ctx.client()?.is_subscriber() {
         let text = Blob::from(text.unwrap_or_default());
-        return Ok(Reply::Array(vec![Reply::Text("pong"), Reply::Bulk(text)]));
+        return Ok(RespReply::Array(vec![
+            RespReply::Text("pong"),
+            RespReply::Bulk(text),
+        ]));
     }
     Ok(match text {
-        Some(text) => Reply::Bulk(text.into()),
-        None => Reply::status("PONG"),
+        Some(text) => RespReply::Bulk(text.into()),
+        None => RespReply::status("PONG"),
     })
 }
 
-fn check_password(ctx: &mut Ctx<'_>, user: &[u8], password: &[u8]) -> Result<Reply, Fail> {
+fn check_password(ctx: &mut Ctx<'_>, user: &[u8], password: &[u8]) -> Result<RespReply, Fail> {
     let expected = ctx.state.password.as_ref();
     if user != b"default" || expected.is_some_and(|expected| **expected != *password) {
         return Err(WRONG_PASSWORD.into());
     }
     ctx.client()?.authenticated = true;
-    Ok(Reply::Ok)
+    Ok(RespReply::Ok)
 }
 
-pub(super) fn auth(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn auth(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     match args {
         [_, _] if ctx.state.password.is_none() => Err(NO_PASSWORD.into()),
         [_, password] => check_password(ctx, b"default", password),
@@ -41,33 +44,35 @@ pub(super) fn auth(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     }
 }
 
-pub(super) fn select(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn select(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let index = i32::try_from(int(args[1])?)
         .map_err(|_| "ERR value is out of range, value must between -2147483648 and 2147483647")?;
     let index = usize::try_from(index)
         .ok()
         .filter(|index| *index < DATABASES);
     ctx.db = index.ok_or("ERR DB index is out of range")?;
-    Ok(Reply::Ok)
+    Ok(RespReply::Ok)
 }
 
-pub(super) fn id(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<Reply, Fail> {
-    Ok(Reply::Int(i64::try_from(ctx.client).unwrap_or(i64::MAX)))
+pub(super) fn id(ctx: &mut Ctx<'_>, _: CommandArgs<'_>) -> Result<RespReply, Fail> {
+    Ok(RespReply::Int(
+        i64::try_from(ctx.client).unwrap_or(i64::MAX),
+    ))
 }
 
 /// Nothing shows the name.
-pub(super) fn set_name(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn set_name(_: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     if args[2].iter().all(u8::is_ascii_graphic) {
-        return Ok(Reply::Ok);
+        return Ok(RespReply::Ok);
     }
     Err("ERR Client names cannot contain spaces, newlines or special characters.".into())
 }
 
 /// A command of Redis 7.2, which clients send without asking for the version. No command shows the
 /// values.
-pub(super) fn set_info(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn set_info(_: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     if is(args[2], "LIB-NAME") || is(args[2], "LIB-VER") {
-        return Ok(Reply::Ok);
+        return Ok(RespReply::Ok);
     }
     let mut text = b"ERR Unrecognized option '".to_vec();
     text.extend_from_slice(c_string(args[2], usize::MAX));
@@ -76,7 +81,7 @@ pub(super) fn set_info(_: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
 }
 
 /// Only the form with an ID. As in Redis, the caller is not killed.
-pub(super) fn kill(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn kill(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let [_, _, word, id] = args else {
         return Err("ERR the embedded engine kills by ID only".into());
     };

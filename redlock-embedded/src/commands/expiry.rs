@@ -1,7 +1,7 @@
 //! When keys expire.
 
-use super::super::resp::{Fail, Reply};
-use super::call::{Args, Ctx, c_string, int, is};
+use super::super::resp::{Fail, RespReply};
+use super::call::{CommandArgs, Ctx, c_string, int, is};
 
 /// Milliseconds in the unit of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,15 +25,15 @@ pub(super) fn deadline(value: i64, unit: Unit, base: i64) -> Option<i64> {
 }
 
 #[derive(Default)]
-struct Conditions {
+struct ExpireConditions {
     absent: bool,
     present: bool,
     later: bool,
     sooner: bool,
 }
 
-fn conditions(args: Args<'_>) -> Result<Conditions, Fail> {
-    let mut found = Conditions::default();
+fn conditions(args: CommandArgs<'_>) -> Result<ExpireConditions, Fail> {
+    let mut found = ExpireConditions::default();
     for arg in args {
         if is(arg, "NX") {
             found.absent = true;
@@ -60,18 +60,18 @@ fn conditions(args: Args<'_>) -> Result<Conditions, Fail> {
 
 fn set(
     ctx: &mut Ctx<'_>,
-    args: Args<'_>,
+    args: CommandArgs<'_>,
     name: &str,
     unit: Unit,
     relative: bool,
-) -> Result<Reply, Fail> {
+) -> Result<RespReply, Fail> {
     let db = ctx.db();
     let wanted = conditions(&args[3..])?;
     let base = if relative { db.now } else { 0 };
     let at = deadline(int(args[2])?, unit, base).ok_or_else(|| invalid(name))?;
     let key = args[1];
     let Some(current) = db.expiry(key) else {
-        return Ok(Reply::Int(0));
+        return Ok(RespReply::Int(0));
     };
     let refused = (wanted.absent && current.is_some())
         || (wanted.present && current.is_none())
@@ -79,37 +79,37 @@ fn set(
         || (wanted.later && current.is_none_or(|current| at <= current))
         || (wanted.sooner && current.is_some_and(|current| at >= current));
     if refused {
-        return Ok(Reply::Int(0));
+        return Ok(RespReply::Int(0));
     }
     if at <= db.now {
         db.remove(key);
     } else {
         db.expire_at(key, at);
     }
-    Ok(Reply::Int(1))
+    Ok(RespReply::Int(1))
 }
 
-pub(super) fn expire(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn expire(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     set(ctx, args, "expire", Unit::Seconds, true)
 }
 
-pub(super) fn pexpire(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn pexpire(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     set(ctx, args, "pexpire", Unit::Milliseconds, true)
 }
 
-pub(super) fn pexpireat(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn pexpireat(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     set(ctx, args, "pexpireat", Unit::Milliseconds, false)
 }
 
-pub(super) fn persist(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn persist(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     Ok(ctx.db().persist(args[1]).into())
 }
 
 /// -2 without the key, -1 without expiry.
-fn ask(ctx: &mut Ctx<'_>, key: &[u8], unit: Unit) -> Reply {
+fn ask(ctx: &mut Ctx<'_>, key: &[u8], unit: Unit) -> RespReply {
     let db = ctx.db();
     let now = db.now;
-    Reply::Int(match db.expiry(key) {
+    RespReply::Int(match db.expiry(key) {
         None => -2,
         Some(None) => -1,
         Some(Some(at)) => {
@@ -123,10 +123,10 @@ fn ask(ctx: &mut Ctx<'_>, key: &[u8], unit: Unit) -> Reply {
     })
 }
 
-pub(super) fn ttl(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn ttl(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     Ok(ask(ctx, args[1], Unit::Seconds))
 }
 
-pub(super) fn pttl(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn pttl(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     Ok(ask(ctx, args[1], Unit::Milliseconds))
 }

@@ -2,10 +2,10 @@
 
 use super::super::limits::MOST_RETURNED;
 use super::super::num;
-use super::super::resp::{Blob, Fail, Reply};
-use super::call::{Args, Ctx, SYNTAX, int, wrong_arity};
+use super::super::resp::{Blob, Fail, RespReply};
+use super::call::{CommandArgs, Ctx, SYNTAX, int, wrong_arity};
 
-pub(super) fn hset(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn hset(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     if !args.len().is_multiple_of(2) {
         return Err(wrong_arity("hset"));
     }
@@ -14,54 +14,56 @@ pub(super) fn hset(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     for pair in args[2..].chunks_exact(2) {
         added += usize::from(hash.insert(pair[0], pair[1].into()));
     }
-    Ok(Reply::count(added))
+    Ok(RespReply::count(added))
 }
 
-pub(super) fn hget(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn hget(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let hash = ctx.db().hash(args[1])?;
-    Ok(Reply::blob_or_nil(hash.and_then(|hash| hash.get(args[2]))))
+    Ok(RespReply::blob_or_nil(
+        hash.and_then(|hash| hash.get(args[2])),
+    ))
 }
 
-pub(super) fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn hmget(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let hash = ctx.db().hash(args[1])?;
-    let value = |field: &&[u8]| Reply::blob_or_nil(hash.and_then(|hash| hash.get(field)));
-    Ok(Reply::Array(args[2..].iter().map(value).collect()))
+    let value = |field: &&[u8]| RespReply::blob_or_nil(hash.and_then(|hash| hash.get(field)));
+    Ok(RespReply::Array(args[2..].iter().map(value).collect()))
 }
 
-pub(super) fn hgetall(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn hgetall(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let hash = ctx.db().hash(args[1])?;
     let fields = hash.into_iter().flat_map(|hash| hash.iter());
     let pair = |(field, value): (&Blob, &Blob)| {
         [
-            Reply::Bulk(Blob::clone(field)),
-            Reply::Bulk(Blob::clone(value)),
+            RespReply::Bulk(Blob::clone(field)),
+            RespReply::Bulk(Blob::clone(value)),
         ]
     };
-    Ok(Reply::Array(fields.flat_map(pair).collect()))
+    Ok(RespReply::Array(fields.flat_map(pair).collect()))
 }
 
-pub(super) fn hkeys(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn hkeys(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let hash = ctx.db().hash(args[1])?;
     let fields = hash.into_iter().flat_map(|hash| hash.iter());
-    Ok(Reply::Array(
+    Ok(RespReply::Array(
         fields
-            .map(|(field, _)| Reply::Bulk(Blob::clone(field)))
+            .map(|(field, _)| RespReply::Bulk(Blob::clone(field)))
             .collect(),
     ))
 }
 
-pub(super) fn hvals(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn hvals(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let hash = ctx.db().hash(args[1])?;
     let fields = hash.into_iter().flat_map(|hash| hash.iter());
-    Ok(Reply::Array(
+    Ok(RespReply::Array(
         fields
-            .map(|(_, value)| Reply::Bulk(Blob::clone(value)))
+            .map(|(_, value)| RespReply::Bulk(Blob::clone(value)))
             .collect(),
     ))
 }
 
 /// Draws so many different fields; with a count below zero, the same field may be drawn again.
-pub(super) fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn hrandfield(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let count = args.get(2).map(|count| int(count)).transpose()?;
     let with_values = match args.get(3..) {
         None | Some([]) => false,
@@ -95,28 +97,28 @@ pub(super) fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fai
     };
     let mut replies = Vec::with_capacity(drawn.len());
     for (field, value) in drawn.into_iter().filter_map(at) {
-        replies.push(Reply::Bulk(Blob::clone(field)));
-        replies.extend(with_values.then(|| Reply::Bulk(Blob::clone(value))));
+        replies.push(RespReply::Bulk(Blob::clone(field)));
+        replies.extend(with_values.then(|| RespReply::Bulk(Blob::clone(value))));
     }
     Ok(match count {
-        Some(_) => Reply::Array(replies),
-        None => replies.pop().unwrap_or(Reply::Nil),
+        Some(_) => RespReply::Array(replies),
+        None => replies.pop().unwrap_or(RespReply::Nil),
     })
 }
 
-pub(super) fn hdel(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn hdel(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let db = ctx.db();
     let Some(hash) = db.hash_mut(args[1])? else {
-        return Ok(Reply::Int(0));
+        return Ok(RespReply::Int(0));
     };
     let removed = args[2..].iter().filter(|field| hash.remove(field)).count();
     if removed > 0 {
         db.prune(args[1]);
     }
-    Ok(Reply::count(removed))
+    Ok(RespReply::count(removed))
 }
 
-pub(super) fn hexists(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn hexists(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     Ok(ctx
         .db()
         .hash(args[1])?
@@ -124,13 +126,13 @@ pub(super) fn hexists(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> 
         .into())
 }
 
-pub(super) fn hlen(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(Reply::count(
+pub(super) fn hlen(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
+    Ok(RespReply::count(
         ctx.db().hash(args[1])?.map_or(0, |hash| hash.len()),
     ))
 }
 
-pub(super) fn hincrby(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn hincrby(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let by = int(args[3])?;
     let db = ctx.db();
     let old = match db.hash(args[1])?.and_then(|hash| hash.get(args[2])) {
@@ -142,5 +144,5 @@ pub(super) fn hincrby(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> 
         .ok_or("ERR increment or decrement would overflow")?;
     db.hash_or_new(args[1])?
         .insert(args[2], num::int_bytes(new).into());
-    Ok(Reply::Int(new))
+    Ok(RespReply::Int(new))
 }

@@ -1,31 +1,31 @@
 //! Commands about keys whatever their type.
 
 use super::super::glob::{self, Matcher};
-use super::super::resp::{Blob, Fail, Reply};
-use super::call::{Args, Ctx, SYNTAX, int, is};
+use super::super::resp::{Blob, Fail, RespReply};
+use super::call::{CommandArgs, Ctx, SYNTAX, int, is};
 
-pub(super) fn key_type(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn key_type(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let value = ctx.db().value(args[1]);
-    Ok(Reply::status(
+    Ok(RespReply::status(
         value.map_or("none", |value| value.type_name()),
     ))
 }
 
-pub(super) fn exists(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn exists(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let db = ctx.db();
-    Ok(Reply::count(
+    Ok(RespReply::count(
         args[1..].iter().filter(|key| db.exists(key)).count(),
     ))
 }
 
-pub(super) fn del(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn del(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let db = ctx.db();
-    Ok(Reply::count(
+    Ok(RespReply::count(
         args[1..].iter().filter(|key| db.remove(key)).count(),
     ))
 }
 
-pub(super) fn keys(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn keys(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     glob::check(args[1])?;
     let db = ctx.db();
     db.sweep_all();
@@ -33,14 +33,14 @@ pub(super) fn keys(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     let found = db
         .keys()
         .filter(|(key, _)| matcher.all_or_matches(args[1], key));
-    let keys = found.map(|(key, _)| Reply::Bulk(Blob::clone(key)));
+    let keys = found.map(|(key, _)| RespReply::Bulk(Blob::clone(key)));
     let keys = keys.collect();
-    matcher.end().map(|()| Reply::Array(keys))
+    matcher.end().map(|()| RespReply::Array(keys))
 }
 
 /// One page gives everything, so the cursor is always back at zero: that keeps the promise of SCAN
 /// (whatever was there throughout is returned) without any state between calls.
-pub(super) fn scan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn scan(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let cursor = std::str::from_utf8(args[1]).ok();
     let cursor = cursor.and_then(|text| text.strip_prefix('+').unwrap_or(text).parse::<u64>().ok());
     let start = cursor.ok_or("ERR invalid cursor")? == 0;
@@ -68,8 +68,8 @@ pub(super) fn scan(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
             && pattern.is_none_or(|pattern| matcher.all_or_matches(pattern, key))
             && type_name.is_none_or(|name| is(name, value.type_name()))
     });
-    let keys = found.map(|(key, _)| Reply::Bulk(Blob::clone(key)));
-    let keys = Reply::Array(keys.collect());
+    let keys = found.map(|(key, _)| RespReply::Bulk(Blob::clone(key)));
+    let keys = RespReply::Array(keys.collect());
     matcher.end()?;
-    Ok(Reply::Array(vec![Reply::Text("0"), keys]))
+    Ok(RespReply::Array(vec![RespReply::Text("0"), keys]))
 }

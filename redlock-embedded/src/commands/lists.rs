@@ -1,36 +1,41 @@
 //! Lists.
 
-use super::super::resp::{Blob, Fail, Reply};
-use super::call::{Args, Ctx, SYNTAX, int, is, position, positions, positive, wrong_arity};
+use super::super::resp::{Blob, Fail, RespReply};
+use super::call::{CommandArgs, Ctx, SYNTAX, int, is, position, positions, positive, wrong_arity};
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum ListEnd {
     Front,
     Back,
 }
 
-fn push(ctx: &mut Ctx<'_>, args: Args<'_>, end: End) -> Result<Reply, Fail> {
+fn push(ctx: &mut Ctx<'_>, args: CommandArgs<'_>, end: ListEnd) -> Result<RespReply, Fail> {
     let db = ctx.db();
     let list = db.list_or_new(args[1])?;
     for item in &args[2..] {
         match end {
-            End::Front => list.push_front(Blob::from(*item)),
-            End::Back => list.push_back(Blob::from(*item)),
+            ListEnd::Front => list.push_front(Blob::from(*item)),
+            ListEnd::Back => list.push_back(Blob::from(*item)),
         }
     }
-    Ok(Reply::count(list.len()))
+    Ok(RespReply::count(list.len()))
 }
 
-pub(super) fn lpush(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    push(ctx, args, End::Front)
+pub(super) fn lpush(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
+    push(ctx, args, ListEnd::Front)
 }
 
-pub(super) fn rpush(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    push(ctx, args, End::Back)
+pub(super) fn rpush(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
+    push(ctx, args, ListEnd::Back)
 }
 
-fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, end: End) -> Result<Reply, Fail> {
+fn pop(
+    ctx: &mut Ctx<'_>,
+    args: CommandArgs<'_>,
+    name: &str,
+    end: ListEnd,
+) -> Result<RespReply, Fail> {
     if args.len() > 3 {
         return Err(wrong_arity(name));
     }
@@ -38,65 +43,67 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, name: &str, end: End) -> Result<Reply,
     let db = ctx.db();
     let Some(list) = db.list_mut(args[1])? else {
         return Ok(if count.is_some() {
-            Reply::NilArray
+            RespReply::NilArray
         } else {
-            Reply::Nil
+            RespReply::Nil
         });
     };
     let take = |list: &mut VecDeque<Blob>| match end {
-        End::Front => list.pop_front(),
-        End::Back => list.pop_back(),
+        ListEnd::Front => list.pop_front(),
+        ListEnd::Back => list.pop_back(),
     };
     let reply = match count {
-        None => Reply::blob_or_nil(take(list).as_ref()),
-        Some(0) => return Ok(Reply::Array(Vec::new())),
+        None => RespReply::blob_or_nil(take(list).as_ref()),
+        Some(0) => return Ok(RespReply::Array(Vec::new())),
         Some(count) => {
             let items = (0..count.min(list.len())).filter_map(|_| take(list));
-            Reply::Array(items.map(Reply::Bulk).collect())
+            RespReply::Array(items.map(RespReply::Bulk).collect())
         }
     };
     db.prune(args[1]);
     Ok(reply)
 }
 
-pub(super) fn lpop(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    pop(ctx, args, "lpop", End::Front)
+pub(super) fn lpop(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
+    pop(ctx, args, "lpop", ListEnd::Front)
 }
 
-pub(super) fn rpop(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    pop(ctx, args, "rpop", End::Back)
+pub(super) fn rpop(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
+    pop(ctx, args, "rpop", ListEnd::Back)
 }
 
-pub(super) fn llen(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(Reply::count(
+pub(super) fn llen(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
+    Ok(RespReply::count(
         ctx.db().list(args[1])?.map_or(0, VecDeque::len),
     ))
 }
 
-pub(super) fn lindex(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn lindex(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let Some(list) = ctx.db().list(args[1])? else {
-        return Ok(Reply::Nil);
+        return Ok(RespReply::Nil);
     };
     let at = position(int(args[2])?, list.len());
-    Ok(Reply::blob_or_nil(at.and_then(|at| list.get(at))))
+    Ok(RespReply::blob_or_nil(at.and_then(|at| list.get(at))))
 }
 
-pub(super) fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn lrange(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let (start, stop) = (int(args[2])?, int(args[3])?);
     let Some(list) = ctx.db().list(args[1])? else {
-        return Ok(Reply::Array(Vec::new()));
+        return Ok(RespReply::Array(Vec::new()));
     };
     let items = list.range(positions(start, stop, list.len()));
-    Ok(Reply::Array(
-        items.map(|item| Reply::Bulk(Blob::clone(item))).collect(),
+    Ok(RespReply::Array(
+        items
+            .map(|item| RespReply::Bulk(Blob::clone(item)))
+            .collect(),
     ))
 }
 
-pub(super) fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn lrem(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let count = int(args[2])?;
     let db = ctx.db();
     let Some(list) = db.list_mut(args[1])? else {
-        return Ok(Reply::Int(0));
+        return Ok(RespReply::Int(0));
     };
     let item = args[3];
     let most = match count.unsigned_abs() {
@@ -119,10 +126,10 @@ pub(super) fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     if removed > 0 {
         db.prune(args[1]);
     }
-    Ok(Reply::count(removed))
+    Ok(RespReply::count(removed))
 }
 
-pub(super) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn lpos(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let (mut rank, mut count, mut most) = (1, None, 0);
     for option in args[3..].chunks(2) {
         match option {
@@ -151,9 +158,9 @@ pub(super) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     let list = ctx.db().list(args[1])?;
     let Some(list) = list else {
         return Ok(if count.is_some() {
-            Reply::Array(Vec::new())
+            RespReply::Array(Vec::new())
         } else {
-            Reply::Nil
+            RespReply::Nil
         });
     };
     let skip = usize::try_from(rank.unsigned_abs() - 1).unwrap_or(usize::MAX);
@@ -164,12 +171,12 @@ pub(super) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
         Some(count) => count,
     };
     let matches = |(_, item): &(usize, &Blob)| ***item == *args[2];
-    let found: Vec<Reply> = if rank > 0 {
+    let found: Vec<RespReply> = if rank > 0 {
         let ahead = list.iter().enumerate().take(looked_at).filter(matches);
         ahead
             .skip(skip)
             .take(wanted)
-            .map(|(at, _)| Reply::count(at))
+            .map(|(at, _)| RespReply::count(at))
             .collect()
     } else {
         let back = list
@@ -180,11 +187,11 @@ pub(super) fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
             .filter(matches);
         back.skip(skip)
             .take(wanted)
-            .map(|(at, _)| Reply::count(at))
+            .map(|(at, _)| RespReply::count(at))
             .collect()
     };
     Ok(match count {
-        None => found.into_iter().next().unwrap_or(Reply::Nil),
-        Some(_) => Reply::Array(found),
+        None => found.into_iter().next().unwrap_or(RespReply::Nil),
+        Some(_) => RespReply::Array(found),
     })
 }

@@ -20,16 +20,16 @@ use super::hash::FastMap;
 use super::resp::Fail;
 use std::sync::LazyLock;
 
-pub(super) use self::call::{Ctx, Handler, Run};
+pub(super) use self::call::{CommandRun, Ctx, Handler};
 
-use self::call::{Args, c_string, wrong_arity};
+use self::call::{CommandArgs, c_string, wrong_arity};
 
 pub(super) struct Command {
     pub(super) name: &'static str,
     /// The number of arguments with the name; negative: at least so many.
     arity: i64,
     flags: u8,
-    pub(super) run: Run,
+    pub(super) run: CommandRun,
 }
 
 impl Command {
@@ -93,7 +93,7 @@ fn lookup(container: Option<&str>, name: &[u8]) -> Option<&'static Command> {
 }
 
 /// The command of a request; `Err` with the container whose subcommand is not known, if any.
-fn named(args: Args<'_>) -> Result<&'static Command, Option<&'static str>> {
+fn named(args: CommandArgs<'_>) -> Result<&'static Command, Option<&'static str>> {
     let name = args.first().copied().unwrap_or_default();
     // A name with a bar is ours for a subcommand; clients do not send it.
     let plain = if name.contains(&b'|') {
@@ -110,7 +110,7 @@ fn named(args: Args<'_>) -> Result<&'static Command, Option<&'static str>> {
 }
 
 /// Finds the command of a request and checks the number of its arguments.
-pub(super) fn find(args: Args<'_>) -> Result<&'static Command, Fail> {
+pub(super) fn find(args: CommandArgs<'_>) -> Result<&'static Command, Fail> {
     let command = named(args).map_err(|container| match container {
         Some(container) => unknown_subcommand(container, args[1]),
         None => unknown_command(args),
@@ -123,7 +123,7 @@ pub(super) fn find(args: Args<'_>) -> Result<&'static Command, Fail> {
 }
 
 /// The same for a script, which has error texts of its own.
-pub(super) fn find_in_script(args: Args<'_>) -> Result<&'static Command, Fail> {
+pub(super) fn find_in_script(args: CommandArgs<'_>) -> Result<&'static Command, Fail> {
     let command = named(args).map_err(|container| {
         let text = b"ERR Unknown Redis command called from script".to_vec();
         let sub = container.and_then(|_| args.get(1)).copied();
@@ -151,7 +151,7 @@ fn not_here(mut text: Vec<u8>, name: &[u8], sub: Option<&[u8]>) -> Fail {
     text.into()
 }
 
-fn unknown_command(args: Args<'_>) -> Fail {
+fn unknown_command(args: CommandArgs<'_>) -> Fail {
     let name = args.first().copied().unwrap_or_default();
     let mut text = b"ERR unknown command '".to_vec();
     text.extend_from_slice(c_string(name, 128));

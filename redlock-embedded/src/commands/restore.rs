@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use crc::{CRC_64_REDIS, Crc};
 
 use super::super::num;
-use super::super::resp::{Fail, Reply};
-use super::call::{Args, Ctx, SYNTAX, int, is};
+use super::super::resp::{Fail, RespReply};
+use super::call::{CommandArgs, Ctx, SYNTAX, int, is};
 use super::expiry::{Unit, deadline};
 
 static CHECKSUM: Crc<u64> = Crc::<u64>::new(&CRC_64_REDIS);
@@ -15,7 +15,7 @@ const NEWEST: u16 = 10;
 const HASH: u8 = 4;
 const BAD: &str = "ERR Bad data format";
 
-pub(super) fn restore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn restore(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let (key, value) = (args[1], args[3]);
     let (mut replaces, mut absolute) = (false, false);
     for option in &args[4..] {
@@ -39,7 +39,7 @@ pub(super) fn restore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> 
     let at = deadline(ttl, Unit::Milliseconds, base).unwrap_or(0);
     db.remove(key);
     if ttl != 0 && at <= db.now {
-        return Ok(Reply::status("OK"));
+        return Ok(RespReply::status("OK"));
     }
     let hash = db.hash_or_new(key)?;
     for (field, value) in fields {
@@ -48,7 +48,7 @@ pub(super) fn restore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> 
     if ttl != 0 {
         db.expire_at(key, at);
     }
-    Ok(Reply::status("OK"))
+    Ok(RespReply::status("OK"))
 }
 
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;

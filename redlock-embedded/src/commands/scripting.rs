@@ -1,13 +1,13 @@
 //! EVAL, EVALSHA and SCRIPT.
 
-use super::super::resp::{Fail, Reply};
+use super::super::resp::{Fail, RespReply};
 use super::super::scripts::{NO_SCRIPT, Scripts};
-use super::call::{Args, int, is};
+use super::call::{CommandArgs, int, is};
 
-type Outcome = Result<Reply, Fail>;
+type ScriptReply = Result<RespReply, Fail>;
 
 /// The keys and the arguments of a call.
-fn split(args: Args<'_>) -> Result<(Args<'_>, Args<'_>), Fail> {
+fn split(args: CommandArgs<'_>) -> Result<(CommandArgs<'_>, CommandArgs<'_>), Fail> {
     let rest = &args[3..];
     let Ok(keys) = usize::try_from(int(args[2])?) else {
         return Err("ERR Number of keys can't be negative".into());
@@ -16,13 +16,23 @@ fn split(args: Args<'_>) -> Result<(Args<'_>, Args<'_>), Fail> {
         .ok_or_else(|| "ERR Number of keys can't be greater than number of args".into())
 }
 
-pub(super) fn eval(scripts: &mut Scripts, client: u64, db: usize, args: Args<'_>) -> Outcome {
+pub(super) fn eval(
+    scripts: &mut Scripts,
+    client: u64,
+    db: usize,
+    args: CommandArgs<'_>,
+) -> ScriptReply {
     let (keys, rest) = split(args)?;
     let digest = scripts.load(args[1])?;
     scripts.run(digest.as_bytes(), client, db, keys, rest)
 }
 
-pub(super) fn evalsha(scripts: &mut Scripts, client: u64, db: usize, args: Args<'_>) -> Outcome {
+pub(super) fn evalsha(
+    scripts: &mut Scripts,
+    client: u64,
+    db: usize,
+    args: CommandArgs<'_>,
+) -> ScriptReply {
     // The length of a digest is looked at before anything else.
     if args[1].len() != 40 {
         return Err(NO_SCRIPT.into());
@@ -31,23 +41,28 @@ pub(super) fn evalsha(scripts: &mut Scripts, client: u64, db: usize, args: Args<
     scripts.run(args[1], client, db, keys, rest)
 }
 
-pub(super) fn load(scripts: &mut Scripts, _: u64, _: usize, args: Args<'_>) -> Outcome {
+pub(super) fn load(scripts: &mut Scripts, _: u64, _: usize, args: CommandArgs<'_>) -> ScriptReply {
     scripts
         .load(args[2])
-        .map(|digest| Reply::Bytes(digest.into_bytes()))
+        .map(|digest| RespReply::Bytes(digest.into_bytes()))
 }
 
-pub(super) fn exists(scripts: &mut Scripts, _: u64, _: usize, args: Args<'_>) -> Outcome {
-    let known = |digest: &&[u8]| Reply::from(scripts.is_cached(digest));
-    Ok(Reply::Array(args[2..].iter().map(known).collect()))
+pub(super) fn exists(
+    scripts: &mut Scripts,
+    _: u64,
+    _: usize,
+    args: CommandArgs<'_>,
+) -> ScriptReply {
+    let known = |digest: &&[u8]| RespReply::from(scripts.is_cached(digest));
+    Ok(RespReply::Array(args[2..].iter().map(known).collect()))
 }
 
-pub(super) fn flush(scripts: &mut Scripts, _: u64, _: usize, args: Args<'_>) -> Outcome {
+pub(super) fn flush(scripts: &mut Scripts, _: u64, _: usize, args: CommandArgs<'_>) -> ScriptReply {
     match &args[2..] {
         [] => {}
         [how] if is(how, "SYNC") || is(how, "ASYNC") => {}
         _ => return Err("ERR SCRIPT FLUSH only support SYNC|ASYNC option".into()),
     }
     scripts.flush();
-    Ok(Reply::Ok)
+    Ok(RespReply::Ok)
 }

@@ -1,24 +1,24 @@
 //! Commands about the server as a whole.
 
-use super::super::resp::{Fail, Reply, VERSION};
+use super::super::resp::{Fail, RespReply, VERSION};
 use super::super::state::DATABASES;
-use super::call::{Args, Ctx, SYNTAX, is};
+use super::call::{CommandArgs, Ctx, SYNTAX, is};
 
-pub(super) fn time(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn time(ctx: &mut Ctx<'_>, _: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let now = ctx.state.now;
-    Ok(Reply::Array(vec![
-        Reply::Bytes(now.as_secs().to_string().into_bytes()),
-        Reply::Bytes(now.subsec_micros().to_string().into_bytes()),
+    Ok(RespReply::Array(vec![
+        RespReply::Bytes(now.as_secs().to_string().into_bytes()),
+        RespReply::Bytes(now.subsec_micros().to_string().into_bytes()),
     ]))
 }
 
-pub(super) fn dbsize(ctx: &mut Ctx<'_>, _: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn dbsize(ctx: &mut Ctx<'_>, _: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let db = ctx.db();
     db.sweep_all();
-    Ok(Reply::count(db.len()))
+    Ok(RespReply::count(db.len()))
 }
 
-pub(super) fn flushall(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn flushall(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     match args {
         [_] => {}
         [_, how] if is(how, "SYNC") || is(how, "ASYNC") => {}
@@ -27,10 +27,10 @@ pub(super) fn flushall(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail>
     for index in 0..DATABASES {
         ctx.state.db(index).clear();
     }
-    Ok(Reply::Ok)
+    Ok(RespReply::Ok)
 }
 
-pub(super) fn info(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn info(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     const ALL: [&str; 3] = ["all", "default", "everything"];
     let state = &ctx.state;
     let sections = [
@@ -57,5 +57,5 @@ pub(super) fn info(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
         .into_iter()
         .filter(|(name, _)| everything || asked.iter().any(|a| is(a, name)));
     let texts: Vec<String> = wanted.map(|(_, text)| text).collect();
-    Ok(Reply::Bytes(texts.join("\r\n").into_bytes()))
+    Ok(RespReply::Bytes(texts.join("\r\n").into_bytes()))
 }

@@ -1,31 +1,31 @@
 //! Sets.
 
-use super::super::resp::{Blob, Fail, Reply};
-use super::call::{Args, Ctx};
+use super::super::resp::{Blob, Fail, RespReply};
+use super::call::{CommandArgs, Ctx};
 
-pub(super) fn sadd(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn sadd(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let db = ctx.db();
     let set = db.set_or_new(args[1])?;
     let added = args[2..]
         .iter()
         .filter(|member| set.insert(member, ()))
         .count();
-    Ok(Reply::count(added))
+    Ok(RespReply::count(added))
 }
 
-pub(super) fn srem(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn srem(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let db = ctx.db();
     let Some(set) = db.set_mut(args[1])? else {
-        return Ok(Reply::Int(0));
+        return Ok(RespReply::Int(0));
     };
     let removed = args[2..].iter().filter(|member| set.remove(member)).count();
     if removed > 0 {
         db.prune(args[1]);
     }
-    Ok(Reply::count(removed))
+    Ok(RespReply::count(removed))
 }
 
-pub(super) fn sismember(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn sismember(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     Ok(ctx
         .db()
         .set(args[1])?
@@ -33,18 +33,18 @@ pub(super) fn sismember(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail
         .into())
 }
 
-pub(super) fn smembers(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn smembers(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let set = ctx.db().set(args[1])?;
     let members = set.into_iter().flat_map(|set| set.iter());
-    Ok(Reply::Array(
+    Ok(RespReply::Array(
         members
-            .map(|(member, ())| Reply::Bulk(Blob::clone(member)))
+            .map(|(member, ())| RespReply::Bulk(Blob::clone(member)))
             .collect(),
     ))
 }
 
-pub(super) fn scard(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(Reply::count(
+pub(super) fn scard(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
+    Ok(RespReply::count(
         ctx.db().set(args[1])?.map_or(0, |set| set.len()),
     ))
 }

@@ -1,25 +1,25 @@
 //! Strings and counters.
 
 use super::super::num;
-use super::super::resp::{Blob, Fail, Reply};
-use super::call::{Args, Ctx, NOT_INT, SYNTAX, int, is};
+use super::super::resp::{Blob, Fail, RespReply};
+use super::call::{CommandArgs, Ctx, NOT_INT, SYNTAX, int, is};
 use super::expiry::{self, Unit};
 
 const MAX_LEN: usize = 512 * 1024 * 1024;
 
-pub(super) fn get(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(Reply::blob_or_nil(ctx.db().string(args[1])?))
+pub(super) fn get(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
+    Ok(RespReply::blob_or_nil(ctx.db().string(args[1])?))
 }
 
 /// An expiry option: its number, its unit, and whether it counts from now.
 #[derive(Clone, Copy)]
-struct Expiry<'a> {
+struct ExpiryOption<'a> {
     value: &'a [u8],
     unit: Unit,
     relative: bool,
 }
 
-impl Expiry<'_> {
+impl ExpiryOption<'_> {
     fn deadline(self, now: i64) -> Result<i64, Fail> {
         let value = int(self.value)?;
         let base = if self.relative { now } else { 0 };
@@ -38,7 +38,7 @@ struct Options<'a> {
     present: bool,
     get: bool,
     keep: bool,
-    expiry: Option<(&'static str, Expiry<'a>)>,
+    expiry: Option<(&'static str, ExpiryOption<'a>)>,
 }
 
 const EXPIRIES: [(&str, Unit, bool); 4] = [
@@ -69,7 +69,7 @@ fn options<'a>(args: &[&'a [u8]]) -> Result<Options<'a>, Fail> {
         {
             found.expiry = Some((
                 name,
-                Expiry {
+                ExpiryOption {
                     value,
                     unit,
                     relative,
@@ -83,7 +83,7 @@ fn options<'a>(args: &[&'a [u8]]) -> Result<Options<'a>, Fail> {
     Ok(found)
 }
 
-pub(super) fn set(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn set(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let (key, text) = (args[1], args[2]);
     let options = options(&args[3..])?;
     let db = ctx.db();
@@ -93,22 +93,22 @@ pub(super) fn set(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
         .map(|(_, expiry)| expiry.deadline(now))
         .transpose()?;
     let old = if options.get {
-        Some(Reply::blob_or_nil(db.string(key)?))
+        Some(RespReply::blob_or_nil(db.string(key)?))
     } else {
         None
     };
     let there = db.exists(key);
     if (options.absent && there) || (options.present && !there) {
-        return Ok(old.unwrap_or(Reply::Nil));
+        return Ok(old.unwrap_or(RespReply::Nil));
     }
     db.set_string(key, text.into(), options.keep);
     if let Some(at) = at {
         db.expire_at(key, at);
     }
-    Ok(old.unwrap_or(Reply::Ok))
+    Ok(old.unwrap_or(RespReply::Ok))
 }
 
-fn add(ctx: &mut Ctx<'_>, key: &[u8], by: i64) -> Result<Reply, Fail> {
+fn add(ctx: &mut Ctx<'_>, key: &[u8], by: i64) -> Result<RespReply, Fail> {
     let db = ctx.db();
     let old = match db.string(key)? {
         Some(text) => num::parse_int(text).ok_or(NOT_INT)?,
@@ -118,36 +118,36 @@ fn add(ctx: &mut Ctx<'_>, key: &[u8], by: i64) -> Result<Reply, Fail> {
         .checked_add(by)
         .ok_or("ERR increment or decrement would overflow")?;
     db.set_string(key, num::int_bytes(new).into(), true);
-    Ok(Reply::Int(new))
+    Ok(RespReply::Int(new))
 }
 
-pub(super) fn incr(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn incr(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     add(ctx, args[1], 1)
 }
 
-pub(super) fn decr(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn decr(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     add(ctx, args[1], -1)
 }
 
-pub(super) fn incrby(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn incrby(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     add(ctx, args[1], int(args[2])?)
 }
 
-pub(super) fn decrby(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn decrby(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let by = int(args[2])?
         .checked_neg()
         .ok_or("ERR decrement would overflow")?;
     add(ctx, args[1], by)
 }
 
-pub(super) fn append(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn append(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let db = ctx.db();
     let old = db.string(args[1])?.map(Blob::clone).unwrap_or_default();
     if old.len() + args[2].len() > MAX_LEN {
         return Err("ERR string exceeds maximum allowed size (proto-max-bulk-len)".into());
     }
     let new = [&*old, args[2]].concat();
-    let len = Reply::count(new.len());
+    let len = RespReply::count(new.len());
     db.set_string(args[1], new.into(), true);
     Ok(len)
 }

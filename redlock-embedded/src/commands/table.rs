@@ -1,6 +1,6 @@
 //! Every command: its name, how many arguments it takes, what it may do, and its function.
 
-use super::call::Run::{self, Plain, Script};
+use super::call::CommandRun::{self, Plain, Script};
 use super::call::no_subcommand;
 use super::{
     connection, expiry, hashes, keys, lists, pubsub, restore, scripting, server, sets, strings,
@@ -22,7 +22,7 @@ const SUBSCRIPTION: u8 = NO_SCRIPT | WHILE_SUBSCRIBED;
 const CLOSED_CONTAINER: u8 = NO_SCRIPT | CONTAINER;
 
 /// The documentation of [`Engine`](super::super::Engine) lists the same.
-pub(super) const COMMANDS: &[(&str, i64, u8, Run)] = &[
+pub(super) const COMMANDS: &[(&str, i64, u8, CommandRun)] = &[
     // Connection
     ("auth", -2, NO_SCRIPT | NO_AUTH, Plain(connection::auth)),
     ("client", -2, CLOSED_CONTAINER, Plain(no_subcommand)),

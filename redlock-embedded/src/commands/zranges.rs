@@ -2,8 +2,8 @@
 
 use super::super::collections::SortedSet;
 use super::super::num;
-use super::super::resp::{Blob, Fail, Reply};
-use super::call::{Args, Ctx, SYNTAX, int, is, positions};
+use super::super::resp::{Blob, Fail, RespReply};
+use super::call::{CommandArgs, Ctx, SYNTAX, int, is, positions};
 use std::ops::Range;
 
 /// One end of a range of scores.
@@ -23,12 +23,12 @@ fn bound(arg: &[u8]) -> Result<Bound, Fail> {
 }
 
 #[derive(Clone, Copy)]
-enum Wanted {
+enum ZrangeBounds {
     Ranks(i64, i64),
     Scores(Bound, Bound),
 }
 
-impl Wanted {
+impl ZrangeBounds {
     fn scores(min: &[u8], max: &[u8]) -> Result<Self, Fail> {
         Ok(Self::Scores(bound(min)?, bound(max)?))
     }
@@ -47,7 +47,7 @@ impl Wanted {
 
 /// ZRANGE, or ZRANGEBYSCORE (`fixed`), which has no options for the kind and the direction of the
 /// range.
-fn range(ctx: &mut Ctx<'_>, args: Args<'_>, fixed: bool) -> Result<Reply, Fail> {
+fn range(ctx: &mut Ctx<'_>, args: CommandArgs<'_>, fixed: bool) -> Result<RespReply, Fail> {
     let (mut by_score, mut reverse) = (fixed, false);
     let (mut with_scores, mut limit) = (false, None);
     let mut rest = &args[4..];
@@ -78,12 +78,12 @@ fn range(ctx: &mut Ctx<'_>, args: Args<'_>, fixed: bool) -> Result<Reply, Fail> 
         );
     }
     let wanted = match (by_score, reverse) {
-        (true, false) => Wanted::scores(args[2], args[3])?,
-        (true, true) => Wanted::scores(args[3], args[2])?,
-        (false, _) => Wanted::Ranks(int(args[2])?, int(args[3])?),
+        (true, false) => ZrangeBounds::scores(args[2], args[3])?,
+        (true, true) => ZrangeBounds::scores(args[3], args[2])?,
+        (false, _) => ZrangeBounds::Ranks(int(args[2])?, int(args[3])?),
     };
     let Some(zset) = ctx.db().zset(args[1])? else {
-        return Ok(Reply::Array(Vec::new()));
+        return Ok(RespReply::Array(Vec::new()));
     };
     let mut ranks = wanted.ranks(zset);
     if reverse && !by_score {
@@ -99,10 +99,10 @@ fn range(ctx: &mut Ctx<'_>, args: Args<'_>, fixed: bool) -> Result<Reply, Fail> 
     };
     let mut replies = Vec::new();
     for (score, member) in ordered.into_iter().filter_map(|rank| zset.nth(rank)) {
-        replies.push(Reply::Bulk(Blob::clone(member)));
-        replies.extend(with_scores.then(|| Reply::double(score)));
+        replies.push(RespReply::Bulk(Blob::clone(member)));
+        replies.extend(with_scores.then(|| RespReply::double(score)));
     }
-    Ok(Reply::Array(replies))
+    Ok(RespReply::Array(replies))
 }
 
 /// Skips and takes, counted from the end at which the range starts. A negative offset leaves
@@ -125,30 +125,33 @@ fn limited(ranks: Range<usize>, offset: i64, count: i64, reverse: bool) -> Range
     }
 }
 
-pub(super) fn zrange(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn zrange(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     range(ctx, args, false)
 }
 
-pub(super) fn zrangebyscore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn zrangebyscore(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     range(ctx, args, true)
 }
 
-pub(super) fn zcount(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    let wanted = Wanted::scores(args[2], args[3])?;
+pub(super) fn zcount(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
+    let wanted = ZrangeBounds::scores(args[2], args[3])?;
     let zset = ctx.db().zset(args[1])?;
-    Ok(Reply::count(
+    Ok(RespReply::count(
         zset.map_or(0, |zset| wanted.ranks(zset).len()),
     ))
 }
 
-pub(super) fn zremrangebyscore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    let wanted = Wanted::scores(args[2], args[3])?;
+pub(super) fn zremrangebyscore(
+    ctx: &mut Ctx<'_>,
+    args: CommandArgs<'_>,
+) -> Result<RespReply, Fail> {
+    let wanted = ZrangeBounds::scores(args[2], args[3])?;
     let db = ctx.db();
     let Some(zset) = db.zset_mut(args[1])? else {
-        return Ok(Reply::Int(0));
+        return Ok(RespReply::Int(0));
     };
     let ranks = wanted.ranks(zset);
     let removed = zset.remove_ranks(ranks);
     db.prune(args[1]);
-    Ok(Reply::count(removed))
+    Ok(RespReply::count(removed))
 }

@@ -1,13 +1,13 @@
 //! Sorted sets, member by member.
 
 use super::super::collections::SortedSet;
-use super::super::resp::{Fail, Reply};
-use super::call::{Args, Ctx, SYNTAX, float, is};
+use super::super::resp::{Fail, RespReply};
+use super::call::{CommandArgs, Ctx, SYNTAX, float, is};
 
 const NOT_A_NUMBER: &str = "ERR resulting score is not a number (NaN)";
 
 #[derive(Default)]
-struct Conditions {
+struct ZaddConditions {
     absent: bool,
     present: bool,
     greater: bool,
@@ -16,8 +16,8 @@ struct Conditions {
     increment: bool,
 }
 
-fn conditions<'a, 'b>(args: &'b [&'a [u8]]) -> (Conditions, &'b [&'a [u8]]) {
-    let mut found = Conditions::default();
+fn conditions<'a, 'b>(args: &'b [&'a [u8]]) -> (ZaddConditions, &'b [&'a [u8]]) {
+    let mut found = ZaddConditions::default();
     let mut rest = args;
     while let [word, more @ ..] = rest {
         let flag = match () {
@@ -35,7 +35,7 @@ fn conditions<'a, 'b>(args: &'b [&'a [u8]]) -> (Conditions, &'b [&'a [u8]]) {
     (found, rest)
 }
 
-pub(super) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn zadd(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let (wanted, pairs) = conditions(&args[2..]);
     let key = args[1];
     if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
@@ -55,13 +55,13 @@ pub(super) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     let db = ctx.db();
     if wanted.present && db.zset(key)?.is_none() {
         return Ok(if wanted.increment {
-            Reply::Nil
+            RespReply::Nil
         } else {
-            Reply::Int(0)
+            RespReply::Int(0)
         });
     }
     let zset = db.zset_or_new(key)?;
-    let (mut added, mut changed, mut result) = (0, 0, Reply::Nil);
+    let (mut added, mut changed, mut result) = (0, 0, RespReply::Nil);
     let members = pairs.iter().skip(1).step_by(2);
     let mut add = |zset: &mut SortedSet, member: &[u8], score: f64| {
         let old = zset.score(member);
@@ -84,7 +84,7 @@ pub(super) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
             None => added += 1,
         }
         zset.insert(member, score);
-        result = Reply::double(score);
+        result = RespReply::double(score);
         Ok::<_, Fail>(())
     };
     zset.change(scores.len(), |zset| {
@@ -93,22 +93,22 @@ pub(super) fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     })?;
     db.prune(key);
     Ok(match wanted {
-        Conditions {
+        ZaddConditions {
             increment: true, ..
         } => result,
-        Conditions { changed: true, .. } => Reply::count(added + changed),
-        _ => Reply::count(added),
+        ZaddConditions { changed: true, .. } => RespReply::count(added + changed),
+        _ => RespReply::count(added),
     })
 }
 
-pub(super) fn zincrby(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn zincrby(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     zadd(ctx, &[args[0], args[1], b"INCR", args[2], args[3]])
 }
 
-pub(super) fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn zrem(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let db = ctx.db();
     let Some(zset) = db.zset_mut(args[1])? else {
-        return Ok(Reply::Int(0));
+        return Ok(RespReply::Int(0));
     };
     let members = args[2..].iter();
     let removed = zset.change(members.len(), |zset| {
@@ -117,17 +117,17 @@ pub(super) fn zrem(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
     if removed > 0 {
         db.prune(args[1]);
     }
-    Ok(Reply::count(removed))
+    Ok(RespReply::count(removed))
 }
 
-pub(super) fn zscore(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
+pub(super) fn zscore(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let zset = ctx.db().zset(args[1])?;
     let score = zset.and_then(|zset| zset.score(args[2]));
-    Ok(score.map_or(Reply::Nil, Reply::double))
+    Ok(score.map_or(RespReply::Nil, RespReply::double))
 }
 
-pub(super) fn zcard(ctx: &mut Ctx<'_>, args: Args<'_>) -> Result<Reply, Fail> {
-    Ok(Reply::count(
+pub(super) fn zcard(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
+    Ok(RespReply::count(
         ctx.db().zset(args[1])?.map_or(0, |zset| zset.len()),
     ))
 }

@@ -3,14 +3,14 @@
 use proc_macro2::Ident;
 use syn::{Expr, Lit};
 
-use super::value::{Words, is_open, literal, string, word};
+use super::value::{OptionWords, is_open, literal, string, word};
 use crate::errors::Errors;
-use crate::plan::Fsync;
+use crate::plan::FsyncArg;
 
 const LIST: &str = "`fsync` is `none`, `replicas`, `all`, or an expression in braces of type \
                     `Fsync`: `{ fsync }`";
 
-const WORDS: Words = Words {
+const WORDS: OptionWords = OptionWords {
     option: "fsync",
     words: &["none", "replicas", "all"],
     foreign: &[
@@ -32,12 +32,12 @@ const WORDS: Words = Words {
     list: LIST,
 };
 
-pub(super) fn fsync(_: &Ident, value: Expr, errors: &mut Errors) -> Option<Fsync> {
+pub(super) fn fsync(_: &Ident, value: Expr, errors: &mut Errors) -> Option<FsyncArg> {
     if let Some(name) = word(&value) {
         return match name.to_string().as_str() {
-            "none" => Some(Fsync::None),
-            "replicas" => Some(Fsync::Replicas),
-            "all" => Some(Fsync::All),
+            "none" => Some(FsyncArg::None),
+            "replicas" => Some(FsyncArg::Replicas),
+            "all" => Some(FsyncArg::All),
             other => {
                 WORDS.unknown(&value, other, errors);
                 None
@@ -47,7 +47,7 @@ pub(super) fn fsync(_: &Ident, value: Expr, errors: &mut Errors) -> Option<Fsync
     match literal(&value) {
         Some(Lit::Str(_)) => WORDS.quoted(&value, &string(&value)?.value(), errors),
         Some(Lit::Bool(switch)) => WORDS.unknown(&value, &switch.value.to_string(), errors),
-        None if is_open(&value) => return Some(Fsync::Expr(value)),
+        None if is_open(&value) => return Some(FsyncArg::Expr(value)),
         _ => errors.on(&value, LIST),
     }
     None

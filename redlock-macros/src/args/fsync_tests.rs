@@ -7,16 +7,16 @@ fn refused(value: &str) -> String {
     messages.remove(0)
 }
 
-fn accepted(value: &str) -> Fsync {
+fn accepted(value: &str) -> FsyncArg {
     let args = parse(&format!("fsync = {value}")).expect(value);
     args.fsync.value().expect(value)
 }
 
 #[test]
 fn words() {
-    assert!(matches!(accepted("none"), Fsync::None));
-    assert!(matches!(accepted("replicas"), Fsync::Replicas));
-    assert!(matches!(accepted("(all)"), Fsync::All));
+    assert!(matches!(accepted("none"), FsyncArg::None));
+    assert!(matches!(accepted("replicas"), FsyncArg::Replicas));
+    assert!(matches!(accepted("(all)"), FsyncArg::All));
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn expressions_are_left_to_the_compiler() {
         "Fsync::All",
         "if a { b } else { c }",
     ] {
-        assert!(matches!(accepted(value), Fsync::Expr(_)), "{value}");
+        assert!(matches!(accepted(value), FsyncArg::Expr(_)), "{value}");
     }
 }
 

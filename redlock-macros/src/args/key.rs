@@ -7,12 +7,12 @@ use syn::spanned::Spanned as _;
 use super::Spanned;
 use super::value::{bare, is_open, string};
 use crate::errors::Errors;
-use crate::template::{self, Segment};
+use crate::template::{self, TemplateSegment};
 
 /// One key. A string literal is always a template.
 #[derive(Debug)]
 pub(crate) enum KeyArg {
-    Template(Vec<Segment>),
+    Template(Vec<TemplateSegment>),
     Expr(Expr),
 }
 

@@ -7,7 +7,7 @@ use syn::{Expr, ExprCall, Lit};
 use super::value::{bare, is_open, literal, string, word};
 use crate::errors::Errors;
 use crate::messages::{Names, code, nearest};
-use crate::plan::LockKind;
+use crate::plan::LockKindArg;
 
 const KINDS: [&str; 7] = [
     "reentrant",
@@ -53,7 +53,7 @@ const FOREIGN: [(&str, &str); 28] = [
 
 const SEMAPHORE: &str = "`kind = semaphore(limit = 10)`";
 
-pub(super) fn kind(_: &Ident, value: Expr, errors: &mut Errors) -> Option<LockKind> {
+pub(super) fn kind(_: &Ident, value: Expr, errors: &mut Errors) -> Option<LockKindArg> {
     if let Expr::Call(call) = &value
         && let Some(name) = word(&call.func)
     {
@@ -94,12 +94,12 @@ pub(super) fn kind(_: &Ident, value: Expr, errors: &mut Errors) -> Option<LockKi
         return None;
     };
     Some(match name.to_string().as_str() {
-        "reentrant" => LockKind::Reentrant,
-        "fair" => LockKind::Fair,
-        "read" => LockKind::Read,
-        "write" => LockKind::Write,
-        "fenced" => LockKind::Fenced,
-        "spin" => LockKind::Spin,
+        "reentrant" => LockKindArg::Reentrant,
+        "fair" => LockKindArg::Fair,
+        "read" => LockKindArg::Read,
+        "write" => LockKindArg::Write,
+        "fenced" => LockKindArg::Fenced,
+        "spin" => LockKindArg::Spin,
         "semaphore" => {
             errors.on(
                 name,
@@ -142,7 +142,7 @@ impl std::fmt::Display for List {
 }
 
 /// `semaphore(limit = 10, take = 2)`
-fn semaphore(call: &ExprCall, errors: &mut Errors) -> Option<LockKind> {
+fn semaphore(call: &ExprCall, errors: &mut Errors) -> Option<LockKindArg> {
     const FORM: &str = "`kind = semaphore(limit = 10, take = 1)`";
     let (mut limit, mut take) = (None, None);
     let mut is_valid = true;
@@ -199,7 +199,7 @@ fn semaphore(call: &ExprCall, errors: &mut Errors) -> Option<LockKind> {
         );
         return None;
     }
-    Some(LockKind::Semaphore { limit, take })
+    Some(LockKindArg::Semaphore { limit, take })
 }
 
 fn unknown_argument(name: &Expr) -> syn::Error {

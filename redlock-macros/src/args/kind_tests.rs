@@ -1,7 +1,7 @@
 use super::super::tests::{messages, parse};
 use super::*;
 
-fn kind(value: &str) -> LockKind {
+fn kind(value: &str) -> LockKindArg {
     let args = parse(&format!("kind = {value}")).expect(value);
     args.kind.value().expect("kind")
 }
@@ -17,22 +17,22 @@ const LIST: &str = "the kinds are `reentrant`, `fair`, `read`, `write`, `fenced`
 
 #[test]
 fn every_kind_is_read() {
-    assert!(matches!(kind("reentrant"), LockKind::Reentrant));
-    assert!(matches!(kind("fair"), LockKind::Fair));
-    assert!(matches!(kind("read"), LockKind::Read));
-    assert!(matches!(kind("write"), LockKind::Write));
-    assert!(matches!(kind("fenced"), LockKind::Fenced));
-    assert!(matches!(kind("spin"), LockKind::Spin));
+    assert!(matches!(kind("reentrant"), LockKindArg::Reentrant));
+    assert!(matches!(kind("fair"), LockKindArg::Fair));
+    assert!(matches!(kind("read"), LockKindArg::Read));
+    assert!(matches!(kind("write"), LockKindArg::Write));
+    assert!(matches!(kind("fenced"), LockKindArg::Fenced));
+    assert!(matches!(kind("spin"), LockKindArg::Spin));
     assert!(matches!(
         kind("semaphore(limit = 3)"),
-        LockKind::Semaphore {
+        LockKindArg::Semaphore {
             limit: Expr::Lit(_),
             take: None
         }
     ));
     assert!(matches!(
         kind("semaphore(take = n.min(2), limit = LIMIT,)"),
-        LockKind::Semaphore {
+        LockKindArg::Semaphore {
             limit: Expr::Path(_),
             take: Some(Expr::MethodCall(_))
         }
@@ -44,7 +44,10 @@ fn every_kind_is_read() {
         "semaphore(limit = 1, take = n)",
         "semaphore(limit = n, take = 9)",
     ] {
-        assert!(matches!(kind(value), LockKind::Semaphore { .. }), "{value}");
+        assert!(
+            matches!(kind(value), LockKindArg::Semaphore { .. }),
+            "{value}"
+        );
     }
 }
 

@@ -18,7 +18,9 @@ use syn::spanned::Spanned as _;
 use syn::{Expr, LitStr, Path, Token};
 
 use crate::errors::Errors;
-use crate::plan::{Fallback, Fsync, LockKind, OnLost, Renew, ReplicaAck, Time, Wait};
+use crate::plan::{
+    Fallback, FsyncArg, LockKindArg, OnLostArg, RenewArg, ReplicaAckArg, TimeArg, Wait,
+};
 
 pub(crate) use self::key::{KeyArg, KeysArg};
 
@@ -33,32 +35,32 @@ pub(crate) struct Spanned<T> {
 /// The options as they were set.
 #[derive(Debug, Default)]
 pub(crate) struct Args {
-    pub(crate) key: Slot<KeyArg>,
-    pub(crate) keys: Slot<KeysArg>,
-    pub(crate) kind: Slot<LockKind>,
-    pub(crate) wait: Slot<Wait>,
-    pub(crate) lease: Slot<Time>,
-    pub(crate) renew: Slot<Renew>,
-    pub(crate) max_hold: Slot<Time>,
-    pub(crate) min_hold: Slot<Time>,
-    pub(crate) replica_ack: Slot<ReplicaAck>,
-    pub(crate) fsync: Slot<Fsync>,
-    pub(crate) client: Slot<Expr>,
-    pub(crate) owner: Slot<Expr>,
-    pub(crate) on_timeout: Slot<Fallback>,
-    pub(crate) on_unavailable: Slot<Fallback>,
-    pub(crate) on_lost: Slot<OnLost>,
-    pub(crate) map_err: Slot<Expr>,
-    pub(crate) when: Slot<Expr>,
-    pub(crate) guard: Slot<Ident>,
-    pub(crate) token: Slot<Ident>,
-    pub(crate) name: Slot<LitStr>,
-    pub(crate) krate: Slot<Path>,
+    pub(crate) key: OptionSlot<KeyArg>,
+    pub(crate) keys: OptionSlot<KeysArg>,
+    pub(crate) kind: OptionSlot<LockKindArg>,
+    pub(crate) wait: OptionSlot<Wait>,
+    pub(crate) lease: OptionSlot<TimeArg>,
+    pub(crate) renew: OptionSlot<RenewArg>,
+    pub(crate) max_hold: OptionSlot<TimeArg>,
+    pub(crate) min_hold: OptionSlot<TimeArg>,
+    pub(crate) replica_ack: OptionSlot<ReplicaAckArg>,
+    pub(crate) fsync: OptionSlot<FsyncArg>,
+    pub(crate) client: OptionSlot<Expr>,
+    pub(crate) owner: OptionSlot<Expr>,
+    pub(crate) on_timeout: OptionSlot<Fallback>,
+    pub(crate) on_unavailable: OptionSlot<Fallback>,
+    pub(crate) on_lost: OptionSlot<OnLostArg>,
+    pub(crate) map_err: OptionSlot<Expr>,
+    pub(crate) when: OptionSlot<Expr>,
+    pub(crate) guard: OptionSlot<Ident>,
+    pub(crate) token: OptionSlot<Ident>,
+    pub(crate) name: OptionSlot<LitStr>,
+    pub(crate) krate: OptionSlot<Path>,
 }
 
 /// The place of one option.
 #[derive(Debug)]
-pub(crate) enum Slot<T> {
+pub(crate) enum OptionSlot<T> {
     Unset,
     /// Set, but to a value that was reported as a mistake. So the option is not missing, and a second
     /// one is a repetition.
@@ -68,13 +70,13 @@ pub(crate) enum Slot<T> {
 
 // A derived impl would require `T: Default`.
 #[allow(clippy::derivable_impls)]
-impl<T> Default for Slot<T> {
+impl<T> Default for OptionSlot<T> {
     fn default() -> Self {
         Self::Unset
     }
 }
 
-impl<T> Slot<T> {
+impl<T> OptionSlot<T> {
     pub(crate) fn get(&self) -> Option<&Spanned<T>> {
         match self {
             Self::Set(value) => Some(value),
@@ -108,7 +110,7 @@ trait AnySlot {
 }
 
 /// A slot and the function that reads its value.
-struct Reader<'a, T, F>(&'a mut Slot<T>, F);
+struct Reader<'a, T, F>(&'a mut OptionSlot<T>, F);
 
 impl<T, F> AnySlot for Reader<'_, T, F>
 where
@@ -131,19 +133,19 @@ where
                      what it needs before the call, and pass it on as a parameter"
                 ),
             );
-            **slot = Slot::Invalid;
+            **slot = OptionSlot::Invalid;
             return;
         }
         let span = value.span();
         **slot = match read(name, value::bare(value), errors) {
-            Some(value) => Slot::Set(Spanned { value, span }),
-            None => Slot::Invalid,
+            Some(value) => OptionSlot::Set(Spanned { value, span }),
+            None => OptionSlot::Invalid,
         };
     }
 
     fn spoil(&mut self) {
         if self.0.is_unset() {
-            *self.0 = Slot::Invalid;
+            *self.0 = OptionSlot::Invalid;
         }
     }
 }
@@ -180,7 +182,7 @@ impl Args {
             let key: LitStr = input.parse()?;
             let message = format!("options have names: write `key = {:?}`", key.value());
             // One message for one mistake: the key is given, only its name is missing.
-            self.key = Slot::Invalid;
+            self.key = OptionSlot::Invalid;
             return Err(syn::Error::new(key.span(), message));
         }
         let name = input.call(Ident::parse_any)?;

@@ -3,14 +3,14 @@
 use proc_macro2::Ident;
 use syn::{Expr, Lit};
 
-use super::value::{Words, is_open, literal, string, word};
+use super::value::{OptionWords, is_open, literal, string, word};
 use crate::errors::Errors;
-use crate::plan::ReplicaAck;
+use crate::plan::ReplicaAckArg;
 
 const LIST: &str = "`replica_ack` is `none`, `majority`, `all`, a number of replicas, or an \
                     expression in braces of type `ReplicaAck`: `{ ack }`";
 
-const WORDS: Words = Words {
+const WORDS: OptionWords = OptionWords {
     option: "replica_ack",
     words: &["none", "majority", "all"],
     foreign: &[
@@ -31,7 +31,7 @@ const WORDS: Words = Words {
     list: LIST,
 };
 
-pub(super) fn replica_ack(_: &Ident, value: Expr, errors: &mut Errors) -> Option<ReplicaAck> {
+pub(super) fn replica_ack(_: &Ident, value: Expr, errors: &mut Errors) -> Option<ReplicaAckArg> {
     match &value {
         Expr::Call(call) => {
             // `AtLeast(2)` is the name of what a number stands for, and no function here.
@@ -59,7 +59,7 @@ pub(super) fn replica_ack(_: &Ident, value: Expr, errors: &mut Errors) -> Option
                 &value,
                 "no replica is waited for with `replica_ack = none`: write that instead of 0",
             ),
-            Some(replicas) => return Some(ReplicaAck::AtLeast(replicas)),
+            Some(replicas) => return Some(ReplicaAckArg::AtLeast(replicas)),
             None => errors.on(
                 &value,
                 format_args!(
@@ -68,17 +68,17 @@ pub(super) fn replica_ack(_: &Ident, value: Expr, errors: &mut Errors) -> Option
                 ),
             ),
         },
-        None if is_open(&value) => return Some(ReplicaAck::Expr(value)),
+        None if is_open(&value) => return Some(ReplicaAckArg::Expr(value)),
         _ => errors.on(&value, LIST),
     }
     None
 }
 
-fn named(value: &Expr, name: &str, errors: &mut Errors) -> Option<ReplicaAck> {
+fn named(value: &Expr, name: &str, errors: &mut Errors) -> Option<ReplicaAckArg> {
     match name {
-        "none" => Some(ReplicaAck::None),
-        "majority" => Some(ReplicaAck::Majority),
-        "all" => Some(ReplicaAck::All),
+        "none" => Some(ReplicaAckArg::None),
+        "majority" => Some(ReplicaAckArg::Majority),
+        "all" => Some(ReplicaAckArg::All),
         other => {
             WORDS.unknown(value, other, errors);
             None

@@ -7,18 +7,18 @@ fn refused(value: &str) -> String {
     messages.remove(0)
 }
 
-fn accepted(value: &str) -> ReplicaAck {
+fn accepted(value: &str) -> ReplicaAckArg {
     let args = parse(&format!("replica_ack = {value}")).expect(value);
     args.replica_ack.value().expect(value)
 }
 
 #[test]
 fn words_and_numbers() {
-    assert!(matches!(accepted("none"), ReplicaAck::None));
-    assert!(matches!(accepted("majority"), ReplicaAck::Majority));
-    assert!(matches!(accepted("(all)"), ReplicaAck::All));
+    assert!(matches!(accepted("none"), ReplicaAckArg::None));
+    assert!(matches!(accepted("majority"), ReplicaAckArg::Majority));
+    assert!(matches!(accepted("(all)"), ReplicaAckArg::All));
     for number in ["2", "2u32", "0b10"] {
-        assert!(matches!(accepted(number), ReplicaAck::AtLeast(2)));
+        assert!(matches!(accepted(number), ReplicaAckArg::AtLeast(2)));
     }
 }
 
@@ -34,7 +34,7 @@ fn expressions_are_left_to_the_compiler() {
         "if a { b } else { c }",
         "ack!()",
     ] {
-        assert!(matches!(accepted(value), ReplicaAck::Expr(_)), "{value}");
+        assert!(matches!(accepted(value), ReplicaAckArg::Expr(_)), "{value}");
     }
 }
 

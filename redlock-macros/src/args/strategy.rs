@@ -7,7 +7,7 @@ use syn::{Expr, ExprCall};
 use super::value::{bare, string, word};
 use crate::errors::Errors;
 use crate::messages::{code, nearest};
-use crate::plan::{Fallback, OnLost};
+use crate::plan::{Fallback, OnLostArg};
 
 const FALLBACKS: [&str; 4] = ["error", "skip", "value", "call"];
 const FORMS: &str = "`error`, `skip`, `value(expr)` or `call(path)`";
@@ -193,7 +193,7 @@ fn unknown(
     )
 }
 
-pub(super) fn on_lost(_: &Ident, value: Expr, errors: &mut Errors) -> Option<OnLost> {
+pub(super) fn on_lost(_: &Ident, value: Expr, errors: &mut Errors) -> Option<OnLostArg> {
     const STRATEGIES: [&str; 3] = ["cancel", "finish", "error_after"];
     const LIST: &str = "`on_lost` is `cancel` (the body is dropped), `finish` (it runs to its end \
                         and keeps its value) or `error_after` (it runs to its end, then the loss \
@@ -208,9 +208,9 @@ pub(super) fn on_lost(_: &Ident, value: Expr, errors: &mut Errors) -> Option<OnL
     };
     let is_plain = word(&value).is_some();
     match text.as_str() {
-        "cancel" if is_plain => return Some(OnLost::Cancel),
-        "finish" if is_plain => return Some(OnLost::Finish),
-        "error_after" if is_plain => return Some(OnLost::ErrorAfter),
+        "cancel" if is_plain => return Some(OnLostArg::Cancel),
+        "finish" if is_plain => return Some(OnLostArg::Finish),
+        "error_after" if is_plain => return Some(OnLostArg::ErrorAfter),
         text if STRATEGIES.contains(&text) => {
             errors.on(
                 &value,

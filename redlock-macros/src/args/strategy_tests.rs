@@ -146,9 +146,9 @@ fn fallbacks_of_another_form() {
 #[test]
 fn every_way_to_lose_is_read() {
     for (value, expected) in [
-        ("cancel", OnLost::Cancel),
-        ("finish", OnLost::Finish),
-        ("error_after", OnLost::ErrorAfter),
+        ("cancel", OnLostArg::Cancel),
+        ("finish", OnLostArg::Finish),
+        ("error_after", OnLostArg::ErrorAfter),
     ] {
         let args = parse(&format!("on_lost = {value}")).expect(value);
         assert_eq!(args.on_lost.value(), Some(expected));

@@ -36,13 +36,13 @@ fn options_do_not_get_into_each_others_places() {
         args.wait.value(),
         Some(Wait::Literal(Duration::ZERO))
     ));
-    assert!(matches!(args.lease.value(), Some(Time::Literal(time)) if time.as_secs() == 30));
-    assert!(matches!(args.max_hold.value(), Some(Time::Literal(time)) if time.as_secs() == 90));
-    assert!(matches!(args.min_hold.value(), Some(Time::Literal(time)) if time.as_secs() == 1));
-    assert!(matches!(args.replica_ack.value(), Some(ReplicaAck::All)));
-    assert!(matches!(args.fsync.value(), Some(Fsync::Replicas)));
-    assert!(matches!(args.renew.value(), Some(Renew::Bool(false))));
-    assert!(matches!(args.kind.value(), Some(LockKind::Fair)));
+    assert!(matches!(args.lease.value(), Some(TimeArg::Literal(time)) if time.as_secs() == 30));
+    assert!(matches!(args.max_hold.value(), Some(TimeArg::Literal(time)) if time.as_secs() == 90));
+    assert!(matches!(args.min_hold.value(), Some(TimeArg::Literal(time)) if time.as_secs() == 1));
+    assert!(matches!(args.replica_ack.value(), Some(ReplicaAckArg::All)));
+    assert!(matches!(args.fsync.value(), Some(FsyncArg::Replicas)));
+    assert!(matches!(args.renew.value(), Some(RenewArg::Bool(false))));
+    assert!(matches!(args.kind.value(), Some(LockKindArg::Fair)));
     assert!(matches!(args.client.value(), Some(Expr::MethodCall(_))));
     assert!(matches!(args.owner.value(), Some(Expr::Path(_))));
     assert!(matches!(args.on_timeout.value(), Some(Fallback::Skip(_))));
@@ -50,7 +50,7 @@ fn options_do_not_get_into_each_others_places() {
         args.on_unavailable.value(),
         Some(Fallback::Value(_))
     ));
-    assert_eq!(args.on_lost.value(), Some(OnLost::Finish));
+    assert_eq!(args.on_lost.value(), Some(OnLostArg::Finish));
     assert!(matches!(args.map_err.value(), Some(Expr::Path(_))));
     assert!(matches!(args.when.value(), Some(Expr::Binary(_))));
     assert_eq!(args.guard.value().expect("guard"), "g");

@@ -8,7 +8,7 @@ use syn::{Expr, Lit};
 use super::value::{is_open, literal, string, word};
 use crate::duration;
 use crate::errors::Errors;
-use crate::plan::{Renew, Time, Wait};
+use crate::plan::{RenewArg, TimeArg, Wait};
 
 pub(super) fn wait(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Wait> {
     match word(&value).map(ToString::to_string).as_deref() {
@@ -36,7 +36,7 @@ pub(super) fn wait(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Wai
     }
 }
 
-pub(super) fn lease(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Time> {
+pub(super) fn lease(name: &Ident, value: Expr, errors: &mut Errors) -> Option<TimeArg> {
     if is_unbounded(&value) {
         errors.on(
             &value,
@@ -50,7 +50,7 @@ pub(super) fn lease(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Ti
     time(name, value, zero, errors)
 }
 
-pub(super) fn max_hold(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Time> {
+pub(super) fn max_hold(name: &Ident, value: Expr, errors: &mut Errors) -> Option<TimeArg> {
     if is_unbounded(&value) {
         errors.on(
             &value,
@@ -62,7 +62,7 @@ pub(super) fn max_hold(name: &Ident, value: Expr, errors: &mut Errors) -> Option
     time(name, value, zero, errors)
 }
 
-pub(super) fn min_hold(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Time> {
+pub(super) fn min_hold(name: &Ident, value: Expr, errors: &mut Errors) -> Option<TimeArg> {
     let absent = "leave it out for a lock that is free as soon as the body has ended";
     if is_unbounded(&value) {
         errors.on(
@@ -74,10 +74,10 @@ pub(super) fn min_hold(name: &Ident, value: Expr, errors: &mut Errors) -> Option
     time(name, value, absent, errors)
 }
 
-pub(super) fn renew(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Renew> {
+pub(super) fn renew(name: &Ident, value: Expr, errors: &mut Errors) -> Option<RenewArg> {
     const FORM: &str = "`renew` is `true`, `false`, or how often: `renew = \"3s\"`";
     match literal(&value) {
-        Some(Lit::Bool(value)) => return Some(Renew::Bool(value.value)),
+        Some(Lit::Bool(value)) => return Some(RenewArg::Bool(value.value)),
         Some(Lit::Str(_)) => {}
         None if is_open(&value) => match word(&value).map(ToString::to_string).as_deref() {
             Some(word @ ("none" | "None" | "never")) => {
@@ -87,7 +87,7 @@ pub(super) fn renew(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Re
                 );
                 return None;
             }
-            _ => return Some(Renew::Expr(value)),
+            _ => return Some(RenewArg::Expr(value)),
         },
         _ => {
             errors.on(&value, FORM);
@@ -107,7 +107,7 @@ pub(super) fn renew(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Re
         return None;
     }
     let zero = "that would be a renewal without pause; write `renew = false` for none";
-    positive(name, &value, zero, errors).map(Renew::Every)
+    positive(name, &value, zero, errors).map(RenewArg::Every)
 }
 
 fn is_unbounded(value: &Expr) -> bool {
@@ -115,10 +115,10 @@ fn is_unbounded(value: &Expr) -> bool {
     matches!(word.as_deref(), Some("forever" | "none" | "None"))
 }
 
-fn time(name: &Ident, value: Expr, zero: &str, errors: &mut Errors) -> Option<Time> {
+fn time(name: &Ident, value: Expr, zero: &str, errors: &mut Errors) -> Option<TimeArg> {
     match string(&value) {
-        Some(_) => positive(name, &value, zero, errors).map(Time::Literal),
-        None => expression(name, value, errors).map(Time::Expr),
+        Some(_) => positive(name, &value, zero, errors).map(TimeArg::Literal),
+        None => expression(name, value, errors).map(TimeArg::Expr),
     }
 }
 

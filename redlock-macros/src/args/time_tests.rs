@@ -28,8 +28,8 @@ fn expressions_are_left_to_the_compiler() {
         let args = parse(&format!("wait = {value}, lease = {value}, renew = {value}"));
         let args = args.expect(value);
         assert!(matches!(args.wait.value(), Some(Wait::Expr(_))));
-        assert!(matches!(args.lease.value(), Some(Time::Expr(_))));
-        assert!(matches!(args.renew.value(), Some(Renew::Expr(_))));
+        assert!(matches!(args.lease.value(), Some(TimeArg::Expr(_))));
+        assert!(matches!(args.renew.value(), Some(RenewArg::Expr(_))));
     }
 }
 
@@ -148,10 +148,10 @@ fn a_bad_duration_is_told_with_its_option() {
 fn whether_and_how_often_a_lease_is_renewed() {
     for (value, expected) in [("true", true), ("false", false)] {
         let args = parse(&format!("renew = {value}")).expect(value);
-        assert!(matches!(args.renew.value(), Some(Renew::Bool(renew)) if renew == expected));
+        assert!(matches!(args.renew.value(), Some(RenewArg::Bool(renew)) if renew == expected));
     }
     let args = parse("renew = \"3s\"").expect("renew");
-    assert!(matches!(args.renew.value(), Some(Renew::Every(every)) if every.as_secs() == 3));
+    assert!(matches!(args.renew.value(), Some(RenewArg::Every(every)) if every.as_secs() == 3));
     for value in ["\"yes\"", "\"\"", "1", "3s", "1.5", "b\"1s\"", "(1, 2)"] {
         assert_eq!(
             refused(&format!("renew = {value}")),

@@ -50,7 +50,7 @@ pub(super) fn word(value: &Expr) -> Option<&Ident> {
 }
 
 /// The words that an option has as values.
-pub(super) struct Words {
+pub(super) struct OptionWords {
     pub(super) option: &'static str,
     pub(super) words: &'static [&'static str],
     /// The words of other libraries, in lower case and in one word. For hints only.
@@ -59,7 +59,7 @@ pub(super) struct Words {
     pub(super) list: &'static str,
 }
 
-impl Words {
+impl OptionWords {
     /// Reports a string where a word is expected.
     pub(super) fn quoted(&self, value: &Expr, text: &str, errors: &mut Errors) {
         let Self { option, words, .. } = self;

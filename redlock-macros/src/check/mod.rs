@@ -9,11 +9,11 @@ mod texts;
 use proc_macro2::Span;
 use syn::Type;
 
-use crate::args::{Args, KeyArg, KeysArg, Slot, Spanned};
+use crate::args::{Args, KeyArg, KeysArg, OptionSlot, Spanned};
 use crate::errors::Errors;
 use crate::function::Function;
-use crate::plan::{Key, KeyWhat, Keys, Part, Plan};
-use crate::template::Segment;
+use crate::plan::{KeyPart, KeyWhat, Keys, LockedKey, Plan};
+use crate::template::TemplateSegment;
 
 /// Checks the options of each attribute on `function` against each other and against it.
 pub(crate) fn check(attributes: Vec<Args>, function: &Function, errors: &mut Errors) -> Vec<Plan> {
@@ -61,8 +61,8 @@ fn plan(
 }
 
 fn keys(
-    key: Slot<KeyArg>,
-    keys: Slot<KeysArg>,
+    key: OptionSlot<KeyArg>,
+    keys: OptionSlot<KeysArg>,
     function: &Function,
     errors: &mut Errors,
 ) -> Option<Keys> {
@@ -85,7 +85,7 @@ fn keys(
     })
 }
 
-fn key(key: Spanned<KeyArg>, function: &Function, errors: &mut Errors) -> Key {
+fn key(key: Spanned<KeyArg>, function: &Function, errors: &mut Errors) -> LockedKey {
     let span = key.span;
     let what = match key.value {
         KeyArg::Template(segments) => {
@@ -95,25 +95,25 @@ fn key(key: Spanned<KeyArg>, function: &Function, errors: &mut Errors) -> Key {
         }
         KeyArg::Expr(expr) => KeyWhat::Expr(expr),
     };
-    Key { what, span }
+    LockedKey { what, span }
 }
 
 fn parts(
-    segments: Vec<Segment>,
+    segments: Vec<TemplateSegment>,
     span: Span,
     function: &Function,
     errors: &mut Errors,
-) -> Vec<Part> {
+) -> Vec<KeyPart> {
     let mut parts = Vec::new();
     for segment in segments {
         match segment {
-            Segment::Text(text) => {
+            TemplateSegment::Text(text) => {
                 if let Some(error) = placeholder::foreign(&text, span, function) {
                     errors.push(error);
                 }
-                parts.push(Part::Text(text));
+                parts.push(KeyPart::Text(text));
             }
-            Segment::Placeholder(placeholder) => {
+            TemplateSegment::Placeholder(placeholder) => {
                 match placeholder::value(placeholder, span, function) {
                     Ok(part) => parts.push(part),
                     Err(error) => errors.push(error),

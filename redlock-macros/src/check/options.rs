@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use proc_macro2::Span;
 
-use crate::args::{Args, KeysArg, Slot};
+use crate::args::{Args, KeysArg, OptionSlot};
 use crate::errors::Errors;
-use crate::plan::{Fsync, LockKind, Renew, ReplicaAck, Time, Wait};
+use crate::plan::{FsyncArg, LockKindArg, RenewArg, ReplicaAckArg, TimeArg, Wait};
 
 pub(super) fn check(args: &Args, errors: &mut Errors) {
     durations(args, errors);
@@ -23,7 +23,8 @@ fn durations(args: &Args, errors: &mut Errors) {
     let min_hold = literal(&args.min_hold);
     let renew = args.renew.get();
     if let (Some((lease, _)), Some((max_hold, span))) = (lease, max_hold) {
-        let is_renewed = !matches!(renew, Some(renew) if matches!(renew.value, Renew::Bool(false)));
+        let is_renewed =
+            !matches!(renew, Some(renew) if matches!(renew.value, RenewArg::Bool(false)));
         if max_hold < lease {
             errors.at(
                 span,
@@ -39,7 +40,7 @@ fn durations(args: &Args, errors: &mut Errors) {
         }
     }
     if let (Some((lease, _)), Some(renew)) = (lease, renew)
-        && let Renew::Every(every) = renew.value
+        && let RenewArg::Every(every) = renew.value
         && every >= lease
     {
         errors.at(
@@ -60,8 +61,8 @@ fn durations(args: &Args, errors: &mut Errors) {
 
 fn servers(args: &Args, errors: &mut Errors) {
     if let (Some(ack), Some(fsync)) = (args.replica_ack.get(), args.fsync.get())
-        && matches!(ack.value, ReplicaAck::None)
-        && matches!(fsync.value, Fsync::Replicas)
+        && matches!(ack.value, ReplicaAckArg::None)
+        && matches!(fsync.value, FsyncArg::Replicas)
     {
         errors.at(
             fsync.span,
@@ -71,11 +72,11 @@ fn servers(args: &Args, errors: &mut Errors) {
     }
 }
 
-fn literal(time: &Slot<Time>) -> Option<(Duration, Span)> {
+fn literal(time: &OptionSlot<TimeArg>) -> Option<(Duration, Span)> {
     let time = time.get()?;
     match time.value {
-        Time::Literal(literal) => Some((literal, time.span)),
-        Time::Expr(_) => None,
+        TimeArg::Literal(literal) => Some((literal, time.span)),
+        TimeArg::Expr(_) => None,
     }
 }
 
@@ -115,7 +116,7 @@ fn keys(args: &Args, errors: &mut Errors) {
         }
     }
     if let Some(kind) = args.kind.get()
-        && matches!(kind.value, LockKind::Semaphore { .. })
+        && matches!(kind.value, LockKindArg::Semaphore { .. })
     {
         errors.at(
             kind.span,
@@ -126,21 +127,21 @@ fn keys(args: &Args, errors: &mut Errors) {
 }
 
 fn kinds(args: &Args, errors: &mut Errors) {
-    let reentrant = LockKind::Reentrant;
+    let reentrant = LockKindArg::Reentrant;
     let kind = match &args.kind {
-        Slot::Unset => &reentrant,
-        Slot::Set(kind) => &kind.value,
+        OptionSlot::Unset => &reentrant,
+        OptionSlot::Set(kind) => &kind.value,
         // The option that was meant may go with all others.
-        Slot::Invalid => return,
+        OptionSlot::Invalid => return,
     };
-    if let (LockKind::Semaphore { .. }, Some(owner)) = (kind, args.owner.get()) {
+    if let (LockKindArg::Semaphore { .. }, Some(owner)) = (kind, args.owner.get()) {
         errors.at(
             owner.span,
             "`owner` does not go with a semaphore: permits belong to nobody; leave it out",
         );
     }
     if let Some(min_hold) = args.min_hold.get() {
-        if matches!(kind, LockKind::Semaphore { .. } | LockKind::Read) {
+        if matches!(kind, LockKindArg::Semaphore { .. } | LockKindArg::Read) {
             errors.at(
                 min_hold.span,
                 "`min_hold` needs a lock that one caller holds alone: it goes only with the kinds \
@@ -160,7 +161,7 @@ fn kinds(args: &Args, errors: &mut Errors) {
                 "`token` goes only with one `key`: the locks of `keys` have no fencing token \
                  together; leave it out",
             );
-        } else if !matches!(kind, LockKind::Fenced) {
+        } else if !matches!(kind, LockKindArg::Fenced) {
             errors.at(
                 token.span,
                 "only a fenced lock has a fencing token: add `kind = fenced`",

@@ -10,7 +10,7 @@ use crate::errors::Errors;
 use crate::function::Function;
 use crate::messages::code;
 use crate::plan::Fallback;
-use crate::template::{self, Segment};
+use crate::template::{self, TemplateSegment};
 
 const ALONE: &str = "a template is a literal by itself; write it with nothing around it";
 const LISTED: &str = "templates are literals in a list by itself; write `keys = [..]`";
@@ -150,7 +150,7 @@ fn literals(tokens: TokenStream) -> Vec<LitStr> {
 fn placeholder(text: &LitStr, function: &Function) -> Option<String> {
     let segments = template::parse(&text.value()).ok()?;
     segments.into_iter().find_map(|segment| match segment {
-        Segment::Placeholder(placeholder)
+        TemplateSegment::Placeholder(placeholder)
             if super::placeholder::value(placeholder.clone(), Span::call_site(), function)
                 .is_ok() =>
         {

@@ -5,14 +5,14 @@ use syn::Pat;
 
 use crate::function::Function;
 use crate::messages::{Names, code, nearest};
-use crate::plan::{Part, Step};
+use crate::plan::{AccessStep, KeyPart};
 use crate::template::{Access, Placeholder};
 
 pub(super) fn value(
     placeholder: Placeholder,
     span: Span,
     function: &Function,
-) -> syn::Result<Part> {
+) -> syn::Result<KeyPart> {
     let Placeholder {
         text,
         root,
@@ -28,13 +28,13 @@ pub(super) fn value(
         .into_iter()
         .map(|access| {
             Ok(match access {
-                Access::Field(name) => Step::Field(identifier(&name, &text, span)?),
-                Access::Index(index) => Step::Index(index),
-                Access::Method(name) => Step::Method(identifier(&name, &text, span)?),
+                Access::Field(name) => AccessStep::Field(identifier(&name, &text, span)?),
+                Access::Index(index) => AccessStep::Index(index),
+                Access::Method(name) => AccessStep::Method(identifier(&name, &text, span)?),
             })
         })
         .collect::<syn::Result<_>>()?;
-    Ok(Part::Value {
+    Ok(KeyPart::Value {
         placeholder: text,
         root,
         accesses,

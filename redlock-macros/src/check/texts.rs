@@ -3,13 +3,13 @@
 use syn::{GenericArgument, Pat, PathArguments, Type};
 
 use crate::function::Function;
-use crate::plan::Part;
+use crate::plan::KeyPart;
 
 /// The warning for a template in which several parameters are text without quotes: where one ends
 /// and the next begins cannot be told from the key. Fields and methods have types unknown here.
-pub(super) fn ambiguous(parts: &[Part], function: &Function) -> Option<String> {
+pub(super) fn ambiguous(parts: &[KeyPart], function: &Function) -> Option<String> {
     let mut texts = parts.iter().filter_map(|part| match part {
-        Part::Value {
+        KeyPart::Value {
             root,
             accesses,
             spec,

@@ -9,12 +9,12 @@ use syn::spanned::Spanned as _;
 use syn::{Expr, LitStr};
 
 use super::key::keys;
-use super::{Names, relocated};
+use super::{ExpansionNames, relocated};
 use crate::function::Function;
-use crate::plan::{Fsync, LockKind, OnLost, Plan, Renew, ReplicaAck, Time, Wait};
+use crate::plan::{FsyncArg, LockKindArg, OnLostArg, Plan, RenewArg, ReplicaAckArg, TimeArg, Wait};
 
 /// An expression for the call that acquires the lock.
-pub(super) fn call(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
+pub(super) fn call(plan: &Plan, function: &Function, names: &ExpansionNames) -> TokenStream {
     let here = Span::mixed_site();
     let private = &names.private;
     let label = label(plan, function, private);
@@ -36,7 +36,7 @@ pub(super) fn call(plan: &Plan, function: &Function, names: &Names) -> TokenStre
     let setters = setters.into_iter().flatten();
     let kind = kind(&plan.kind, private);
     quote_spanned! {here=>
-        #private::Call::new(#label, #key, #client) #(#setters)* .enter(#private::Kind::#kind)
+        #private::AttributeCall::new(#label, #key, #client) #(#setters)* .enter(#private::Primitive::#kind)
     }
 }
 
@@ -104,52 +104,52 @@ fn wait(wait: &Wait, private: &TokenStream) -> TokenStream {
     }
 }
 
-fn time(setter: &str, time: Option<&Time>, private: &TokenStream) -> Option<TokenStream> {
+fn time(setter: &str, time: Option<&TimeArg>, private: &TokenStream) -> Option<TokenStream> {
     let here = Span::mixed_site();
     let setter = Ident::new(setter, here);
     let time = match time? {
-        Time::Literal(time) => millis(*time, private),
-        Time::Expr(time) => typed(time, private),
+        TimeArg::Literal(time) => millis(*time, private),
+        TimeArg::Expr(time) => typed(time, private),
     };
     Some(quote_spanned!(here=> .#setter(#time)))
 }
 
-fn renew(renew: &Renew, private: &TokenStream) -> TokenStream {
+fn renew(renew: &RenewArg, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     match renew {
-        Renew::Bool(renew) => quote_spanned!(here=> .renew(#private::renew(#renew))),
-        Renew::Every(every) => {
+        RenewArg::Bool(renew) => quote_spanned!(here=> .renew(#private::renew(#renew))),
+        RenewArg::Every(every) => {
             let every = millis(*every, private);
             quote_spanned!(here=> .renew(#private::renew(#every)))
         }
-        Renew::Expr(renew) => {
+        RenewArg::Expr(renew) => {
             let at_renew = here.located_at(renew.span());
             quote_spanned!(at_renew=> .renew({ let renew = #private::renew(#renew); renew }))
         }
     }
 }
 
-fn replica_ack(ack: &ReplicaAck, private: &TokenStream) -> TokenStream {
+fn replica_ack(ack: &ReplicaAckArg, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let ack = match ack {
-        ReplicaAck::None => quote_spanned!(here=> #private::ReplicaAck::None),
-        ReplicaAck::AtLeast(replicas) => {
+        ReplicaAckArg::None => quote_spanned!(here=> #private::ReplicaAck::None),
+        ReplicaAckArg::AtLeast(replicas) => {
             quote_spanned!(here=> #private::ReplicaAck::AtLeast(#replicas))
         }
-        ReplicaAck::Majority => quote_spanned!(here=> #private::ReplicaAck::Majority),
-        ReplicaAck::All => quote_spanned!(here=> #private::ReplicaAck::All),
-        ReplicaAck::Expr(ack) => of_type("ReplicaAck", ack, private),
+        ReplicaAckArg::Majority => quote_spanned!(here=> #private::ReplicaAck::Majority),
+        ReplicaAckArg::All => quote_spanned!(here=> #private::ReplicaAck::All),
+        ReplicaAckArg::Expr(ack) => of_type("ReplicaAck", ack, private),
     };
     quote_spanned!(here=> .replica_ack(#ack))
 }
 
-fn fsync(fsync: &Fsync, private: &TokenStream) -> TokenStream {
+fn fsync(fsync: &FsyncArg, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let fsync = match fsync {
-        Fsync::None => quote_spanned!(here=> #private::Fsync::None),
-        Fsync::Replicas => quote_spanned!(here=> #private::Fsync::Replicas),
-        Fsync::All => quote_spanned!(here=> #private::Fsync::All),
-        Fsync::Expr(fsync) => of_type("Fsync", fsync, private),
+        FsyncArg::None => quote_spanned!(here=> #private::Fsync::None),
+        FsyncArg::Replicas => quote_spanned!(here=> #private::Fsync::Replicas),
+        FsyncArg::All => quote_spanned!(here=> #private::Fsync::All),
+        FsyncArg::Expr(fsync) => of_type("Fsync", fsync, private),
     };
     quote_spanned!(here=> .fsync(#fsync))
 }
@@ -161,26 +161,28 @@ fn of_type(ty: &str, value: &Expr, private: &TokenStream) -> TokenStream {
     quote_spanned!(at_value=> { let value: #private::#ty = #value; value })
 }
 
-fn on_lost(on_lost: OnLost, private: &TokenStream) -> Option<TokenStream> {
+fn on_lost(on_lost: OnLostArg, private: &TokenStream) -> Option<TokenStream> {
     let here = Span::mixed_site();
     match on_lost {
-        OnLost::Cancel => None,
-        OnLost::Finish => Some(quote_spanned!(here=> .on_lost(#private::OnLost::Finish))),
-        OnLost::ErrorAfter => Some(quote_spanned!(here=> .on_lost(#private::OnLost::ErrorAfter))),
+        OnLostArg::Cancel => None,
+        OnLostArg::Finish => Some(quote_spanned!(here=> .on_lost(#private::OnLost::Finish))),
+        OnLostArg::ErrorAfter => {
+            Some(quote_spanned!(here=> .on_lost(#private::OnLost::ErrorAfter)))
+        }
     }
 }
 
-fn kind(kind: &LockKind, private: &TokenStream) -> TokenStream {
+fn kind(kind: &LockKindArg, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let lock = |kind| quote_spanned!(here=> Lock(#private::LockKind::#kind));
     match kind {
-        LockKind::Reentrant => lock(quote_spanned!(here=> Reentrant)),
-        LockKind::Fair => lock(quote_spanned!(here=> Fair)),
-        LockKind::Read => lock(quote_spanned!(here=> Read)),
-        LockKind::Write => lock(quote_spanned!(here=> Write)),
-        LockKind::Fenced => lock(quote_spanned!(here=> Fenced)),
-        LockKind::Spin => lock(quote_spanned!(here=> Spin)),
-        LockKind::Semaphore { limit, take } => {
+        LockKindArg::Reentrant => lock(quote_spanned!(here=> Reentrant)),
+        LockKindArg::Fair => lock(quote_spanned!(here=> Fair)),
+        LockKindArg::Read => lock(quote_spanned!(here=> Read)),
+        LockKindArg::Write => lock(quote_spanned!(here=> Write)),
+        LockKindArg::Fenced => lock(quote_spanned!(here=> Fenced)),
+        LockKindArg::Spin => lock(quote_spanned!(here=> Spin)),
+        LockKindArg::Semaphore { limit, take } => {
             let u32 = quote_spanned!(here=> #private::core::primitive::u32);
             let count = |count: &Expr| {
                 let at_count = here.located_at(count.span());

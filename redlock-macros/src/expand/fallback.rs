@@ -5,13 +5,13 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{FnArg, Pat};
 
-use super::{Names, relocated};
+use super::{ExpansionNames, relocated};
 use crate::function::Function;
 use crate::plan::{Fallback, Plan};
 
 /// The code that turns an error into the return value.
-pub(super) fn fail(plan: &Plan, names: &Names) -> TokenStream {
-    let Names {
+pub(super) fn fail(plan: &Plan, names: &ExpansionNames) -> TokenStream {
+    let ExpansionNames {
         private,
         returns,
         at_returns,
@@ -34,7 +34,7 @@ pub(super) fn fail(plan: &Plan, names: &Names) -> TokenStream {
 }
 
 /// A `return` from the function with the value for `error`.
-pub(super) fn fallbacks(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
+pub(super) fn fallbacks(plan: &Plan, function: &Function, names: &ExpansionNames) -> TokenStream {
     let here = Span::mixed_site();
     let private = &names.private;
     let timeout = fallback(&plan.on_timeout, plan, function, names);
@@ -49,9 +49,14 @@ pub(super) fn fallbacks(plan: &Plan, function: &Function, names: &Names) -> Toke
     }
 }
 
-fn fallback(fallback: &Fallback, plan: &Plan, function: &Function, names: &Names) -> TokenStream {
+fn fallback(
+    fallback: &Fallback,
+    plan: &Plan,
+    function: &Function,
+    names: &ExpansionNames,
+) -> TokenStream {
     let here = Span::mixed_site();
-    let Names {
+    let ExpansionNames {
         private, returns, ..
     } = names;
     let value = match fallback {

@@ -6,11 +6,11 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
 use syn::{Expr, ExprField, ExprMethodCall, ExprParen, Index, LitStr, Member, token};
 
-use super::{Names, relocated};
-use crate::plan::{Key, KeyWhat, Keys, Part, Step};
+use super::{ExpansionNames, relocated};
+use crate::plan::{AccessStep, KeyPart, KeyWhat, Keys, LockedKey};
 
 /// An expression for the key of a call.
-pub(super) fn keys(keys: &Keys, names: &Names) -> TokenStream {
+pub(super) fn keys(keys: &Keys, names: &ExpansionNames) -> TokenStream {
     let private = &names.private;
     match keys {
         Keys::One(one) => key(one, names),
@@ -28,7 +28,7 @@ pub(super) fn keys(keys: &Keys, names: &Names) -> TokenStream {
 }
 
 /// A block for each key, which ends its borrows and locks before the next option is evaluated.
-fn key(key: &Key, names: &Names) -> TokenStream {
+fn key(key: &LockedKey, names: &ExpansionNames) -> TokenStream {
     let here = Span::mixed_site().located_at(key.span);
     let private = &names.private;
     match &key.what {
@@ -50,13 +50,13 @@ fn key(key: &Key, names: &Names) -> TokenStream {
     }
 }
 
-fn segment(part: &Part, here: Span, private: &TokenStream) -> TokenStream {
+fn segment(part: &KeyPart, here: Span, private: &TokenStream) -> TokenStream {
     match part {
-        Part::Text(text) => {
+        KeyPart::Text(text) => {
             let text = LitStr::new(text, here);
             quote_spanned!(here=> #private::Segment::Text(#text))
         }
-        Part::Value {
+        KeyPart::Value {
             placeholder,
             root,
             accesses,
@@ -77,7 +77,7 @@ fn segment(part: &Part, here: Span, private: &TokenStream) -> TokenStream {
 }
 
 /// `user.id()`
-fn value(root: &Ident, accesses: &[Step], here: Span) -> Expr {
+fn value(root: &Ident, accesses: &[AccessStep], here: Span) -> Expr {
     let root: Expr = syn::parse_quote!(#root);
     // In our parentheses, so that the whole has our span. Otherwise rustc takes a field that does not
     // exist for the user's text, and proposes to replace the whole template by a similar name.
@@ -100,15 +100,15 @@ fn value(root: &Ident, accesses: &[Step], here: Span) -> Expr {
             })
         };
         match access {
-            Step::Field(name) => field(base, Member::Named(name.clone())),
-            Step::Index(index) => field(
+            AccessStep::Field(name) => field(base, Member::Named(name.clone())),
+            AccessStep::Index(index) => field(
                 base,
                 Member::Unnamed(Index {
                     index: *index,
                     span: here,
                 }),
             ),
-            Step::Method(name) => Expr::MethodCall(ExprMethodCall {
+            AccessStep::Method(name) => Expr::MethodCall(ExprMethodCall {
                 attrs: Vec::new(),
                 receiver: Box::new(base),
                 dot_token: token::Dot(here),

@@ -20,7 +20,7 @@ use crate::check::check;
 use crate::errors::Errors;
 use crate::form::Form;
 use crate::function::Function;
-use crate::plan::{Fallback, Keys, LockKind, Plan};
+use crate::plan::{Fallback, Keys, LockKindArg, Plan};
 
 /// Expands the attribute. After a mistake, the function is kept beside the messages; otherwise every
 /// call of it would be one more error.
@@ -88,7 +88,7 @@ fn take_further(function: &mut Function) -> Vec<TokenStream> {
 }
 
 /// The values that are the same in a whole expansion.
-struct Names {
+struct ExpansionNames {
     /// The path of the module that expanded code calls.
     private: TokenStream,
     /// The return type, as far as it can be named.
@@ -104,7 +104,7 @@ fn locked(
     body: &TokenStream,
 ) -> TokenStream {
     let here = Span::mixed_site();
-    let names = Names {
+    let names = ExpansionNames {
         private: private(plan.krate.as_ref(), here),
         returns: erase_impl_trait(plan.returns.clone()),
         at_returns: here.located_at(plan.returns.span()),
@@ -165,8 +165,8 @@ fn locked(
 
 /// The output type of an async block is inferred from its first `return`. So this makes the declared
 /// type the first: a value of another type is reported where the user wrote it.
-fn hint(names: &Names) -> TokenStream {
-    let Names {
+fn hint(names: &ExpansionNames) -> TokenStream {
+    let ExpansionNames {
         private,
         returns,
         at_returns,
@@ -181,7 +181,7 @@ fn hint(names: &Names) -> TokenStream {
 }
 
 /// The code that acquires the lock, or none.
-fn entering(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
+fn entering(plan: &Plan, function: &Function, names: &ExpansionNames) -> TokenStream {
     let here = Span::mixed_site();
     let private = &names.private;
     let call = call(plan, function, names);
@@ -194,24 +194,24 @@ fn entering(plan: &Plan, function: &Function, names: &Names) -> TokenStream {
     quote_spanned! {here=>
         {
             #condition
-            if when { #call } else { #private::Call::without() }
+            if when { #call } else { #private::AttributeCall::without() }
         }
     }
 }
 
 /// The bindings of the guard in the body.
-fn bindings(plan: &Plan, names: &Names) -> TokenStream {
+fn bindings(plan: &Plan, names: &ExpansionNames) -> TokenStream {
     let here = Span::mixed_site();
     let private = &names.private;
     let kind = match (&plan.keys, &plan.kind) {
         (Keys::Each(..) | Keys::List(_), _) => quote_spanned!(here=> multi),
-        (_, LockKind::Reentrant) => quote_spanned!(here=> reentrant),
-        (_, LockKind::Fair) => quote_spanned!(here=> fair),
-        (_, LockKind::Read) => quote_spanned!(here=> read),
-        (_, LockKind::Write) => quote_spanned!(here=> write),
-        (_, LockKind::Fenced) => quote_spanned!(here=> fenced),
-        (_, LockKind::Spin) => quote_spanned!(here=> spin),
-        (_, LockKind::Semaphore { .. }) => quote_spanned!(here=> permit),
+        (_, LockKindArg::Reentrant) => quote_spanned!(here=> reentrant),
+        (_, LockKindArg::Fair) => quote_spanned!(here=> fair),
+        (_, LockKindArg::Read) => quote_spanned!(here=> read),
+        (_, LockKindArg::Write) => quote_spanned!(here=> write),
+        (_, LockKindArg::Fenced) => quote_spanned!(here=> fenced),
+        (_, LockKindArg::Spin) => quote_spanned!(here=> spin),
+        (_, LockKindArg::Semaphore { .. }) => quote_spanned!(here=> permit),
     };
     let guard = plan
         .guard

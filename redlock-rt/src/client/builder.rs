@@ -13,7 +13,7 @@ use crate::connection::{
     Connector, CredentialSource, Credentials, Dialer, Endpoint, NodeConnector, RetryPolicy,
     Spawner, Timeouts,
 };
-use crate::engine::{Config, Engine, Fsync, Handle, ReplicaAck};
+use crate::engine::{ClientEngine, Config, Fsync, Handle, ReplicaAck};
 use crate::error::Error;
 use crate::sync::check_lease;
 
@@ -28,7 +28,7 @@ pub struct ClientBuilder {
     connector: Option<Connector>,
     node_connector: Option<NodeConnector>,
     roots: Option<Vec<u8>>,
-    identity: Option<Identity>,
+    identity: Option<TlsIdentity>,
     credentials: Option<CredentialSource>,
     sentinel_login: Option<SentinelLogin>,
     server_name: Option<String>,
@@ -72,9 +72,9 @@ struct Sentinels {
 
 /// Certificates and private key of the client.
 #[derive(Clone)]
-struct Identity((Vec<u8>, Vec<u8>));
+struct TlsIdentity((Vec<u8>, Vec<u8>));
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for TlsIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Identity")
     }
@@ -278,7 +278,7 @@ impl ClientBuilder {
         certificates: impl Into<Vec<u8>>,
         key: impl Into<Vec<u8>>,
     ) -> Self {
-        self.identity = Some(Identity((certificates.into(), key.into())));
+        self.identity = Some(TlsIdentity((certificates.into(), key.into())));
         self
     }
 
@@ -544,7 +544,7 @@ impl ClientBuilder {
             false => Spawner::default(),
         };
         Ok(Client {
-            engine: Handle::new(&Engine::new(dialer, spawner, self.config)),
+            engine: Handle::new(&ClientEngine::new(dialer, spawner, self.config)),
             default_wait: self.default_wait,
             late_losses: Arc::new(LateLosses::new(self.on_late_loss)),
         })
@@ -566,7 +566,7 @@ impl ClientBuilder {
             return refused("two of url, urls, sentinels and cluster name the servers");
         }
         let by_url = endpoint.transpose()?.map(|endpoint| {
-            let identity = self.identity.as_ref().map(|Identity(identity)| identity);
+            let identity = self.identity.as_ref().map(|TlsIdentity(identity)| identity);
             Dialer::new(endpoint, self.roots.as_deref(), identity)
         });
         let mut dialer = match (by_url.transpose()?, self.connector.clone()) {

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use slab::Slab;
 use tokio::sync::SetOnce;
 
-use super::Engine;
+use super::ClientEngine;
 use super::guard::HoldGuard;
 use super::hold::LostReason;
 use crate::clock;
@@ -165,18 +165,18 @@ const DISK_TURN: Duration = Duration::from_millis(1250);
 const TOUCHED_AT_ONCE: usize = 100;
 
 /// A lock that waits for replicas.
-struct Entry {
+struct AckRequest {
     /// Where it is, in a cluster.
     slot: Slot,
     recipe: Arc<dyn Recipe>,
     owner: HoldId,
     ack: Ack,
     until: Instant,
-    outcome: SetOnce<Outcome>,
+    outcome: SetOnce<AckOutcome>,
 }
 
 #[derive(Debug, Clone)]
-enum Outcome {
+enum AckOutcome {
     Counted {
         wanted: u32,
         got: u32,
@@ -191,7 +191,7 @@ enum Outcome {
 /// The locks of one client that wait for replicas.
 #[derive(Default)]
 pub(crate) struct Acks {
-    ready: Mutex<Slab<Arc<Entry>>>,
+    ready: Mutex<Slab<Arc<AckRequest>>>,
 }
 
 /// Takes a caller's lock out again, whatever becomes of the caller.
@@ -201,13 +201,13 @@ struct Ready<'a> {
 }
 
 impl Acks {
-    fn ready(&self, entry: &Arc<Entry>) -> Ready<'_> {
+    fn ready(&self, entry: &Arc<AckRequest>) -> Ready<'_> {
         let at = lock(&self.ready).insert(Arc::clone(entry));
         Ready { acks: self, at }
     }
 
     /// Those that wait in this way at this server, by slot.
-    fn waiting(&self, nodes: &Nodes, node: &Arc<Node>, ack: Ack) -> Vec<Arc<Entry>> {
+    fn waiting(&self, nodes: &Nodes, node: &Arc<Node>, ack: Ack) -> Vec<Arc<AckRequest>> {
         let is_here = |slot| {
             nodes
                 .known(slot)
@@ -231,7 +231,7 @@ impl Drop for Ready<'_> {
     }
 }
 
-impl Engine {
+impl ClientEngine {
     /// As [`acknowledged`](Self::acknowledged), as the client says for calls without options.
     pub(crate) async fn acknowledged_by_default(
         self: &Arc<Self>,
@@ -265,7 +265,7 @@ impl Engine {
         let limit = clock::after(started, self.config.replica_timeout);
         let until = deadline.map_or(limit, |deadline| deadline.min(limit));
         let name = guard.hold.recipe.name().as_arc();
-        let entry = Arc::new(Entry {
+        let entry = Arc::new(AckRequest {
             slot: self.nodes.slot_of(guard.hold.recipe.name()),
             recipe: Arc::clone(&guard.hold.recipe),
             owner: guard.hold.hold_id().clone(),
@@ -275,22 +275,24 @@ impl Engine {
         });
         let outcome = clock::timeout_at(clock::to_tokio(until), self.counted(&entry)).await;
         let node = self.nodes.known(entry.slot);
-        if let (Ok(Outcome::Counted { wanted, got, .. }), Some(node)) = (&outcome, &node) {
+        if let (Ok(AckOutcome::Counted { wanted, got, .. }), Some(node)) = (&outcome, &node) {
             node.current().replicated(*got, *wanted);
         }
         let error = match outcome {
-            Ok(Outcome::Counted { wanted, got, local }) if got >= wanted && local => {
+            Ok(AckOutcome::Counted { wanted, got, local }) if got >= wanted && local => {
                 match guard.hold.lost_reason(clock::now()) {
                     None => return Ok(guard),
                     Some(reason) => return Err(guard.hold.lost_error(action, reason)),
                 }
             }
-            Ok(Outcome::Counted { wanted, got, local }) => ack.missed(action, wanted, got, local),
-            Ok(Outcome::Gone) => {
+            Ok(AckOutcome::Counted { wanted, got, local }) => {
+                ack.missed(action, wanted, got, local)
+            }
+            Ok(AckOutcome::Gone) => {
                 guard.hold.mark_lost(LostReason::Deleted);
                 return Err(guard.hold.lost_error(action, LostReason::Deleted));
             }
-            Ok(Outcome::Failed(fault)) => fault.into_error(action),
+            Ok(AckOutcome::Failed(fault)) => fault.into_error(action),
             Err(_) => {
                 let wanted = node.and_then(|node| ack.wanted(node.acks(ack.lane())));
                 ack.missed(action, wanted.unwrap_or_default(), 0, false)
@@ -305,7 +307,7 @@ impl Engine {
     }
 
     /// Sends a call for all that are ready, or waits for another caller that does.
-    async fn counted(&self, entry: &Arc<Entry>) -> Outcome {
+    async fn counted(&self, entry: &Arc<AckRequest>) -> AckOutcome {
         let _ready = self.acks.ready(entry);
         let (retry, mut tries) = (&self.config.timeouts.retry, 0);
         loop {
@@ -329,7 +331,7 @@ impl Engine {
             let again = passing.then(|| retry.again(&mut tries, entry.until));
             match again.flatten() {
                 Some(again) => clock::sleep_until(again).await,
-                None => return Outcome::Failed(fault),
+                None => return AckOutcome::Failed(fault),
             }
         }
     }
@@ -340,7 +342,7 @@ impl Engine {
     /// # Errors
     ///
     /// Concern `like`; others find out what concerns them in turns of their own.
-    async fn serve(&self, node: &Arc<Node>, like: &Arc<Entry>) -> Result<(), Fault> {
+    async fn serve(&self, node: &Arc<Node>, like: &Arc<AckRequest>) -> Result<(), Fault> {
         let ack = like.ack;
         let lane = node.acks(ack.lane());
         lane.connection.ready().await?;
@@ -350,7 +352,7 @@ impl Engine {
         let parts: Vec<_> = parts
             .flat_map(|slot| slot.chunks(TOUCHED_AT_ONCE))
             .collect();
-        let holds = |part: &&[Arc<Entry>]| {
+        let holds = |part: &&[Arc<AckRequest>]| {
             let part = part.iter();
             touch(part.map(|entry| (&*entry.recipe, entry.owner.as_str())))
         };
@@ -386,7 +388,7 @@ impl Engine {
     }
 }
 
-impl Entry {
+impl AckRequest {
     /// Who has it, after a turn. If those are too few, and there is time for another turn, it is open.
     fn heard(&self, is_there: bool, wanted: u32, had: Had, now: Instant) {
         let Had {
@@ -395,16 +397,16 @@ impl Entry {
         } = had;
         let rest = self.until.saturating_duration_since(now);
         let outcome = match is_there {
-            false => Outcome::Gone,
+            false => AckOutcome::Gone,
             true if (got < wanted || !local) && rest > LATE * 3 / 2 => return,
-            true => Outcome::Counted { wanted, got, local },
+            true => AckOutcome::Counted { wanted, got, local },
         };
         let _ = self.outcome.set(outcome);
     }
 }
 
 /// How long a turn for these waits for replicas: until the first of them has no time left.
-fn patience(entries: &[Arc<Entry>]) -> Duration {
+fn patience(entries: &[Arc<AckRequest>]) -> Duration {
     let until = entries.iter().map(|entry| entry.until).min();
     let rest = until.map(|until| until.saturating_duration_since(clock::now()));
     let turn = match entries.iter().any(|entry| entry.ack.disk()) {
@@ -456,7 +458,7 @@ mod tests {
         let now = clock::now();
         let outcome = |rest, replicas, local| {
             let name = LockName::new(None, "n").unwrap();
-            let entry = Entry {
+            let entry = AckRequest {
                 slot: Slot::of("n"),
                 recipe: Arc::new(RLockWire::new(name)),
                 owner: HoldId::from_wire("owner"),
@@ -469,7 +471,7 @@ mod tests {
             };
             entry.heard(true, 2, Had { replicas, local }, now);
             match entry.outcome.get() {
-                Some(Outcome::Counted { got, local, .. }) => Some((*got, *local)),
+                Some(AckOutcome::Counted { got, local, .. }) => Some((*got, *local)),
                 _ => None,
             }
         };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::acks::{Ack, Acks, Fsync, ReplicaAck};
 use super::failover::Failovers;
 use super::fair::FairMap;
-use super::hold::{LockWaiters, LostReason};
+use super::hold::{LockQueues, LostReason};
 use super::hub::Hub;
 use super::release::{Cleanup, Releases};
 use super::timers::Timers;
@@ -79,7 +79,7 @@ impl Config {
 
 /// One client's shared state. Dropped with the last handle and the last guard, which ends its
 /// tasks.
-pub(crate) struct Engine {
+pub(crate) struct ClientEngine {
     pub(crate) id: ClientId,
     numbers: AtomicU64,
     pub(super) config: Config,
@@ -90,7 +90,7 @@ pub(crate) struct Engine {
     pub(super) hub: Arc<Hub>,
     pub(super) watchdog: Arc<Watchdog>,
     pub(super) releases: Arc<Releases>,
-    pub(super) locks: Arc<LockWaiters>,
+    pub(super) locks: Arc<LockQueues>,
     pub(super) latches: Arc<LatchWaiters>,
     pub(super) fair: Arc<FairMap>,
     /// Used only if sentinels name the master.
@@ -100,7 +100,7 @@ pub(crate) struct Engine {
     pub(super) handles: AtomicUsize,
 }
 
-impl Engine {
+impl ClientEngine {
     pub(crate) fn new(mut dialer: Dialer, spawner: Spawner, config: Config) -> Arc<Self> {
         let id = config.id.map_or_else(ClientId::random, ClientId::fixed);
         dialer.or_client_name(format!("redlock-rt:{}", id.as_str()));
@@ -410,13 +410,13 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for ClientEngine {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl fmt::Debug for Engine {
+impl fmt::Debug for ClientEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
             .field("id", &self.id)

@@ -36,10 +36,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Engine;
+use super::ClientEngine;
 use super::guard::HoldGuard;
-use super::hold::{ChainLimit, Hold, Legacy, Request, Waiting, key_of};
-use super::release::{Cleanup, Open, PendingCleanup};
+use super::hold::{ChainLimit, Hold, Legacy, LockQueue, Request, key_of};
+use super::release::{Cleanup, Outstanding, PendingCleanup};
 use crate::clock;
 use crate::wire::Recipe;
 
@@ -78,7 +78,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    fn new(hold: &Arc<Hold>, legacy: Legacy, open: Open) -> Self {
+    fn new(hold: &Arc<Hold>, legacy: Legacy, open: Outstanding) -> Self {
         hold.engine.releases.count_offer(true);
         let release = Cleanup::release(hold, hold.deadline());
         Self {
@@ -151,13 +151,13 @@ impl fmt::Debug for Offer {
     }
 }
 
-impl Engine {
+impl ClientEngine {
     fn chain_end(&self, legacy: &Legacy) -> Instant {
         clock::after(legacy.chain.began, self.config.hand_over)
     }
 
     /// An offer was made that is over then. `unwatched`: its timer is still to be set.
-    fn offered(&self, waiters: &Arc<Waiting>, unwatched: bool, until: Instant) {
+    fn offered(&self, waiters: &Arc<LockQueue>, unwatched: bool, until: Instant) {
         if unwatched {
             let waiters = Arc::downgrade(waiters);
             let look = move |now| waiters.upgrade()?.look_at_offer(now, |offer| offer.until);
@@ -218,7 +218,7 @@ impl HoldGuard {
     }
 
     /// Ends the guard, if the hold may go on.
-    fn end_chained(&mut self, limit: ChainLimit, now: Instant) -> Option<(Legacy, Open)> {
+    fn end_chained(&mut self, limit: ChainLimit, now: Instant) -> Option<(Legacy, Outstanding)> {
         let hold = &self.hold;
         // Before the watchdog forgets the hold: a shut-down finds one of the two.
         let open = PendingCleanup::open(hold);
@@ -230,7 +230,7 @@ impl HoldGuard {
         Some((legacy, open))
     }
 
-    fn offer(&self, legacy: Legacy, open: Open, now: Instant) -> HandOver {
+    fn offer(&self, legacy: Legacy, open: Outstanding, now: Instant) -> HandOver {
         let hold = &self.hold;
         let offer = Box::new(Offer::new(hold, legacy, open));
         let until = offer.until;

@@ -5,16 +5,16 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Engine;
+use super::ClientEngine;
 
 /// A caller's reference to an engine: part of each handle. Each guard counts as one too, and nothing
 /// else. Dropping the last one flushes the client, if `flush_on_drop` is set.
 pub(crate) struct Handle {
-    engine: Arc<Engine>,
+    engine: Arc<ClientEngine>,
     counted: bool,
 }
 
-impl Engine {
+impl ClientEngine {
     /// One more caller uses the client.
     pub(super) fn count_handle(&self) {
         self.handles.fetch_add(1, Ordering::AcqRel);
@@ -29,7 +29,7 @@ impl Engine {
 }
 
 impl Handle {
-    pub(crate) fn new(engine: &Arc<Engine>) -> Self {
+    pub(crate) fn new(engine: &Arc<ClientEngine>) -> Self {
         engine.count_handle();
         Self {
             engine: Arc::clone(engine),
@@ -61,9 +61,9 @@ impl Drop for Handle {
 }
 
 impl Deref for Handle {
-    type Target = Arc<Engine>;
+    type Target = Arc<ClientEngine>;
 
-    fn deref(&self) -> &Arc<Engine> {
+    fn deref(&self) -> &Arc<ClientEngine> {
         &self.engine
     }
 }

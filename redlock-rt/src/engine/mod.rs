@@ -42,7 +42,8 @@
 
 mod acks;
 mod acquire;
-mod calls;
+mod announcement;
+mod calls_without_hold;
 #[allow(clippy::module_inception)]
 mod engine;
 mod failover;
@@ -53,7 +54,6 @@ mod handle;
 mod hold;
 mod hub;
 mod names;
-mod news;
 mod release;
 mod signal;
 mod spelling;
@@ -66,8 +66,8 @@ pub(crate) use self::acks::Ack;
 pub use self::acks::{Fsync, ReplicaAck};
 pub(crate) use self::acquire::{AcquireParams, CurrentHold, ReentryScope, TogetherOutcome};
 pub use self::acquire::{Backoff, Owner};
-pub(crate) use self::calls::Repeat;
-pub(crate) use self::engine::{Config, Engine};
+pub(crate) use self::calls_without_hold::Repeat;
+pub(crate) use self::engine::{ClientEngine, Config};
 pub use self::guard::Unlocked;
 pub(crate) use self::guard::{HoldGuard, run_until_lost};
 pub(crate) use self::handle::Handle;
@@ -76,6 +76,6 @@ pub(crate) use self::hold::{Hold, Terms};
 pub(crate) use self::release::OnceCall;
 pub(crate) use self::signal::Signal;
 pub(crate) use self::wait::{
-    Called, Health, Key, NOT_POLLED, Subject, WAIT_LATCH, WaiterGuard, WaiterMap, Waiters, Waits,
-    Wake, wait_latch,
+    Called, Health, NOT_POLLED, Subject, WAIT_LATCH, WaitKey, WaiterGuard, WaiterMap, Waiters,
+    Waits, Wake, wait_latch,
 };

@@ -1,10 +1,10 @@
 //! The names of a client's locks.
 
-use super::engine::Engine;
+use super::engine::ClientEngine;
 use crate::name::{BadName, LockName};
 use crate::wire::Named;
 
-impl Engine {
+impl ClientEngine {
     /// The name of a lock of this client, with its namespace; for a client of a cluster, only if its
     /// keys are in one slot.
     pub(crate) fn name(&self, named: Named, name: &str) -> Result<LockName, BadName> {

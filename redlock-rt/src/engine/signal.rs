@@ -55,7 +55,7 @@ impl Signal {
 }
 
 /// Marks the end of a task, also when its runtime drops it.
-struct Running<A: Fn()> {
+struct RunningTask<A: Fn()> {
     signal: Arc<dyn AsRef<Signal> + Send + Sync>,
     /// Once it may be started again.
     after: A,
@@ -63,7 +63,7 @@ struct Running<A: Fn()> {
     failed: bool,
 }
 
-impl<A: Fn()> Drop for Running<A> {
+impl<A: Fn()> Drop for RunningTask<A> {
     fn drop(&mut self) {
         let signal = (*self.signal).as_ref();
         signal.running.store(false, Ordering::SeqCst);
@@ -97,7 +97,7 @@ pub(crate) fn ensure<T, F>(
     if signal.running.swap(true, Ordering::AcqRel) {
         return;
     }
-    let running = Running {
+    let running = RunningTask {
         signal: Arc::clone(owner) as _,
         after,
         failed: false,

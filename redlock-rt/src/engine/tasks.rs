@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::engine::Engine;
+use super::engine::ClientEngine;
 use super::hold::{GuardId, Hold};
 use super::signal::Signal;
 use super::{failover, fair, hub, release, signal, watchdog};
 
-impl Engine {
+impl ClientEngine {
     /// Starts the client's tasks if they do not run: the first time, and after their runtime has
     /// ended.
     pub(crate) fn ensure_tasks(self: &Arc<Self>) {

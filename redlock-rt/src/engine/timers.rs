@@ -8,7 +8,7 @@ use super::watchdog::Schedule;
 use crate::shim::{Mutex, lock};
 
 /// Looks, and returns when to look again.
-type Look = Box<dyn FnMut(Instant) -> Option<Instant> + Send>;
+type TimedLook = Box<dyn FnMut(Instant) -> Option<Instant> + Send>;
 
 #[derive(Default)]
 pub(crate) struct Timers {
@@ -20,13 +20,13 @@ pub(crate) struct Timers {
 /// By their moments; the number of the last one.
 #[derive(Default)]
 struct Looks {
-    schedule: Schedule<Look>,
+    schedule: Schedule<TimedLook>,
     last: u64,
 }
 
 impl Timers {
     /// Has the task look then.
-    pub(super) fn set(&self, at: Instant, look: Look) {
+    pub(super) fn set(&self, at: Instant, look: TimedLook) {
         let mut looks = lock(&self.looks);
         looks.last += 1;
         let id = looks.last;

@@ -6,7 +6,7 @@ use super::ACTION;
 use super::guard::Guard;
 use super::key::Key;
 use super::run::Entering;
-use super::session::{OnLost, Session};
+use super::session::{LockedBody, OnLost};
 use crate::client::{Client, default_client};
 use crate::engine::{Fsync, Owner, ReplicaAck};
 use crate::error::Error;
@@ -26,7 +26,7 @@ pub enum LockKind {
 
 /// What is acquired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum Primitive {
     /// A lock, or several.
     Lock(LockKind),
     /// Permits of a semaphore.
@@ -63,7 +63,7 @@ pub fn renew(renew: impl Into<Renew>) -> Renew {
 /// One call, with the options of its function.
 #[derive(Debug)]
 #[must_use]
-pub struct Call {
+pub struct AttributeCall {
     label: &'static str,
     key: Result<Key, Error>,
     client: Result<Client, Error>,
@@ -73,7 +73,7 @@ pub struct Call {
     on_lost: OnLost,
 }
 
-impl Call {
+impl AttributeCall {
     /// A call with default options. `label` is the name of the function.
     pub fn new(
         label: &'static str,
@@ -145,21 +145,21 @@ impl Call {
     }
 
     /// Acquires the lock of this kind.
-    pub fn enter(self, kind: Kind) -> Entering {
+    pub fn enter(self, kind: Primitive) -> Entering {
         Entering::new(self.acquire(kind))
     }
 
     /// Continues without a lock.
     pub fn without() -> Entering {
-        Entering::new(std::future::ready(Ok(Session::without())))
+        Entering::new(std::future::ready(Ok(LockedBody::without())))
     }
 
-    async fn acquire(self, kind: Kind) -> Result<Session, Error> {
+    async fn acquire(self, kind: Primitive) -> Result<LockedBody, Error> {
         let (client, key) = (self.client?, self.key?);
         let wait = self.wait.unwrap_or_else(|| client.default_wait());
         let options = self.options.wait(wait);
         let guard = match (kind, key) {
-            (Kind::Semaphore { limit, take }, Key::One(name)) => {
+            (Primitive::Semaphore { limit, take }, Key::One(name)) => {
                 if take > limit {
                     let why = format!("{take} permits of at most {limit}");
                     return Err(Error::bad_input(ACTION, why).named(&name.into()));
@@ -168,17 +168,17 @@ impl Call {
                 let semaphore = client.permit_expirable_semaphore(name).limit(limit);
                 Guard::Permit(semaphore.acquire_with(options).await?)
             }
-            (Kind::Semaphore { .. }, Key::All(_)) => {
+            (Primitive::Semaphore { .. }, Key::All(_)) => {
                 return Err(Error::bad_input(ACTION, "no permits of several semaphores"));
             }
-            (Kind::Lock(kind), Key::One(name)) => one(&client, kind, &name, options).await?,
-            (Kind::Lock(kind), Key::All(names)) => {
+            (Primitive::Lock(kind), Key::One(name)) => one(&client, kind, &name, options).await?,
+            (Primitive::Lock(kind), Key::All(names)) => {
                 let parts = names.iter().map(|name| part(&client, kind, name));
                 let lock = MultiLock::new(parts);
                 Guard::Multi(lock.lock_for_body(options).await?)
             }
         };
-        Ok(Session::new(self.label, client, guard, self.on_lost))
+        Ok(LockedBody::new(self.label, client, guard, self.on_lost))
     }
 }
 

@@ -15,12 +15,12 @@ pub use ::core;
 
 pub use crate::engine::{Fsync, Owner, ReplicaAck};
 
-pub use self::call::{Call, Kind, LockKind, client, renew};
+pub use self::call::{AttributeCall, LockKind, Primitive, client, renew};
 pub use self::guard::{Guard, Held};
 pub use self::key::{Key, Segment, key, key_of, keys, list};
 pub use self::output::{Deferred, Immediate, Keep, Output, Sendable, Unsendable, never};
 pub use self::refusal::{FromLockError, RefusalKind, Skip, map_err, refusal_kind, skip, skipped};
 pub use self::run::{Entering, Run};
-pub use self::session::{OnLost, Session};
+pub use self::session::{LockedBody, OnLost};
 
 const ACTION: &str = "run a function under a lock";

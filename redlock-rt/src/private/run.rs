@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use super::output::Keep;
-use super::session::{Progress, Session};
+use super::session::{BodyProgress, LockedBody};
 use crate::error::Error;
 
 /// Runs a body as soon as its lock is held. If it is dropped before it is ready, it drops the body
@@ -38,19 +38,19 @@ struct Own<F, E> {
 
 /// The acquisition of a lock.
 #[must_use]
-pub struct Entering(Pin<Box<dyn Future<Output = Result<Session, Error>> + Send>>);
+pub struct Entering(Pin<Box<dyn Future<Output = Result<LockedBody, Error>> + Send>>);
 
 /// The progress of a call.
 enum Course {
     Entering(Entering),
-    Running(Session),
-    Releasing(Session),
+    Running(LockedBody),
+    Releasing(LockedBody),
     Over,
 }
 
 impl Entering {
     pub(super) fn new(
-        entering: impl Future<Output = Result<Session, Error>> + Send + 'static,
+        entering: impl Future<Output = Result<LockedBody, Error>> + Send + 'static,
     ) -> Self {
         Self(Box::pin(entering))
     }
@@ -68,14 +68,14 @@ impl Entering {
 }
 
 impl Future for Entering {
-    type Output = Result<Session, Error>;
+    type Output = Result<LockedBody, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.get_mut().0.as_mut().poll(cx)
     }
 }
 
-impl Session {
+impl LockedBody {
     /// As [`Entering::run`], for a lock that is held already.
     pub fn run<F: Future, K: Keep<F::Output>, E: FnOnce(Error) -> F::Output>(
         self,
@@ -154,14 +154,14 @@ impl Course {
                 }
                 Poll::Pending => false,
             });
-            if let Progress::Pending = progress {
+            if let BodyProgress::Pending = progress {
                 return Poll::Pending;
             }
             session.enter(&mut || own.clear());
             let Self::Running(mut session) = std::mem::replace(self, Self::Over) else {
                 unreachable!("it was running");
             };
-            if let Progress::Lost(error) = progress {
+            if let BodyProgress::Lost(error) = progress {
                 session.leave();
                 return Poll::Ready(own.fail(error));
             }

@@ -24,23 +24,23 @@ pub enum OnLost {
     ErrorAfter,
 }
 
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A lock that is held for one body, and the release of it. Dropping it queues the release.
-pub struct Session {
-    terms: Terms,
+pub struct LockedBody {
+    terms: BodyTerms,
     /// The scope of the body, from its first poll on.
     scope: Option<ReentryScope>,
     /// Created when the body first waits: most bodies that do not wait need none.
-    lost: Option<Boxed<LostReason>>,
-    release: Option<Boxed<Result<(), Error>>>,
+    lost: Option<BoxedFuture<LostReason>>,
+    release: Option<BoxedFuture<Result<(), Error>>>,
     /// `None` if there is no lock, or no longer one.
     guard: Option<Arc<Guard>>,
 }
 
 /// The options of the function.
 #[derive(Clone)]
-struct Terms {
+struct BodyTerms {
     label: &'static str,
     /// `None` without a lock.
     client: Option<Client>,
@@ -48,17 +48,17 @@ struct Terms {
 }
 
 /// The progress of a body.
-pub(super) enum Progress {
+pub(super) enum BodyProgress {
     Pending,
     Completed,
     /// The lock was lost before the body began, or the body must be dropped.
     Lost(Error),
 }
 
-impl Session {
+impl LockedBody {
     pub(super) fn new(label: &'static str, client: Client, guard: Guard, on_lost: OnLost) -> Self {
         let client = Some(client);
-        let terms = Terms {
+        let terms = BodyTerms {
             label,
             client,
             on_lost,
@@ -68,7 +68,7 @@ impl Session {
 
     /// For a body that runs without a lock.
     pub(super) fn without() -> Self {
-        let terms = Terms {
+        let terms = BodyTerms {
             label: "",
             client: None,
             on_lost: OnLost::Finish,
@@ -76,7 +76,7 @@ impl Session {
         Self::of(terms, None)
     }
 
-    fn of(terms: Terms, guard: Option<Arc<Guard>>) -> Self {
+    fn of(terms: BodyTerms, guard: Option<Arc<Guard>>) -> Self {
         Self {
             terms,
             scope: None,
@@ -99,11 +99,11 @@ impl Session {
         &mut self,
         cx: &mut Context<'_>,
         body: &mut dyn FnMut(&mut Context<'_>) -> bool,
-    ) -> Progress {
+    ) -> BodyProgress {
         if self.scope.is_none() {
             let guard = self.guard.as_deref();
             if let Some(reason) = guard.and_then(lost_reason) {
-                return Progress::Lost(self.lost_error(reason, "the body was not run"));
+                return BodyProgress::Lost(self.lost_error(reason, "the body was not run"));
             }
             let scope = guard.map(Guard::scope);
             self.scope = Some(scope.unwrap_or_default());
@@ -111,20 +111,20 @@ impl Session {
         let mut completed = false;
         self.enter(&mut || completed = body(cx));
         if completed {
-            return Progress::Completed;
+            return BodyProgress::Completed;
         }
         let (OnLost::Cancel, Some(guard)) = (self.terms.on_lost, &self.guard) else {
-            return Progress::Pending;
+            return BodyProgress::Pending;
         };
         let lost = self.lost.get_or_insert_with(|| {
             let guard = Arc::clone(guard);
             Box::pin(async move { guard.lost().await })
         });
         match lost.as_mut().poll(cx) {
-            Poll::Pending => Progress::Pending,
+            Poll::Pending => BodyProgress::Pending,
             Poll::Ready(reason) => {
                 let what = "the body was dropped, its outcome is unknown";
-                Progress::Lost(self.lost_error(reason, what))
+                BodyProgress::Lost(self.lost_error(reason, what))
             }
         }
     }
@@ -174,7 +174,7 @@ impl Session {
     }
 }
 
-impl Terms {
+impl BodyTerms {
     async fn release(self, guard: Guard) -> Result<(), Error> {
         static FAILED: SharedLimit = SharedLimit::new();
         static UNANSWERED: SharedLimit = SharedLimit::new();
@@ -243,7 +243,7 @@ fn lost_error(name: &Arc<str>, reason: LostReason, what: &str) -> Error {
     Error::lost(ACTION, reason).named(name).and(what)
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for LockedBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
             .field("function", &self.terms.label)

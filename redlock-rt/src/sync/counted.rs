@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::engine::{Engine, Handle, Repeat};
+use crate::engine::{ClientEngine, Handle, Repeat};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName};
 use crate::wire::{self, Call, Malformed, Named, Operation, Reply};
@@ -20,7 +20,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    pub(super) fn new(engine: &Arc<Engine>, named: Named, name: &str) -> Self {
+    pub(super) fn new(engine: &Arc<ClientEngine>, named: Named, name: &str) -> Self {
         Self {
             engine: Handle::new(engine),
             name: engine.name(named, name),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::guard::LockGuard;
 use super::kind::sealed::Sealed;
 use super::lock::Lock;
-use crate::engine::{Engine, Owner};
+use crate::engine::{ClientEngine, Owner};
 use crate::error::Error;
 use crate::name::HoldId;
 use crate::wire::{FairWire, LockRecipe, Malformed, Named, Reply, fair_position};
@@ -113,7 +113,7 @@ pub type FairLockGuard = LockGuard<Fair>;
 impl Sealed for Fair {}
 
 impl FairLock {
-    pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
+    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
         let alive = engine.waiter_timeout();
         Self::new(engine, Named::Fair, name, |name| FairWire::new(name, alive))
     }

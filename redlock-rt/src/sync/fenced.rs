@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::guard::LockGuard;
 use super::kind::sealed::Sealed;
 use super::lock::Lock;
-use crate::engine::Engine;
+use crate::engine::ClientEngine;
 use crate::error::Error;
 use crate::wire::{FencedWire, LockRecipe, Named, ask_token, present_token};
 
@@ -103,7 +103,7 @@ pub type FencedLockGuard = LockGuard<Fenced>;
 impl Sealed for Fenced {}
 
 impl FencedLock {
-    pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
+    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self::new(engine, Named::Fenced, name, |name| {
             FencedWire::new(name, None)
         })

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::connection::Fault;
-use crate::engine::{Engine, Handle, Repeat};
+use crate::engine::{ClientEngine, Handle, Repeat};
 use crate::error::{Error, ErrorKind};
 use crate::name::BadName;
 use crate::wire::{
-    Call, Fenced, FencedValueWire, LONGEST_SPAN, Malformed, Named, Reply, was_run, was_set,
+    Call, FencedValueWire, FencedWrite, LONGEST_SPAN, Malformed, Named, Reply, was_run, was_set,
 };
 
 const SET: &str = "set fenced value";
@@ -74,7 +74,7 @@ pub struct FencedValue {
 }
 
 impl FencedValue {
-    pub(crate) fn open(engine: &Arc<Engine>, key: &str) -> Self {
+    pub(crate) fn open(engine: &Arc<ClientEngine>, key: &str) -> Self {
         Self {
             engine: Handle::new(engine),
             wire: engine
@@ -157,19 +157,19 @@ impl FencedValue {
         wire: &FencedValueWire,
         call: Call,
         repeat: Repeat,
-        read: fn(Reply) -> Result<Fenced, Malformed>,
+        read: fn(Reply) -> Result<FencedWrite, Malformed>,
         token: u64,
     ) -> Result<Reply, Error> {
         let sent = self.engine.send(action, wire.key(), call, repeat, read);
         let written = sent.await?;
         let named = |error: Error| error.named(wire.key().as_arc());
         match written {
-            Fenced::Done(reply) => Ok(reply),
-            Fenced::Stale(last) => Err(named(
+            FencedWrite::Done(reply) => Ok(reply),
+            FencedWrite::Stale(last) => Err(named(
                 Error::new(ErrorKind::StaleToken, action)
                     .detail(format!("token {token} is older than {last}")),
             )),
-            Fenced::Raised(error) => Err(named(Fault::raised(error).into_error(action))),
+            FencedWrite::Raised(error) => Err(named(Fault::raised(error).into_error(action))),
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::shim::{Mutex, lock};
 
 /// One hold of a group.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct GroupPart {
     /// The index of its lock in the group.
     pub(super) place: usize,
     pub(super) guard: HoldGuard,
@@ -34,7 +34,7 @@ pub(super) struct Part {
 #[derive(Debug)]
 struct Members {
     majority: Majority,
-    parts: Vec<Part>,
+    parts: Vec<GroupPart>,
 }
 
 impl Members {
@@ -63,7 +63,7 @@ pub(super) struct Group {
 
 impl Group {
     /// `places`: the largest number of parts.
-    pub(super) fn new(name: &Arc<str>, need: usize, places: usize, parts: Vec<Part>) -> Self {
+    pub(super) fn new(name: &Arc<str>, need: usize, places: usize, parts: Vec<GroupPart>) -> Self {
         let majority = Majority::new(need);
         let posts: Vec<Arc<CurrentHold>> = (0..places).map(|_| Arc::default()).collect();
         for part in &parts {
@@ -98,7 +98,7 @@ impl Group {
         let parts = members.parts.iter();
         let (valid, lost): (Vec<_>, Vec<_>) =
             parts.partition(|part| part.guard.state_at(now).is_valid());
-        let places = |parts: Vec<&Part>| parts.iter().map(|part| part.place).collect();
+        let places = |parts: Vec<&GroupPart>| parts.iter().map(|part| part.place).collect();
         (places(valid), places(lost))
     }
 
@@ -121,7 +121,7 @@ impl Group {
 
     /// Adds a part that replaces a lost one. `confirmed`: the places that were asked after the part
     /// was acquired, and hold without interruption. Upholds invariant 2 of [`Majority`].
-    pub(super) fn admit(&self, part: Part, confirmed: &BTreeSet<usize>) -> bool {
+    pub(super) fn admit(&self, part: GroupPart, confirmed: &BTreeSet<usize>) -> bool {
         let now = clock::now();
         let mut members = lock(&self.members);
         let Members { majority, parts } = &mut *members;
@@ -278,7 +278,7 @@ impl Group {
             let terms = LockOptions::new().terms(&hold.engine)?;
             let guard = hold.reenter(terms, None).await?;
             let guard = hold.engine.acknowledged_by_default(ACTION, guard).await?;
-            Ok::<_, Error>(Part { place, guard })
+            Ok::<_, Error>(GroupPart { place, guard })
         };
         let (mut parts, mut failed) = (Vec::with_capacity(holds.len()), None);
         for entered in join_all(holds.iter().cloned().map(enter)).await {
@@ -320,7 +320,7 @@ impl Group {
     }
 
     /// Ends the group; returns its state and the parts to release.
-    fn end(&self) -> (GuardState, Vec<Part>) {
+    fn end(&self) -> (GuardState, Vec<GroupPart>) {
         let mut members = lock(&self.members);
         let state = members.look(clock::now());
         members.majority.end();
@@ -349,7 +349,7 @@ impl Group {
         let (count, need) = (parts.len(), self.need);
         let mut under_way: FuturesUnordered<_> =
             parts.into_iter().map(|part| part.guard.unlock()).collect();
-        let mut tally = Tally::default();
+        let mut tally = ReleaseResults::default();
         while let Some(outcome) = under_way.next().await {
             tally.add(outcome);
             if tally.done() >= need && need < count {
@@ -374,7 +374,7 @@ impl Group {
     /// The releases continue in the background.
     pub(super) async fn unlock_all(&self) -> Result<Unlocked, Error> {
         let (state, parts) = self.end();
-        let mut tally = Tally::default();
+        let mut tally = ReleaseResults::default();
         for outcome in join_all(parts.into_iter().map(|part| part.guard.unlock())).await {
             tally.add(outcome);
         }
@@ -408,7 +408,7 @@ pub(super) const SHORTEST_GRACE: Duration = Duration::from_millis(5);
 
 /// The results of the releases of the parts.
 #[derive(Debug, Default)]
-struct Tally {
+struct ReleaseResults {
     released: usize,
     still_held: usize,
     /// The latest end of those that stay locked for their shortest hold.
@@ -416,7 +416,7 @@ struct Tally {
     failed: Vec<Error>,
 }
 
-impl Tally {
+impl ReleaseResults {
     fn add(&mut self, outcome: Result<Unlocked, Error>) {
         match outcome {
             Ok(Unlocked::Released) => self.released += 1,
@@ -451,7 +451,7 @@ impl Tally {
 
 /// Releases the parts of a group that could not be completed, and waits for that while there is
 /// time. After that it continues in the background.
-pub(super) async fn roll_back(parts: Vec<Part>, until: Instant) {
+pub(super) async fn roll_back(parts: Vec<GroupPart>, until: Instant) {
     let releases = parts.into_iter().map(|part| part.guard.unlock());
     let releases = clock::timeout_at(clock::to_tokio(until), join_all(releases));
     for error in releases.await.into_iter().flatten().filter_map(Result::err) {
@@ -484,7 +484,7 @@ mod tests {
     fn what_the_releases_come_to() {
         let error = || Err(Error::new(ErrorKind::Unavailable, "release lock"));
         let tally = |outcomes: Vec<Result<Unlocked, Error>>, need| {
-            let mut tally = Tally::default();
+            let mut tally = ReleaseResults::default();
             outcomes.into_iter().for_each(|outcome| tally.add(outcome));
             tally.outcome(need).map_err(|error| error.kind())
         };

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::options::check_lease;
-use crate::engine::{self, Engine, Handle, OnceCall, Repeat};
+use crate::engine::{self, ClientEngine, Handle, OnceCall, Repeat};
 use crate::error::{Error, ErrorKind};
 use crate::name::BadName;
 use crate::wire::{
-    Call, Ended, GREATEST_COUNT, LatchWire, Look, Malformed, Named, Reply, count_left, was_done,
+    Call, GREATEST_COUNT, LatchEnd, LatchState, LatchWire, Malformed, Named, Reply, count_left,
+    was_done,
 };
 
 const SET: &str = "set latch";
@@ -87,7 +88,7 @@ pub struct CountDownLatch {
 }
 
 impl CountDownLatch {
-    pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
+    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self {
             engine: Handle::new(engine),
             wire: engine.name(Named::Latch, name).map(LatchWire::new),
@@ -211,9 +212,9 @@ impl CountDownLatch {
     pub async fn wait_with(&self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
         let wire = self.wire()?;
         let kind = match engine::wait_latch(&self.engine, wire, timeout.into()).await? {
-            Ended::Open => return Ok(()),
-            Ended::Deleted => ErrorKind::LatchDeleted,
-            Ended::Expired => ErrorKind::LatchExpired,
+            LatchEnd::Open => return Ok(()),
+            LatchEnd::Deleted => ErrorKind::LatchDeleted,
+            LatchEnd::Expired => ErrorKind::LatchExpired,
         };
         Err(Error::new(kind, engine::WAIT_LATCH).named(wire.name().as_arc()))
     }
@@ -233,14 +234,14 @@ impl CountDownLatch {
     /// See [above](Self#errors).
     pub async fn count(&self) -> Result<u64, Error> {
         let wire = self.wire()?;
-        let read = |reply: Reply| Look::try_from(reply);
+        let read = |reply: Reply| LatchState::try_from(reply);
         match self
             .engine
             .ask(COUNT, wire.name(), wire.check(), read)
             .await?
         {
-            Look::Closed(count, _) => Ok(count),
-            Look::Ended(_) => Ok(0),
+            LatchState::Closed(count, _) => Ok(count),
+            LatchState::Ended(_) => Ok(0),
         }
     }
 

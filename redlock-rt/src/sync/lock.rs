@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::guard::{LockGuard, RELEASE};
 use super::kind::Kind;
 use super::options::{LockOptions, unless_contended};
-use crate::engine::{AcquireParams, Backoff, Engine, Handle, Terms};
+use crate::engine::{AcquireParams, Backoff, ClientEngine, Handle, Terms};
 use crate::error::Error;
 use crate::name::{BadName, HoldId, LockName};
 use crate::wire::{Call, Holder, LockRecipe, Malformed, Named, Recipe, Reply};
@@ -67,7 +67,7 @@ pub struct Lock<K: Kind> {
 
 impl<K: Kind> Lock<K> {
     pub(super) fn new<W: LockRecipe>(
-        engine: &Arc<Engine>,
+        engine: &Arc<ClientEngine>,
         named: Named,
         name: &str,
         wire: impl FnOnce(LockName) -> W,
@@ -82,7 +82,7 @@ impl<K: Kind> Lock<K> {
         }
     }
 
-    pub(super) fn engine(&self) -> &Arc<Engine> {
+    pub(super) fn engine(&self) -> &Arc<ClientEngine> {
         &self.engine
     }
 
@@ -100,7 +100,7 @@ impl<K: Kind> Lock<K> {
     }
 
     /// A handle to the same lock as another handle.
-    pub(super) fn of(engine: &Arc<Engine>, wire: Arc<dyn LockRecipe>) -> Self {
+    pub(super) fn of(engine: &Arc<ClientEngine>, wire: Arc<dyn LockRecipe>) -> Self {
         Self {
             engine: Handle::new(engine),
             wire: Ok(wire),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock;
-use crate::engine::{Ack, Backoff, Engine, Fsync, Hold, Owner, ReplicaAck, Terms};
+use crate::engine::{Ack, Backoff, ClientEngine, Fsync, Hold, Owner, ReplicaAck, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::wire::{LONGEST_SPAN, Recipe};
 
@@ -201,7 +201,7 @@ impl LockOptions {
     }
 
     /// Which servers must have the lock, if any must.
-    pub(super) fn ack(&self, engine: &Engine) -> Option<Ack> {
+    pub(super) fn ack(&self, engine: &ClientEngine) -> Option<Ack> {
         let Rare { ack, fsync, .. } = self.rare();
         engine.ack(ack, fsync)
     }
@@ -266,7 +266,7 @@ impl LockOptions {
     /// Checks the options of a lock, and fills in the client's defaults.
     pub(super) fn terms_of(
         &self,
-        engine: &Engine,
+        engine: &ClientEngine,
         recipe: &dyn Recipe,
         backoff: Option<&Backoff>,
     ) -> Result<Terms, Error> {
@@ -285,7 +285,7 @@ impl LockOptions {
     }
 
     /// Checks the options but for the kind of lock, and fills in the client's defaults.
-    pub(super) fn terms(&self, engine: &Engine) -> Result<Terms, Error> {
+    pub(super) fn terms(&self, engine: &ClientEngine) -> Result<Terms, Error> {
         let refuse = |why: &'static str| Err(Error::bad_input(CHECK, why));
         let lease = self.lease.unwrap_or_else(|| engine.lease());
         check_lease(CHECK, lease)?;

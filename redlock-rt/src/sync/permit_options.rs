@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::options::{LockOptions, Renew};
-use crate::engine::{Ack, Engine, Fsync, ReplicaAck, Terms};
+use crate::engine::{Ack, ClientEngine, Fsync, ReplicaAck, Terms};
 use crate::error::Error;
 
 const CHECK: &str = "check permit options";
@@ -114,7 +114,7 @@ impl PermitOptions {
         self.shared.outlasts()
     }
 
-    pub(super) fn ack(&self, engine: &Engine) -> Option<Ack> {
+    pub(super) fn ack(&self, engine: &ClientEngine) -> Option<Ack> {
         self.shared.ack(engine)
     }
 
@@ -146,7 +146,7 @@ impl PermitOptions {
     }
 
     /// Checks the options and fills in the client's defaults.
-    pub(super) fn terms(&self, engine: &Engine) -> Result<Terms, Error> {
+    pub(super) fn terms(&self, engine: &ClientEngine) -> Result<Terms, Error> {
         let terms = self.shared.terms(engine);
         terms.map_err(|error| error.trying(CHECK))
     }

@@ -8,7 +8,7 @@ use super::counted::{Counted, number};
 use super::options::{check_lease, unless_contended};
 use super::permit::LeasedPermit;
 use super::permit_options::PermitOptions;
-use crate::engine::{AcquireParams, Engine, Repeat, Terms};
+use crate::engine::{AcquireParams, ClientEngine, Repeat, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::wire::{ID_DIGITS, Malformed, Named, PermitsWire, Recipe, Reply};
@@ -88,7 +88,7 @@ fn acquiring(error: Error) -> Error {
 }
 
 impl PermitExpirableSemaphore {
-    pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
+    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self {
             counted: Counted::new(engine, Named::Permits, name),
         }

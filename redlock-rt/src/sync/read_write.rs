@@ -8,7 +8,7 @@ use super::guard::LockGuard;
 use super::kind::sealed::Sealed;
 use super::lock::Lock;
 use super::options::LockOptions;
-use crate::engine::{Engine, Handle};
+use crate::engine::{ClientEngine, Handle};
 use crate::error::Error;
 use crate::wire::{Named, ReadWire, WriteWire};
 
@@ -120,11 +120,11 @@ pub struct ReadWriteLock {
 const PREFERENCE_MARGIN: Duration = Duration::from_secs(3);
 
 impl ReadWriteLock {
-    pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
+    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self::with_preference(engine, name.into(), Duration::ZERO)
     }
 
-    fn with_preference(engine: &Arc<Engine>, name: Arc<str>, preference: Duration) -> Self {
+    fn with_preference(engine: &Arc<ClientEngine>, name: Arc<str>, preference: Duration) -> Self {
         let write = |name| WriteWire::new(name, preference);
         Self {
             engine: Handle::new(engine),

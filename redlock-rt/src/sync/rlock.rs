@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::guard::LockGuard;
 use super::kind::sealed::Sealed;
 use super::lock::Lock;
-use crate::engine::Engine;
+use crate::engine::ClientEngine;
 use crate::wire::{Named, RLockWire};
 
 /// The kind of [`RLock`].
@@ -49,7 +49,7 @@ pub type RLockGuard = LockGuard<Reentrant>;
 impl Sealed for Reentrant {}
 
 impl RLock {
-    pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
+    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self::new(engine, Named::RLock, name, RLockWire::new)
     }
 }

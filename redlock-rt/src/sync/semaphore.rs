@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::counted::{Counted, MOST_PERMITS, number};
 use super::options::unless_contended;
 use super::permit_options::PermitOptions;
-use crate::engine::{AcquireParams, Engine, HoldGuard, Terms, Unlocked};
+use crate::engine::{AcquireParams, ClientEngine, HoldGuard, Terms, Unlocked};
 use crate::error::Error;
 use crate::wire::{self, Named, Recipe, SemaphoreWire};
 
@@ -82,7 +82,7 @@ fn acquiring(error: Error) -> Error {
 }
 
 impl Semaphore {
-    pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
+    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self {
             counted: Counted::new(engine, Named::Semaphore, name),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::guard::LockGuard;
 use super::kind::sealed::Sealed;
 use super::lock::Lock;
-use crate::engine::{Backoff, Engine};
+use crate::engine::{Backoff, ClientEngine};
 use crate::wire::{Named, SpinWire};
 
 /// The kind of [`SpinLock`].
@@ -77,7 +77,7 @@ pub type SpinLockGuard = LockGuard<Spin>;
 impl Sealed for Spin {}
 
 impl SpinLock {
-    pub(crate) fn open(engine: &Arc<Engine>, name: &str) -> Self {
+    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self::new(engine, Named::Spin, name, SpinWire::new).spinning(Backoff::default())
     }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use super::fair_queue::{FairPlace, FairQueue, LONGEST};
 use super::profile::{self, Profile};
-use super::recipe::{Ask, LockRecipe, Recipe, Wanted};
+use super::recipe::{Ask, LockRecipe, Recipe, WantedLease};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, ttl_of};
 use super::script::{Call, millis, script};
 use super::{keys, rlock};
@@ -86,14 +86,14 @@ pub(crate) fn position(name: &LockName, owner: Option<&HoldId>) -> Call {
 /// A message on the [channel](keys::wake_channel) of a client: the waiter that is next, and the name of
 /// its lock. If two names have one queue, the name may be the other one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Turn<'a> {
+pub(crate) struct TurnMessage<'a> {
     pub(crate) number: u64,
     pub(crate) name: &'a str,
     /// The time until the holder's lease ends; `None`: the waiter may try now.
     pub(crate) left: Option<Duration>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> TurnMessage<'a> {
     /// The message that a waiter may try now.
     pub(crate) fn encode_now(number: u64, name: &str) -> String {
         format!("{number} {name}")
@@ -198,7 +198,7 @@ impl Recipe for FairWire {
         }
     }
 
-    fn update(&self, owner: &str, wanted: Wanted, count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
         Some(rlock::update(self.name(), owner, wanted, count, ""))
     }
 
@@ -289,14 +289,17 @@ mod tests {
 
     #[test]
     fn a_name_may_have_blanks() {
-        let heard = |number, name, left| Some(Turn { number, name, left });
-        assert_eq!(Turn::decode("7 svc:order"), heard(7, "svc:order", None));
-        assert_eq!(Turn::decode("7  a b"), heard(7, " a b", None));
-        assert_eq!(Turn::encode_now(7, " a b"), "7  a b");
+        let heard = |number, name, left| Some(TurnMessage { number, name, left });
+        assert_eq!(
+            TurnMessage::decode("7 svc:order"),
+            heard(7, "svc:order", None)
+        );
+        assert_eq!(TurnMessage::decode("7  a b"), heard(7, " a b", None));
+        assert_eq!(TurnMessage::encode_now(7, " a b"), "7  a b");
         let left = Some(Duration::from_millis(365));
-        assert_eq!(Turn::decode("7@365 a@b c"), heard(7, "a@b c", left));
+        assert_eq!(TurnMessage::decode("7@365 a@b c"), heard(7, "a@b c", left));
         for payload in ["x a", "0", "7@ a", "7@-1 a", "@5 a"] {
-            assert_eq!(Turn::decode(payload), None, "{payload}");
+            assert_eq!(TurnMessage::decode(payload), None, "{payload}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::keys::{self, Channel};
 use super::profile::{self, Profile};
-use super::recipe::{Ask, LockRecipe, Recipe, Wanted};
+use super::recipe::{Ask, LockRecipe, Recipe, WantedLease};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, Tokens};
 use super::rlock::RLockWire;
 use super::script::{Call, LONGEST_SPAN, millis, script};
@@ -79,7 +79,7 @@ impl Recipe for FencedWire {
         self.token_ttl
     }
 
-    fn update(&self, owner: &str, wanted: Wanted, count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
         self.lock.update(owner, wanted, count)
     }
 

@@ -19,7 +19,7 @@ pub(crate) struct FencedValueWire {
 
 /// The result of a write.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Fenced {
+pub(crate) enum FencedWrite {
     Done(Reply),
     /// This newer token was seen.
     Stale(String),
@@ -63,26 +63,26 @@ impl FencedValueWire {
 }
 
 /// Reads the reply to [`FencedValueWire::set`].
-pub(crate) fn was_set(reply: Reply) -> Result<Fenced, Malformed> {
+pub(crate) fn was_set(reply: Reply) -> Result<FencedWrite, Malformed> {
     match reply {
-        Reply::Nil => Ok(Fenced::Done(Reply::Nil)),
-        Reply::Text(last) => Ok(Fenced::Stale(last)),
+        Reply::Nil => Ok(FencedWrite::Done(Reply::Nil)),
+        Reply::Text(last) => Ok(FencedWrite::Stale(last)),
         other => Err(Malformed(other)),
     }
 }
 
 /// Reads the reply to [`FencedValueWire::exec`].
-pub(crate) fn was_run(reply: Reply) -> Result<Fenced, Malformed> {
+pub(crate) fn was_run(reply: Reply) -> Result<FencedWrite, Malformed> {
     let Reply::List(items) = reply else {
         return Err(Malformed(reply));
     };
     match <[Reply; 2]>::try_from(items) {
-        Ok([Reply::Int(1), reply]) => Ok(Fenced::Done(reply)),
-        Ok([Reply::Int(0), Reply::Text(last)]) => Ok(Fenced::Stale(last)),
-        Ok([Reply::Int(2), Reply::Text(error)]) => Ok(Fenced::Raised(error)),
+        Ok([Reply::Int(1), reply]) => Ok(FencedWrite::Done(reply)),
+        Ok([Reply::Int(0), Reply::Text(last)]) => Ok(FencedWrite::Stale(last)),
+        Ok([Reply::Int(2), Reply::Text(error)]) => Ok(FencedWrite::Raised(error)),
         Ok(other) => Err(Malformed(Reply::List(other.into()))),
         // A list of Lua ends before the first nil.
-        Err(items) if items == [Reply::Int(1)] => Ok(Fenced::Done(Reply::Nil)),
+        Err(items) if items == [Reply::Int(1)] => Ok(FencedWrite::Done(Reply::Nil)),
         Err(items) => Err(Malformed(Reply::List(items))),
     }
 }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_reply_of_a_script_does_not_count_as_a_refusal() {
-        let done = |reply| Ok(Fenced::Done(reply));
+        let done = |reply| Ok(FencedWrite::Done(reply));
         let list = Reply::List;
         let (one, zero) = (Reply::Int(1), Reply::Int(0));
         assert_eq!(was_run(list(vec![one.clone()])), done(Reply::Nil));
@@ -119,18 +119,21 @@ mod tests {
         );
         let last = Reply::Text("9".into());
         let pair = vec![zero.clone(), last.clone()];
-        assert_eq!(was_run(list(pair.clone())), Ok(Fenced::Stale("9".into())));
+        assert_eq!(
+            was_run(list(pair.clone())),
+            Ok(FencedWrite::Stale("9".into()))
+        );
         assert_eq!(
             was_run(list(vec![one, list(pair.clone())])),
             done(list(pair))
         );
         let raised = vec![Reply::Int(2), last.clone()];
-        assert_eq!(was_run(list(raised)), Ok(Fenced::Raised("9".into())));
+        assert_eq!(was_run(list(raised)), Ok(FencedWrite::Raised("9".into())));
         for odd in [vec![], vec![zero.clone()], vec![zero.clone(), zero]] {
             assert!(was_run(list(odd)).is_err());
         }
         assert_eq!(was_set(Reply::Nil), done(Reply::Nil));
-        assert_eq!(was_set(last), Ok(Fenced::Stale("9".into())));
+        assert_eq!(was_set(last), Ok(FencedWrite::Stale("9".into())));
         assert!(was_set(Reply::Int(1)).is_err());
     }
 }

@@ -28,15 +28,15 @@ pub(crate) struct LatchWire {
 
 /// The state of a latch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum LatchState {
     /// The latch has this count and this remaining TTL; `None`: no TTL.
     Closed(u64, Option<Duration>),
-    Ended(Ended),
+    Ended(LatchEnd),
 }
 
 /// Why a latch does not block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum LatchEnd {
     /// Counted down, or never set.
     Open,
     Deleted,
@@ -93,7 +93,7 @@ impl LatchWire {
             .number(millis(call.noted))
     }
 
-    /// The reply is a [`Look`].
+    /// The reply is a [`LatchState`].
     pub(crate) fn check(&self) -> Call {
         Call::new(&CHECK).key(self.name.as_str()).key(&self.mark)
     }
@@ -116,18 +116,18 @@ pub(crate) fn count_left(reply: Reply) -> Result<u64, Malformed> {
     }
 }
 
-impl TryFrom<Reply> for Look {
+impl TryFrom<Reply> for LatchState {
     type Error = Malformed;
 
     fn try_from(reply: Reply) -> Result<Self, Malformed> {
         match &reply {
-            Reply::Int(0) => Ok(Self::Ended(Ended::Open)),
-            Reply::Int(1) => Ok(Self::Ended(Ended::Deleted)),
-            Reply::Int(2) => Ok(Self::Ended(Ended::Expired)),
+            Reply::Int(0) => Ok(Self::Ended(LatchEnd::Open)),
+            Reply::Int(1) => Ok(Self::Ended(LatchEnd::Deleted)),
+            Reply::Int(2) => Ok(Self::Ended(LatchEnd::Expired)),
             Reply::List(items) => match &items[..] {
                 [Reply::Text(count), Reply::Int(ttl)] => match count.parse::<i64>() {
                     // Redisson can set a latch to zero, which is open.
-                    Ok(..=0) => Ok(Self::Ended(Ended::Open)),
+                    Ok(..=0) => Ok(Self::Ended(LatchEnd::Open)),
                     Ok(count) => Ok(Self::Closed(count.unsigned_abs(), ttl_of(*ttl))),
                     Err(_) => Err(Malformed(reply)),
                 },
@@ -174,23 +174,30 @@ mod tests {
     #[test]
     fn looks_are_told_apart() {
         let there = |count: &str, ttl| {
-            Look::try_from(Reply::List(vec![
+            LatchState::try_from(Reply::List(vec![
                 Reply::Text(count.into()),
                 Reply::Int(ttl),
             ]))
         };
-        assert_eq!(there("3", -1), Ok(Look::Closed(3, None)));
+        assert_eq!(there("3", -1), Ok(LatchState::Closed(3, None)));
         let second = Some(Duration::from_secs(1));
-        assert_eq!(there("1", 1000), Ok(Look::Closed(1, second)));
+        assert_eq!(there("1", 1000), Ok(LatchState::Closed(1, second)));
         for none in ["0", "-2"] {
-            assert_eq!(there(none, -1), Ok(Look::Ended(Ended::Open)));
+            assert_eq!(there(none, -1), Ok(LatchState::Ended(LatchEnd::Open)));
         }
         assert!(there("x", -1).is_err());
-        for (number, ended) in [(0, Ended::Open), (1, Ended::Deleted), (2, Ended::Expired)] {
-            assert_eq!(Look::try_from(Reply::Int(number)), Ok(Look::Ended(ended)));
+        for (number, ended) in [
+            (0, LatchEnd::Open),
+            (1, LatchEnd::Deleted),
+            (2, LatchEnd::Expired),
+        ] {
+            assert_eq!(
+                LatchState::try_from(Reply::Int(number)),
+                Ok(LatchState::Ended(ended))
+            );
         }
-        assert!(Look::try_from(Reply::Int(3)).is_err());
-        assert!(Look::try_from(Reply::List(vec![])).is_err());
+        assert!(LatchState::try_from(Reply::Int(3)).is_err());
+        assert!(LatchState::try_from(Reply::List(vec![])).is_err());
     }
 
     #[test]

@@ -27,18 +27,22 @@ mod spin;
 mod touch;
 mod value;
 
-pub(crate) use self::fair::{Beat, FairWire, Heartbeat, Turn, beat, position as fair_position};
+pub(crate) use self::fair::{
+    Beat, FairWire, Heartbeat, TurnMessage, beat, position as fair_position,
+};
 pub(crate) use self::fair_queue::{FairPlace, FairQueue};
 pub(crate) use self::fast_path::{Carried, FastPath};
 pub(crate) use self::fenced::{FencedWire, ask_token, present_token};
-pub(crate) use self::fenced_value::{Fenced, FencedValueWire, was_run, was_set};
-pub(crate) use self::latch::{Ended, GREATEST_COUNT, LatchWire, Look, count_left, was_done};
+pub(crate) use self::fenced_value::{FencedValueWire, FencedWrite, was_run, was_set};
+pub(crate) use self::latch::{
+    GREATEST_COUNT, LatchEnd, LatchState, LatchWire, count_left, was_done,
+};
 pub(crate) use self::multi::{Together, acquire_all, is_taken_together};
 pub(crate) use self::one_slot::Named;
 pub(crate) use self::operation::{NOTED, Operation};
 pub(crate) use self::permits::{ID_DIGITS, PermitsWire};
 pub(crate) use self::profile::yields;
-pub(crate) use self::recipe::{Ask, LockRecipe, Recipe, Relation, Wanted};
+pub(crate) use self::recipe::{Ask, LockRecipe, Recipe, Relation, WantedLease};
 pub(crate) use self::renew::{Renewal, renew};
 pub use self::reply::Reply;
 pub(crate) use self::reply::{

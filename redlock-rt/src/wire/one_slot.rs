@@ -105,7 +105,7 @@ mod tests {
     use crate::wire::{
         Ask, Call, FairWire, FencedValueWire, FencedWire, Heartbeat, LatchWire, LockRecipe,
         Operation, PermitsWire, RLockWire, ReadWire, Recipe, Renewal, SemaphoreWire, SpinWire,
-        Wanted, WriteWire,
+        WantedLease, WriteWire,
     };
 
     const ALL: [Named; 9] = [
@@ -290,7 +290,7 @@ mod tests {
         let renewal = Renewal {
             recipe,
             owner: ShortText::of(&[owner]),
-            wanted: Wanted { lease: S, most: S },
+            wanted: WantedLease { lease: S, most: S },
         };
         let optional = [
             recipe.update(owner, renewal.wanted, 2),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::keys::{self, Channel};
 use super::operation::{NOTED, Operation};
 use super::profile::{self, Profile};
-use super::recipe::{Ask, Recipe, Wanted};
+use super::recipe::{Ask, Recipe, WantedLease};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::script::{Call, millis, script};
 use super::semaphore::acquired;
@@ -104,10 +104,10 @@ impl PermitsWire {
     /// Sets the lease of one permit, also to a shorter one. Returns 1 or 0.
     pub(crate) fn update_lease(&self, id: &str, lease: Duration) -> Call {
         let most = Duration::ZERO;
-        self.update_leases(id, Wanted { lease, most })
+        self.update_leases(id, WantedLease { lease, most })
     }
 
-    fn update_leases(&self, ids: &str, wanted: Wanted) -> Call {
+    fn update_leases(&self, ids: &str, wanted: WantedLease) -> Call {
         let call = self.call(&UPDATE).number(millis(wanted.lease)).arg(ids);
         call.number(millis(wanted.most))
     }
@@ -162,7 +162,7 @@ impl Recipe for PermitsWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &str, wanted: Wanted, _count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, wanted: WantedLease, _count: u32) -> Option<Call> {
         Some(self.update_leases(&self.ids(owner), wanted))
     }
 
@@ -210,7 +210,7 @@ mod tests {
             wire.acquire(&ask),
             wire.update(
                 owner,
-                Wanted {
+                WantedLease {
                     lease: second,
                     most: second,
                 },

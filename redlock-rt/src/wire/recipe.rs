@@ -54,7 +54,7 @@ pub(crate) trait Recipe: Send + Sync + 'static {
 
     /// Sets the hold count, and lengthens the lease or cuts what was not asked for; `None`: the kind has
     /// neither. Returns a [`HoldReply`](super::HoldReply).
-    fn update(&self, _owner: &str, _wanted: Wanted, _count: u32) -> Option<Call> {
+    fn update(&self, _owner: &str, _wanted: WantedLease, _count: u32) -> Option<Call> {
         None
     }
 
@@ -155,7 +155,7 @@ pub(crate) struct Ask<'a> {
 
 /// A lease that a command asks for, besides the acquiring one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedLease {
     /// Zero: it stays as it is.
     pub(crate) lease: Duration,
     /// The longest that any command for the hold has asked for; a longer one is cut.

@@ -1,6 +1,6 @@
 //! The watchdog's call, for holds of every kind.
 
-use super::recipe::{Recipe, Wanted};
+use super::recipe::{Recipe, WantedLease};
 use super::script::{Call, millis, script};
 use crate::text::ShortText;
 
@@ -10,7 +10,7 @@ script!(RENEW = ["permit_ids", "rw_leases"] + "renew");
 pub(crate) struct Renewal<'a> {
     pub(crate) recipe: &'a dyn Recipe,
     pub(crate) owner: ShortText,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: WantedLease,
 }
 
 /// Extends many leases in one call. Returns a list of [`HoldReply`](super::HoldReply).
@@ -55,7 +55,7 @@ mod tests {
         let renewal = |recipe, owner, lease| Renewal {
             recipe,
             owner: ShortText::of(&[owner]),
-            wanted: Wanted {
+            wanted: WantedLease {
                 lease,
                 most: Duration::from_secs(40),
             },

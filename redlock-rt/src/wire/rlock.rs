@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::fast_path::FastPath;
 use super::keys::{self, Channel};
 use super::profile::{self, Profile};
-use super::recipe::{Ask, LockRecipe, Recipe, Wanted};
+use super::recipe::{Ask, LockRecipe, Recipe, WantedLease};
 use super::script::{Call, millis, script};
 use crate::name::LockName;
 
@@ -45,7 +45,7 @@ impl Recipe for RLockWire {
         acquire(&self.name, ask)
     }
 
-    fn update(&self, owner: &str, wanted: Wanted, count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
         Some(update(&self.name, owner, wanted, count, ""))
     }
 
@@ -92,7 +92,13 @@ pub(super) fn acquire(name: &LockName, ask: &Ask<'_>) -> Call {
 }
 
 /// For every kind whose lock is a hash with one field `owner -> hold count`.
-pub(super) fn update(name: &LockName, field: &str, of: Wanted, count: u32, reads: &str) -> Call {
+pub(super) fn update(
+    name: &LockName,
+    field: &str,
+    of: WantedLease,
+    count: u32,
+    reads: &str,
+) -> Call {
     Call::new(&UPDATE)
         .key(name.as_str())
         .number(millis(of.lease))
@@ -145,7 +151,7 @@ mod tests {
         };
         let calls = [
             wire.acquire(&ask),
-            wire.update(owner, Wanted { lease, most: lease }, 2)
+            wire.update(owner, WantedLease { lease, most: lease }, 2)
                 .unwrap(),
             wire.release(owner),
             wire.min_hold(owner, lease).unwrap(),

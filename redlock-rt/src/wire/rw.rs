@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::keys::{self, Channel};
 use super::profile::{self, Profile};
-use super::recipe::{Ask, LockRecipe, Recipe, Wanted};
+use super::recipe::{Ask, LockRecipe, Recipe, WantedLease};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::rlock;
 use super::script::{Call, millis, script};
@@ -24,13 +24,13 @@ script!(WRITE_INSPECT = "lock_hash" + "rw_write_inspect");
 
 /// The parts that both modes share.
 #[derive(Debug)]
-struct Shared {
+struct RwKeys {
     name: LockName,
     waiting_writers: String,
     leases: String,
 }
 
-impl Shared {
+impl RwKeys {
     fn new(name: LockName) -> Self {
         Self {
             waiting_writers: keys::rw_waiting_writers(&name),
@@ -67,11 +67,11 @@ fn write_field(owner: &str) -> String {
 
 /// The calls of the lock for reading.
 #[derive(Debug)]
-pub(crate) struct ReadWire(Shared);
+pub(crate) struct ReadWire(RwKeys);
 
 impl ReadWire {
     pub(crate) fn new(name: LockName) -> Self {
-        Self(Shared::new(name))
+        Self(RwKeys::new(name))
     }
 
     fn leases_of(&self, owner: &str) -> String {
@@ -107,7 +107,7 @@ impl Recipe for ReadWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &str, wanted: Wanted, count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
         let call = Call::new(&READ_UPDATE)
             .reading_more()
             .key(self.0.name.as_str())
@@ -150,7 +150,7 @@ impl LockRecipe for ReadWire {
 /// The calls of the lock for writing.
 #[derive(Debug)]
 pub(crate) struct WriteWire {
-    shared: Shared,
+    shared: RwKeys,
     /// For how long an attempt that waits keeps new readers out; zero: not at all.
     preference: Duration,
 }
@@ -158,7 +158,7 @@ pub(crate) struct WriteWire {
 impl WriteWire {
     pub(crate) fn new(name: LockName, preference: Duration) -> Self {
         Self {
-            shared: Shared::new(name),
+            shared: RwKeys::new(name),
             preference,
         }
     }
@@ -206,7 +206,7 @@ impl Recipe for WriteWire {
         acquired(reply)
     }
 
-    fn update(&self, owner: &str, wanted: Wanted, count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
         let field = write_field(owner);
         let reads = keys::rw_leases_of(&self.shared.leases, owner);
         let name = &self.shared.name;
@@ -267,7 +267,7 @@ mod tests {
         let read = ReadWire::new(name("n"));
         let write = WriteWire::new(name("n"), Duration::from_secs(5));
         let owner = "u:1";
-        let wanted = Wanted {
+        let wanted = WantedLease {
             lease: Duration::from_secs(1),
             most: Duration::from_secs(2),
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::fast_path::FastPath;
 use super::keys::Channel;
 use super::profile::{self, Profile};
-use super::recipe::{Ask, LockRecipe, Recipe, Wanted};
+use super::recipe::{Ask, LockRecipe, Recipe, WantedLease};
 use super::rlock;
 use super::script::{Call, script};
 use crate::name::LockName;
@@ -42,7 +42,7 @@ impl Recipe for SpinWire {
         rlock::acquire(&self.name, ask)
     }
 
-    fn update(&self, owner: &str, wanted: Wanted, count: u32) -> Option<Call> {
+    fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
         Some(rlock::update(&self.name, owner, wanted, count, ""))
     }
 

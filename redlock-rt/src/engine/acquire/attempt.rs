@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use super::ACTION;
 use crate::connection::{Delivery, Fault};
-use crate::engine::Engine;
+use crate::engine::ClientEngine;
 use crate::engine::guard::HoldGuard;
-use crate::engine::hold::{Hold, Request, Terms, Waiting};
-use crate::engine::release::{Open, OrphanedAttempt, abandon};
+use crate::engine::hold::{Hold, LockQueue, Request, Terms};
+use crate::engine::release::{OrphanedAttempt, Outstanding, abandon};
 use crate::error::Error;
 use crate::wire::{AcquireReply, Recipe, Reply, Tokens};
 
@@ -21,14 +21,14 @@ pub(super) struct Attempt {
     traces: bool,
     done: bool,
     /// Set while a call is in progress or its outcome is unknown. Dropped last.
-    open: Option<Open>,
+    open: Option<Outstanding>,
 }
 
 impl Attempt {
     pub(super) fn new(
-        engine: &Arc<Engine>,
+        engine: &Arc<ClientEngine>,
         recipe: Arc<dyn Recipe>,
-        waiters: Arc<Waiting>,
+        waiters: Arc<LockQueue>,
         terms: Terms,
     ) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Attempt {
     pub(super) fn under(
         hold: &Arc<Hold>,
         recipe: Arc<dyn Recipe>,
-        waiters: Arc<Waiting>,
+        waiters: Arc<LockQueue>,
         terms: Terms,
     ) -> Self {
         let mut attempt = Self::new(&hold.engine, recipe, waiters, terms);

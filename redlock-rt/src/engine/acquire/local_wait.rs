@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::attempt::Attempt;
 use crate::clock;
-use crate::engine::Engine;
+use crate::engine::ClientEngine;
 use crate::engine::fair::FairTicket;
 use crate::engine::hand_over::Offer;
 use crate::engine::hold::{Hold, Holders, Request};
@@ -154,7 +154,7 @@ impl LocalWait {
     }
 
     /// Subscribes to the announcements of releases. A waiter with a seat subscribes once it is queued.
-    pub(super) fn listen(&self, engine: &Engine, recipe: &Arc<dyn Recipe>) {
+    pub(super) fn listen(&self, engine: &ClientEngine, recipe: &Arc<dyn Recipe>) {
         if let (Self::Queue(guard), Some(channel)) = (self, recipe.channel()) {
             guard.waiters().listen(&engine.hub, channel);
         }

@@ -20,7 +20,7 @@ use crate::engine::hand_over::Offer;
 use crate::engine::hold::{LostReason, Request, key_of};
 use crate::engine::release::PendingCleanup;
 use crate::engine::wait::{Called, Waits, Wake};
-use crate::engine::{Config, Engine, HoldGuard, Terms};
+use crate::engine::{ClientEngine, Config, HoldGuard, Terms};
 use crate::name::LockName;
 use crate::wire::{AcquireReply, FairWire, Recipe, Reply};
 
@@ -36,11 +36,11 @@ const TERMS: Terms = Terms {
 
 /// A client whose tasks do not run by themselves.
 struct World {
-    engine: Arc<Engine>,
+    engine: Arc<ClientEngine>,
     recipe: Arc<dyn Recipe>,
 }
 
-/// As an `Acquisition`.
+/// As an `AcquireLoop`.
 struct Waiter {
     place: LocalWait,
     attempt: Attempt,
@@ -55,7 +55,7 @@ impl World {
         config.hand_over = LONG;
         let recipe = FairWire::new(LockName::new(None, "n").unwrap(), LONG);
         let world = Self {
-            engine: Engine::through(Connector::new(connect), config),
+            engine: ClientEngine::through(Connector::new(connect), config),
             recipe: Arc::new(recipe),
         };
         let (recipe, now) = (Arc::clone(&world.recipe), clock::now());
@@ -120,7 +120,7 @@ impl Waiter {
         }
     }
 
-    /// As `Acquisition::run`.
+    /// As `AcquireLoop::run`.
     fn called(mut self, called: Called<Infallible, Box<Offer>>) -> Option<HoldGuard> {
         match called {
             Called::Wake(Wake::Try) => {}
@@ -218,7 +218,7 @@ fn a_lock_that_is_given_beside_a_shut_down_is_released_before_its_end() {
         let waiter = world.queued();
         let given = world.gives(guard, &waiter);
         let waits = spawn(move || waiter.waits());
-        // As `Engine::shut_down`.
+        // As `ClientEngine::shut_down`.
         world.engine.stop_acquiring();
         for hold in world.engine.watchdog.holds() {
             hold.end(LostReason::ShutDown);

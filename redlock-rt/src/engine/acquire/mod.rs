@@ -1,15 +1,15 @@
 //! How a caller gets a lock: by re-entry of what its scopes or its owner hold, or by a new
 //! acquisition.
 
+mod acquire_loop;
+mod all_or_none;
 mod attempt;
 mod backoff;
 mod local_wait;
 #[cfg(all(test, redlock_loom))]
 mod loom;
-mod one;
 mod owner;
 mod reentry;
-mod together;
 
 use std::future::ready;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 
+use self::acquire_loop::{AcquireLoop, try_acquire};
+pub(crate) use self::all_or_none::TogetherOutcome;
 pub use self::backoff::Backoff;
-use self::one::{Acquisition, try_acquire};
 pub use self::owner::Owner;
 use self::owner::{keep, owned};
 use self::reentry::EnclosingHold;
 pub(crate) use self::reentry::{CurrentHold, ReentryScope};
-pub(crate) use self::together::TogetherOutcome;
-use super::Engine;
+use super::ClientEngine;
 use super::acks::Ack;
 use super::guard::HoldGuard;
 use super::hold::{GuardState, Hold, LostReason, Terms, key_of};
@@ -48,7 +48,7 @@ pub(crate) struct AcquireParams<'a> {
     pub(crate) outlasts_denial: bool,
 }
 
-impl Engine {
+impl ClientEngine {
     /// As [`lock`](Self::lock), or [`lock_for_body`](Self::lock_for_body); then waits for replicas.
     pub(crate) async fn lock_on_replicas(
         self: &Arc<Self>,
@@ -98,7 +98,7 @@ impl Engine {
         recipe: Arc<dyn Recipe>,
         terms: Terms,
         params: AcquireParams<'a>,
-    ) -> Result<Acquisition<'a>, BoxFuture<'a, Result<HoldGuard, Error>>> {
+    ) -> Result<AcquireLoop<'a>, BoxFuture<'a, Result<HoldGuard, Error>>> {
         if let Err(error) = self.open(ACTION, recipe.name()) {
             return Err(Box::pin(ready(Err(error))));
         }
@@ -118,7 +118,7 @@ impl Engine {
                 let deadline = wait.map(|wait| clock::after(clock::now(), wait));
                 self.lock_inside(around, &recipe, terms, deadline).await
             })),
-            None => Ok(Acquisition::new(self, recipe, terms, params, wait)),
+            None => Ok(AcquireLoop::new(self, recipe, terms, params, wait)),
         }
     }
 
@@ -142,7 +142,7 @@ impl Engine {
                     // Another call of this owner is acquiring the lock, and has the same result as
                     // the head of the queue.
                     let waiters = self.locks.waiters(key_of(&**recipe));
-                    one::out_of_time(self, recipe, waiters.fares(), started, wait, None)
+                    acquire_loop::out_of_time(self, recipe, waiters.fares(), started, wait, None)
                 })?
             }
         };
@@ -154,7 +154,7 @@ impl Engine {
             }
         }
         let rest = deadline.map(|deadline| deadline.saturating_duration_since(clock::now()));
-        let mut acquisition = Acquisition::new(self, Arc::clone(recipe), terms, params, rest);
+        let mut acquisition = AcquireLoop::new(self, Arc::clone(recipe), terms, params, rest);
         let guard = acquisition.run().await?;
         Ok(keep(&mut turn, &slot, guard))
     }

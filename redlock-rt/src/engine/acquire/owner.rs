@@ -44,15 +44,15 @@ pub struct Owner {
 
 #[derive(Default)]
 struct Slots {
-    map: HashMap<Key, OwnerSlot>,
+    map: HashMap<OwnedName, OwnerSlot>,
     /// The locks that the owner waits for, with the id of each wait.
-    asking: Vec<(Key, &'static str, HoldId)>,
+    asking: Vec<(OwnedName, &'static str, HoldId)>,
     /// At this number of names, ended holds are removed.
     sweep_at: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
+struct OwnedName {
     client: ClientId,
     name: LockName,
 }
@@ -80,7 +80,7 @@ impl Owner {
     }
 
     pub(super) fn slot(&self, client: &ClientId, recipe: &dyn Recipe) -> OwnerSlot {
-        let key = Key {
+        let key = OwnedName {
             client: client.clone(),
             name: recipe.name().clone(),
         };
@@ -97,15 +97,15 @@ impl Owner {
     }
 
     /// Records the owner number of a wait until the result is dropped.
-    pub(super) fn ask(&self, request: &Request) -> Asking {
-        let key = Key {
+    pub(super) fn ask(&self, request: &Request) -> OwnerWait {
+        let key = OwnedName {
             client: request.engine.id.clone(),
             name: request.recipe.name().clone(),
         };
         let id = HoldId::from_wire(&request.id());
         let entry = (key, request.recipe.profile().kind, id.clone());
         self.slots().asking.push(entry);
-        Asking {
+        OwnerWait {
             slots: Arc::clone(&self.slots),
             id,
         }
@@ -127,12 +127,12 @@ impl Owner {
 }
 
 /// An owner waits for something.
-pub(super) struct Asking {
+pub(super) struct OwnerWait {
     slots: Arc<Mutex<Slots>>,
     id: HoldId,
 }
 
-impl Drop for Asking {
+impl Drop for OwnerWait {
     fn drop(&mut self) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.asking.retain(|(_, _, id)| *id != self.id);

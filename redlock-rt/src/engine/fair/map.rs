@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use super::waiters::{FairTicket, FairWaiters};
 use crate::clock;
 use crate::connection::{Delivery, Message};
-use crate::engine::Engine;
+use crate::engine::ClientEngine;
 use crate::engine::hold::{Request, Terms, key_of};
-use crate::engine::hub::{Hub, Listener, Subscription};
+use crate::engine::hub::{ChannelListener, Hub, Subscription};
 use crate::engine::release::{OrphanedAttempt, abandon};
 use crate::engine::signal::Signal;
 use crate::engine::wait::{Seat, WeakMap};
@@ -18,11 +18,11 @@ use crate::engine::watchdog::Schedule;
 use crate::name::{ClientId, LockName};
 use crate::shim::Mutex;
 use crate::wire::keys::{fair_twin, wake_channel};
-use crate::wire::{Recipe, Turn};
+use crate::wire::{Recipe, TurnMessage};
 
 /// The waiters by name, and the signal of the task that sends their beats.
 pub(in crate::engine) struct FairMap {
-    engine: Weak<Engine>,
+    engine: Weak<ClientEngine>,
     pub(super) client: ClientId,
     pub(super) hub: Arc<Hub>,
     /// The channel on which our clients announce the turns of this client's waiters.
@@ -49,7 +49,7 @@ pub(in crate::engine) struct FairMap {
 
 impl FairMap {
     pub(in crate::engine) fn new(
-        engine: &Weak<Engine>,
+        engine: &Weak<ClientEngine>,
         client: ClientId,
         hub: &Arc<Hub>,
         poll_interval: Duration,
@@ -213,7 +213,7 @@ impl FairMap {
     }
 }
 
-impl Listener for FairMap {
+impl ChannelListener for FairMap {
     fn confirmed(&self) {
         self.look_again();
     }
@@ -223,7 +223,7 @@ impl Listener for FairMap {
     }
 
     fn heard(&self, message: &Message, _pause: Option<Duration>) {
-        let Some(Turn { number, name, left }) = Turn::decode(&message.payload) else {
+        let Some(TurnMessage { number, name, left }) = TurnMessage::decode(&message.payload) else {
             return;
         };
         let twin = fair_twin(name);

@@ -6,21 +6,21 @@ use super::FairTicket;
 use super::batch::PendingBeat;
 use crate::clock;
 use crate::connection::{Connector, Message};
-use crate::engine::hub::Listener;
+use crate::engine::hub::ChannelListener;
 use crate::engine::wait::Wake;
-use crate::engine::{Config, Engine};
+use crate::engine::{ClientEngine, Config};
 use crate::name::LockName;
-use crate::wire::{Beat, FairPlace, FairWire, Recipe, Slot, Turn};
+use crate::wire::{Beat, FairPlace, FairWire, Recipe, Slot, TurnMessage};
 
 const S: Duration = Duration::from_secs(1);
 /// A third of which passes between two beats.
 const ALIVE: Duration = Duration::from_secs(30);
 
 /// Tasks do not run: there is no runtime.
-fn engine() -> Arc<Engine> {
+fn engine() -> Arc<ClientEngine> {
     let server = redlock_embedded::Engine::new();
     let connector = Connector::new(move || std::future::ready(Ok(server.connect())));
-    Engine::through(connector, Config::for_tests(ALIVE))
+    ClientEngine::through(connector, Config::for_tests(ALIVE))
 }
 
 /// As of a client of one server.
@@ -29,7 +29,7 @@ fn one_slot(_: &LockName) -> Slot {
 }
 
 /// A waiter that is queued for this name.
-fn queued(engine: &Arc<Engine>, name: usize) -> FairTicket {
+fn queued(engine: &Arc<ClientEngine>, name: usize) -> FairTicket {
     let name = LockName::new(None, &name.to_string()).expect("digits are a name");
     let recipe: Arc<dyn Recipe> = Arc::new(FairWire::new(name, ALIVE));
     let number = engine.next_number();
@@ -171,7 +171,7 @@ fn redis_is_asked_soon_about_a_turn_of_nobody_here_and_not_about_that_of_a_waite
     let _ticket = queued(&engine, 0);
     let number = engine.next_number();
     let hear = |number| {
-        let (channel, payload) = ("c".into(), Turn::encode_now(number, "0"));
+        let (channel, payload) = ("c".into(), TurnMessage::encode_now(number, "0"));
         engine.fair.heard(&Message { channel, payload }, None);
     };
     let asked = || {

@@ -17,7 +17,7 @@ use super::FairMap;
 use super::queue::{BeatRequest, FairWaitQueue, SOON};
 use crate::clock;
 use crate::connection::Message;
-use crate::engine::hub::{Listener, Subscription};
+use crate::engine::hub::{ChannelListener, Subscription};
 use crate::engine::wait::{Health, Seat};
 use crate::name::LockName;
 use crate::shim::{Mutex, lock};
@@ -281,7 +281,7 @@ fn after_expiry(left: Duration) -> Duration {
     left + Duration::from_millis(1)
 }
 
-impl Listener for FairWaiters {
+impl ChannelListener for FairWaiters {
     fn confirmed(&self) {
         self.beat_now();
     }

@@ -15,9 +15,9 @@ use ::loom::thread;
 use super::{HandOver, Offer, Taken};
 use crate::clock;
 use crate::connection::Connector;
-use crate::engine::hold::{Hold, Holders, LostReason, Plan, Request, Waiting, key_of};
+use crate::engine::hold::{Hold, Holders, LockQueue, LostReason, RenewalPlan, Request, key_of};
 use crate::engine::wait::{Health, WaiterGuard, Waits, Wake};
-use crate::engine::{Config, Engine, HoldGuard, Terms};
+use crate::engine::{ClientEngine, Config, HoldGuard, Terms};
 use crate::name::LockName;
 use crate::wire::{RLockWire, Recipe};
 
@@ -29,9 +29,9 @@ type Place = WaiterGuard<Holders<Hold>>;
 
 /// A client whose tasks do not run by themselves.
 struct World {
-    engine: Arc<Engine>,
+    engine: Arc<ClientEngine>,
     recipe: Arc<dyn Recipe>,
-    waiters: Arc<Waiting>,
+    waiters: Arc<LockQueue>,
     /// The guards at this moment.
     guards: AtomicUsize,
 }
@@ -43,7 +43,7 @@ impl World {
             || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
         let mut config = Config::for_tests(LEASE);
         config.hand_over = CHAIN;
-        let engine = Engine::through(Connector::new(connect), config);
+        let engine = ClientEngine::through(Connector::new(connect), config);
         engine.releases.signal.runs();
         let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
         let waiters = engine.locks.waiters(key_of(&*recipe));
@@ -89,7 +89,7 @@ impl World {
         self.waiters.notify();
     }
 
-    /// As `Acquisition::take`.
+    /// As `AcquireLoop::take`.
     fn take(&self, mut place: Place, wake: Wake<Infallible, Box<Offer>>) -> Option<HoldGuard> {
         let Wake::Offered(offer) = wake else {
             return None;
@@ -200,7 +200,7 @@ fn an_offer_beside_a_shut_down_is_released_before_its_end() {
             let world = Arc::clone(&world);
             thread::spawn(move || world.wait(first))
         };
-        // As `Engine::shut_down`.
+        // As `ClientEngine::shut_down`.
         world.engine.stop_acquiring();
         for hold in world.engine.watchdog.holds() {
             hold.end(LostReason::ShutDown);
@@ -292,7 +292,7 @@ fn an_offer_beside_a_doubt_is_declined_or_taken_in_doubt() {
         ends.join().unwrap();
         if let Some(guard) = guard {
             let plan = guard.hold.plan(clock::now());
-            assert!(matches!(plan, Plan::Renew(_)), "{plan:?}");
+            assert!(matches!(plan, RenewalPlan::Renew(_)), "{plan:?}");
             world.end(guard);
         }
         world.is_released(1);

@@ -97,7 +97,7 @@ pub(crate) struct Left {
 
 /// What the watchdog is to do for a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Plan {
+pub(crate) enum RenewalPlan {
     /// Extend the lease to this; zero = only verify that the hold exists.
     Renew(Duration),
     /// Nothing before then.
@@ -107,14 +107,14 @@ pub(crate) enum Plan {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum HoldPhase {
     Held,
     Suspect,
     Lost(LostReason),
     Released,
 }
 
-impl Phase {
+impl HoldPhase {
     fn is_valid(self) -> bool {
         matches!(self, Self::Held | Self::Suspect)
     }
@@ -154,7 +154,7 @@ struct RareTimes {
 /// The lease of one hold and the guards that share it.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    phase: Phase,
+    phase: HoldPhase,
     deadline: Instant,
     /// The longest lease that any command for this hold has asked for, answered or not.
     longest: Duration,
@@ -187,7 +187,7 @@ impl Lease {
         sent: Instant,
     ) -> (Self, GuardId) {
         let mut lease = Self {
-            phase: Phase::Held,
+            phase: HoldPhase::Held,
             deadline: sent,
             longest: terms.lease,
             tenants: SmallVec::new(),
@@ -244,7 +244,7 @@ impl Lease {
     /// Updates what depends on the clock alone. Upholds invariant 1.
     fn tick(&mut self, now: Instant) {
         if self.phase.is_valid() && now >= self.deadline {
-            self.phase = Phase::Lost(LostReason::Expired);
+            self.phase = HoldPhase::Lost(LostReason::Expired);
         }
     }
 
@@ -253,9 +253,9 @@ impl Lease {
         self.tick(now);
         self.unchain();
         match self.phase {
-            Phase::Held | Phase::Suspect => Ok(self.admit(terms, now)),
-            Phase::Lost(reason) => Err(reason),
-            Phase::Released => Err(LostReason::Deleted),
+            HoldPhase::Held | HoldPhase::Suspect => Ok(self.admit(terms, now)),
+            HoldPhase::Lost(reason) => Err(reason),
+            HoldPhase::Released => Err(LostReason::Deleted),
         }
     }
 
@@ -287,7 +287,7 @@ impl Lease {
             return Some(Leave::Partial);
         }
         if self.phase.is_valid() {
-            self.phase = Phase::Released;
+            self.phase = HoldPhase::Released;
         }
         Some(Leave::Last)
     }
@@ -341,16 +341,16 @@ impl Lease {
         match self.phase {
             // The lease of the last renewal ends with `max_hold`, so both may be over. The reason
             // is decided at the deadline, so that it stays the same.
-            Phase::Lost(LostReason::Expired)
+            HoldPhase::Lost(LostReason::Expired)
                 if end.is_some_and(|end| end <= after(deadline, margin(tenant.lease))) =>
             {
                 GuardState::Lost(LostReason::MaxHold)
             }
-            Phase::Lost(reason) => GuardState::Lost(reason),
-            Phase::Released => GuardState::Released,
+            HoldPhase::Lost(reason) => GuardState::Lost(reason),
+            HoldPhase::Released => GuardState::Released,
             _ if is_over => GuardState::Lost(LostReason::MaxHold),
-            Phase::Held => GuardState::Held { until },
-            Phase::Suspect => GuardState::Suspect { until },
+            HoldPhase::Held => GuardState::Held { until },
+            HoldPhase::Suspect => GuardState::Suspect { until },
         }
     }
 
@@ -378,7 +378,7 @@ impl Lease {
     pub(crate) fn take_expiry(&mut self, now: Instant) -> Option<LostReason> {
         self.tick(now);
         let id = self.tenants.first()?.id;
-        if self.phase != Phase::Lost(LostReason::Expired) || self.expiry_taken {
+        if self.phase != HoldPhase::Lost(LostReason::Expired) || self.expiry_taken {
             return None;
         }
         self.expiry_taken = true;
@@ -389,17 +389,17 @@ impl Lease {
     }
 
     /// What the watchdog is to do now.
-    pub(crate) fn plan(&mut self, now: Instant) -> Plan {
+    pub(crate) fn plan(&mut self, now: Instant) -> RenewalPlan {
         self.tick(now);
         if !self.phase.is_valid() {
-            return Plan::Done;
+            return RenewalPlan::Done;
         }
         let wanted = self.wanted(now);
         let renewal = wanted.map(|_| self.next_renewal);
         match renewal.into_iter().chain(self.rare().verify_at).min() {
-            Some(at) if at <= now => Plan::Renew(wanted.unwrap_or_default()),
-            Some(at) => Plan::Wait(at.min(self.deadline)),
-            None => Plan::Wait(self.deadline),
+            Some(at) if at <= now => RenewalPlan::Renew(wanted.unwrap_or_default()),
+            Some(at) => RenewalPlan::Wait(at.min(self.deadline)),
+            None => RenewalPlan::Wait(self.deadline),
         }
     }
 
@@ -424,7 +424,7 @@ impl Lease {
     pub(crate) fn plan_early(&mut self, now: Instant) -> Option<Duration> {
         self.tick(now);
         match self.phase {
-            Phase::Held => {
+            HoldPhase::Held => {
                 let look = self.rare().look_every.map(|_| Duration::ZERO);
                 self.wanted(now).or(look)
             }
@@ -438,7 +438,7 @@ impl Lease {
         self.tick(now);
         self.unchain();
         if self.phase.is_valid() {
-            self.phase = Phase::Held;
+            self.phase = HoldPhase::Held;
             if let Some(rare) = &mut self.rare
                 && rare.doubted.is_none_or(|since| sent >= since)
             {
@@ -463,7 +463,7 @@ impl Lease {
         self.tick(now);
         self.unchain();
         if self.phase.is_valid() {
-            self.phase = Phase::Suspect;
+            self.phase = HoldPhase::Suspect;
             self.next_renewal = retry_at;
             if let Some(rare) = &mut self.rare {
                 rare.verify_at = rare.verify_at.map(|_| retry_at);
@@ -476,7 +476,7 @@ impl Lease {
         self.tick(now);
         let news = self.phase.is_valid();
         if news {
-            self.phase = Phase::Lost(reason);
+            self.phase = HoldPhase::Lost(reason);
         }
         news
     }
@@ -491,7 +491,7 @@ impl Lease {
     pub(crate) fn lost_reason(&mut self, now: Instant) -> Option<LostReason> {
         self.tick(now);
         match self.phase {
-            Phase::Lost(reason) => Some(reason),
+            HoldPhase::Lost(reason) => Some(reason),
             _ => None,
         }
     }

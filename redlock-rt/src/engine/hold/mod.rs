@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 pub(crate) use self::holders::{Holders, MayExpire, OwnedHolds};
-pub(crate) use self::lease::{ChainLimit, GuardId, Lease, Leave, Left, Legacy, Plan, Terms};
+pub(crate) use self::lease::{ChainLimit, GuardId, Lease, Leave, Left, Legacy, RenewalPlan, Terms};
 pub use self::lease::{GuardState, LostReason};
 pub(crate) use self::request::Request;
-pub(crate) use self::turn::Turn;
-use super::Engine;
+pub(crate) use self::turn::CommandTurn;
+use super::ClientEngine;
+use super::announcement::News;
 use super::hand_over::Offer;
 use super::hub::Rivals;
-use super::news::News;
-use super::wait::{Key, Subject, WaiterMap, Waiters};
+use super::wait::{Subject, WaitKey, WaiterMap, Waiters};
 use crate::clock;
 use crate::connection::{Home, To};
 use crate::error::Error;
@@ -31,9 +31,9 @@ use crate::text::ShortText;
 use crate::wire::{Call, HoldReply, Recipe, Tokens, yields};
 
 /// The waiters of one lock, beside the holds of this client in it.
-pub(crate) type Waiting = Waiters<Holders<Hold>>;
+pub(crate) type LockQueue = Waiters<Holders<Hold>>;
 /// The wait queues of all locks.
-pub(crate) type LockWaiters = WaiterMap<Holders<Hold>>;
+pub(crate) type LockQueues = WaiterMap<Holders<Hold>>;
 /// The holds of an explicit owner in one name; locked while a call acquires the name.
 pub(crate) type OwnerSlot = Arc<tokio::sync::Mutex<OwnedHolds<Hold>>>;
 
@@ -53,14 +53,14 @@ impl Subject for Holders<Hold> {
 }
 
 /// The key of the queue of a lock's waiters.
-pub(crate) fn key_of(recipe: &dyn Recipe) -> Key {
-    Key {
+pub(crate) fn key_of(recipe: &dyn Recipe) -> WaitKey {
+    WaitKey {
         kind: recipe.profile().kind,
         name: recipe.name().clone(),
     }
 }
 
-impl LockWaiters {
+impl LockQueues {
     /// Whether this client has a valid hold of the lock, or leaves it to one of its waiters.
     pub(crate) fn is_held_here(&self, recipe: &dyn Recipe) -> bool {
         let waiters = self.get(&key_of(recipe));
@@ -76,7 +76,7 @@ impl LockWaiters {
 
 /// What all guards of one hold share.
 pub(crate) struct Hold {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) engine: Arc<ClientEngine>,
     pub(crate) recipe: Arc<dyn Recipe>,
     /// The number in its id.
     pub(crate) owner: u64,
@@ -88,11 +88,11 @@ pub(crate) struct Hold {
     paired: AtomicBool,
     lease: Mutex<Lease>,
     seldom: OnceLock<Box<Seldom>>,
-    /// Somebody has the [`Turn`].
+    /// Somebody has the [`CommandTurn`].
     busy: AtomicBool,
     /// The lease has a [`min_hold`](Lease::min_hold).
     has_min_hold: AtomicBool,
-    waiters: Arc<Waiting>,
+    waiters: Arc<LockQueue>,
     /// As in the [`Request`].
     pub(crate) repeated: bool,
     settled: AtomicBool,
@@ -191,7 +191,7 @@ impl Hold {
 
     fn superseded_in_other_modes(&self) -> Vec<Arc<Self>> {
         let name = self.recipe.name();
-        let modes = self.recipe.profile().supersedes.iter().map(|kind| Key {
+        let modes = self.recipe.profile().supersedes.iter().map(|kind| WaitKey {
             kind,
             name: name.clone(),
         });
@@ -284,7 +284,7 @@ impl Hold {
         self.lease().deadline()
     }
 
-    pub(crate) fn plan(&self, now: Instant) -> Plan {
+    pub(crate) fn plan(&self, now: Instant) -> RenewalPlan {
         self.lease().plan(now)
     }
 
@@ -409,7 +409,7 @@ impl Hold {
     }
 
     /// The waiters of its name in this client.
-    pub(super) fn waiters(&self) -> &Arc<Waiting> {
+    pub(super) fn waiters(&self) -> &Arc<LockQueue> {
         &self.waiters
     }
 

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Terms, Waiting};
+use super::{LockQueue, Terms};
 use crate::clock;
 use crate::connection::To;
-use crate::engine::Engine;
+use crate::engine::ClientEngine;
 use crate::text::ShortText;
 use crate::wire::{Ask, Call, Recipe};
 
 #[derive(Clone)]
 pub(crate) struct Request {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) engine: Arc<ClientEngine>,
     pub(crate) recipe: Arc<dyn Recipe>,
     /// Identifies the hold in the client.
     pub(crate) number: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Request {
     /// The owner of the hold under which this one is taken, in another mode of the same lock.
     pub(crate) under: Option<u64>,
     /// Kept, so that no local waiter tries while the outcome is unknown.
-    pub(crate) waiters: Arc<Waiting>,
+    pub(crate) waiters: Arc<LockQueue>,
     pub(crate) terms: Terms,
     /// The request was sent more than once: an earlier call may still arrive.
     pub(crate) repeated: bool,
@@ -33,9 +33,9 @@ const TOKENS: u32 = 1000;
 
 impl Request {
     pub(crate) fn new(
-        engine: &Arc<Engine>,
+        engine: &Arc<ClientEngine>,
         recipe: Arc<dyn Recipe>,
-        waiters: Arc<Waiting>,
+        waiters: Arc<LockQueue>,
         terms: Terms,
     ) -> Self {
         let number = engine.next_number();

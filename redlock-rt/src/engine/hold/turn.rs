@@ -8,9 +8,9 @@ use super::Hold;
 
 /// The permission to send a state-changing command of a hold. It travels with the command, and ends
 /// when it is dropped.
-pub(crate) struct Turn(Arc<Hold>);
+pub(crate) struct CommandTurn(Arc<Hold>);
 
-impl Turn {
+impl CommandTurn {
     /// The turn, if nobody has it.
     pub(crate) fn try_take(hold: &Arc<Hold>) -> Option<Self> {
         let taken = hold.busy.swap(true, Ordering::AcqRel);
@@ -31,7 +31,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for CommandTurn {
     fn drop(&mut self) {
         self.0.busy.store(false, Ordering::Release);
         self.0.notify_changed();

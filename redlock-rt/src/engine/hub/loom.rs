@@ -2,32 +2,33 @@
 
 use std::sync::Arc;
 
-use super::{Hub, Place};
+use super::{Hub, SubscribedServer};
 use crate::connection::Message;
 use crate::shim::lock;
 
 impl Hub {
     /// The subscribing connection is there.
     pub(in crate::engine) fn up(&self) {
-        lock(&self.registry).at(Place::ONLY).connected();
+        lock(&self.registry).at(SubscribedServer::ONLY).connected();
     }
 
     /// Sends what is to be sent. Call the answer when the server confirms that.
     pub(in crate::engine) fn sent(self: &Arc<Self>) -> impl FnOnce() + Send + 'static {
         let mut registry = lock(&self.registry);
-        let sent: Vec<_> = std::iter::from_fn(|| registry.at(Place::ONLY).next_effect()).collect();
+        let sent: Vec<_> =
+            std::iter::from_fn(|| registry.at(SubscribedServer::ONLY).next_effect()).collect();
         drop(registry);
         let hub = Arc::clone(self);
         move || {
             sent.iter()
-                .for_each(|effect| hub.confirmed(Place::ONLY, effect))
+                .for_each(|effect| hub.confirmed(SubscribedServer::ONLY, effect))
         }
     }
 
     /// The server delivers a message.
     pub(in crate::engine) fn delivered(&self, channel: &str) {
         self.heard(
-            Place::ONLY,
+            SubscribedServer::ONLY,
             &Message {
                 channel: channel.to_owned(),
                 payload: String::new(),

@@ -12,9 +12,9 @@
 //! A connection on which this client does not receive its own announcements may be half open. It is
 //! closed if it does not answer a PING either; see `registry::missing`.
 
+mod cluster;
 #[cfg(all(test, redlock_loom))]
 mod loom;
-mod nodes;
 mod registry;
 mod rivals;
 mod shards;
@@ -25,10 +25,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub(crate) use self::registry::End;
+pub(crate) use self::registry::SubscriptionEnd;
 pub(crate) use self::rivals::Rivals;
-pub(crate) use self::shards::Place;
 use self::shards::Shards;
+pub(crate) use self::shards::SubscribedServer;
 pub(crate) use self::subscription::Subscription;
 pub(crate) use self::task::run;
 use super::signal::Signal;
@@ -40,7 +40,7 @@ use crate::wire::keys::Channel;
 use std::time::{Duration, Instant};
 
 /// The events of a channel, for a listener.
-pub(crate) trait Listener: Send + Sync {
+pub(crate) trait ChannelListener: Send + Sync {
     /// The subscription is confirmed: from now on the listener receives messages. It missed earlier
     /// messages, so it asks Redis again.
     fn confirmed(&self);
@@ -59,7 +59,7 @@ pub(crate) trait Listener: Send + Sync {
 
 /// The registry of channels, and the signal of the task that applies it.
 pub(crate) struct Hub {
-    registry: Mutex<Shards<Arc<dyn Listener>>>,
+    registry: Mutex<Shards<Arc<dyn ChannelListener>>>,
     /// The number of channels, which an uncontended lock reads without the mutex.
     channels: AtomicUsize,
     pub(super) signal: Signal,
@@ -82,8 +82,8 @@ impl Hub {
     fn attach(
         self: &Arc<Self>,
         channel: String,
-        end: End,
-        listener: Arc<dyn Listener>,
+        end: SubscriptionEnd,
+        listener: Arc<dyn ChannelListener>,
     ) -> (Attachment, bool) {
         let mut registry = lock(&self.registry);
         let (id, confirmed) = registry.attach(&channel, || self.place_of(&channel), listener);
@@ -91,7 +91,7 @@ impl Hub {
         (self.attachment(channel, end, id), confirmed)
     }
 
-    fn attachment(self: &Arc<Self>, channel: String, end: End, id: u64) -> Attachment {
+    fn attachment(self: &Arc<Self>, channel: String, end: SubscriptionEnd, id: u64) -> Attachment {
         Attachment {
             hub: Arc::clone(self),
             channel,
@@ -105,8 +105,8 @@ impl Hub {
     fn attach_confirmed(
         self: &Arc<Self>,
         channel: Channel<'_>,
-        end: End,
-        listener: impl FnOnce() -> Arc<dyn Listener>,
+        end: SubscriptionEnd,
+        listener: impl FnOnce() -> Arc<dyn ChannelListener>,
     ) -> Option<(Attachment, Option<Instant>)> {
         let text = channel.text();
         let mut registry = lock(&self.registry);
@@ -187,17 +187,17 @@ impl Hub {
     }
 
     /// The server at which a channel is subscribed.
-    fn place_of(&self, channel: &str) -> Option<Place> {
+    fn place_of(&self, channel: &str) -> Option<SubscribedServer> {
         match &self.cluster {
-            None => Some(Place::ONLY),
+            None => Some(SubscribedServer::ONLY),
             Some(cluster) => {
                 let node = cluster.known(Slot::of(channel))?;
-                Some(Place::new(node.number()))
+                Some(SubscribedServer::new(node.number()))
             }
         }
     }
 
-    fn changed(&self, registry: crate::shim::MutexGuard<'_, Shards<Arc<dyn Listener>>>) {
+    fn changed(&self, registry: crate::shim::MutexGuard<'_, Shards<Arc<dyn ChannelListener>>>) {
         self.channels.store(registry.len(), Ordering::Release);
         let work = registry.has_effects();
         drop(registry);
@@ -211,7 +211,7 @@ impl Hub {
 struct Attachment {
     hub: Arc<Hub>,
     channel: String,
-    end: End,
+    end: SubscriptionEnd,
     id: u64,
 }
 
@@ -250,7 +250,7 @@ mod tests {
     #[derive(Default)]
     struct Heard(AtomicUsize);
 
-    impl Listener for Heard {
+    impl ChannelListener for Heard {
         fn confirmed(&self) {}
 
         fn heard(&self, _: &Message, _: Option<Duration>) {
@@ -269,7 +269,8 @@ mod tests {
         };
         assert!(!hub.announced(|| message("a"), None), "nobody listens");
         let listener = Arc::clone(&heard) as _;
-        let (_attachment, confirmed) = hub.attach("a".to_owned(), End::default(), listener);
+        let (_attachment, confirmed) =
+            hub.attach("a".to_owned(), SubscriptionEnd::default(), listener);
         assert!(!confirmed && hub.announced(|| message("a"), None));
         assert!(!hub.announced(|| message("b"), None));
         assert_eq!(heard.0.load(Ordering::Relaxed), 1);

@@ -32,7 +32,7 @@ use super::rivals::Rivals;
 
 /// When a subscription without listeners ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum End {
+pub(crate) enum SubscriptionEnd {
     /// After a moment, since another waiter usually follows.
     #[default]
     Later,
@@ -53,15 +53,15 @@ pub(super) struct Effect {
 const MOST_LINGERING: usize = 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ChannelPhase {
     Wanted,
     Lingering { until: Instant },
     Ending,
 }
 
 #[derive(Debug)]
-struct Channel<L> {
-    phase: Phase,
+struct ChannelState<L> {
+    phase: ChannelPhase,
     /// Whether the server has confirmed the last SUBSCRIBE.
     confirmed: bool,
     /// The server has ended a subscription by itself since the last command was sent: an earlier one,
@@ -75,7 +75,7 @@ struct Channel<L> {
     timed: bool,
 }
 
-impl<L: Clone> Channel<L> {
+impl<L: Clone> ChannelState<L> {
     fn told(&self) -> Vec<L> {
         let listeners = self.listeners.iter();
         listeners.map(|(_, listener)| listener.clone()).collect()
@@ -85,7 +85,7 @@ impl<L: Clone> Channel<L> {
 /// The channels of one subscribing connection.
 #[derive(Debug)]
 pub(super) struct Registry<L> {
-    channels: HashMap<String, Channel<L>>,
+    channels: HashMap<String, ChannelState<L>>,
     commands: Commands,
     /// Channels in the order in which they began to linger; entries may be outdated.
     lingering: VecDeque<(Instant, String)>,
@@ -104,7 +104,7 @@ struct Commands {
 }
 
 impl Commands {
-    fn send<L>(&mut self, channel: &str, entry: &mut Channel<L>) {
+    fn send<L>(&mut self, channel: &str, entry: &mut ChannelState<L>) {
         self.rounds += 1;
         entry.round = self.rounds;
         entry.confirmed = false;
@@ -114,7 +114,7 @@ impl Commands {
         if self.connected {
             self.queue.push_back(Effect {
                 channel: channel.to_owned(),
-                subscribe: entry.phase != Phase::Ending,
+                subscribe: entry.phase != ChannelPhase::Ending,
                 round: entry.round,
             });
         }
@@ -159,8 +159,8 @@ impl<L: Clone> Registry<L> {
     /// Adds listeners; returns whether the channel is confirmed.
     fn want(&mut self, channel: &str, listeners: impl IntoIterator<Item = (u64, L)>) -> bool {
         let entry = self.channels.entry(channel.to_owned());
-        let entry = entry.or_insert_with(|| Channel {
-            phase: Phase::Ending,
+        let entry = entry.or_insert_with(|| ChannelState {
+            phase: ChannelPhase::Ending,
             confirmed: false,
             left: false,
             round: 0,
@@ -170,8 +170,8 @@ impl<L: Clone> Registry<L> {
             timed: false,
         });
         entry.listeners.extend(listeners);
-        let ending = entry.phase == Phase::Ending;
-        entry.phase = Phase::Wanted;
+        let ending = entry.phase == ChannelPhase::Ending;
+        entry.phase = ChannelPhase::Wanted;
         if ending {
             self.commands.send(channel, entry);
         }
@@ -184,7 +184,7 @@ impl<L: Clone> Registry<L> {
             return vec![];
         };
         let listeners = std::mem::take(&mut entry.listeners);
-        if entry.phase != Phase::Ending {
+        if entry.phase != ChannelPhase::Ending {
             self.end(channel);
         }
         listeners
@@ -226,7 +226,7 @@ impl<L: Clone> Registry<L> {
     /// The channels that are subscribed or are to be, in order.
     pub(super) fn wanted(&self) -> Vec<String> {
         let all = self.channels.iter();
-        let wanted = all.filter(|(_, entry)| entry.phase != Phase::Ending);
+        let wanted = all.filter(|(_, entry)| entry.phase != ChannelPhase::Ending);
         let mut wanted: Vec<_> = wanted.map(|(channel, _)| channel.clone()).collect();
         wanted.sort_unstable();
         wanted
@@ -235,16 +235,22 @@ impl<L: Clone> Registry<L> {
     /// Whether the channel is subscribed or is to be.
     pub(super) fn is_wanted(&self, channel: &str) -> bool {
         let entry = self.channels.get(channel);
-        entry.is_some_and(|entry| entry.phase != Phase::Ending)
+        entry.is_some_and(|entry| entry.phase != ChannelPhase::Ending)
     }
 
     /// Removes a listener and gives it back.
-    pub(super) fn detach(&mut self, channel: &str, id: u64, end: End, now: Instant) -> Option<L> {
+    pub(super) fn detach(
+        &mut self,
+        channel: &str,
+        id: u64,
+        end: SubscriptionEnd,
+        now: Instant,
+    ) -> Option<L> {
         let entry = self.channels.get_mut(channel)?;
         let at = entry.listeners.iter().position(|(other, _)| *other == id)?;
         let (_, listener) = entry.listeners.swap_remove(at);
         if entry.listeners.is_empty() {
-            if end == End::AtOnce || self.linger.is_zero() || !self.commands.connected {
+            if end == SubscriptionEnd::AtOnce || self.linger.is_zero() || !self.commands.connected {
                 self.end(channel);
             } else {
                 // An unconfirmed subscription lingers too, since the command is on its way.
@@ -257,7 +263,7 @@ impl<L: Clone> Registry<L> {
     fn linger(&mut self, channel: &str, now: Instant) {
         let until = crate::clock::after(now, self.linger);
         if let Some(entry) = self.channels.get_mut(channel) {
-            entry.phase = Phase::Lingering { until };
+            entry.phase = ChannelPhase::Lingering { until };
             self.lingering.push_back((until, channel.to_owned()));
             self.bound_lingering();
         }
@@ -300,7 +306,7 @@ impl<L: Clone> Registry<L> {
 
     fn end_if_lingering(&mut self, channel: &str, until: Instant) {
         let phase = self.channels.get(channel).map(|entry| entry.phase);
-        if phase == Some(Phase::Lingering { until }) {
+        if phase == Some(ChannelPhase::Lingering { until }) {
             self.end(channel);
         }
     }
@@ -309,13 +315,13 @@ impl<L: Clone> Registry<L> {
         if !self.commands.connected {
             self.channels.remove(channel);
         } else if let Some(entry) = self.channels.get_mut(channel) {
-            entry.phase = Phase::Ending;
+            entry.phase = ChannelPhase::Ending;
             self.commands.send(channel, entry);
         }
     }
 
     /// The channel, if this was the last command for it.
-    fn of_round(&mut self, effect: &Effect) -> Option<&mut Channel<L>> {
+    fn of_round(&mut self, effect: &Effect) -> Option<&mut ChannelState<L>> {
         let entry = self.channels.get_mut(&effect.channel);
         entry.filter(|entry| entry.round == effect.round)
     }
@@ -326,11 +332,11 @@ impl<L: Clone> Registry<L> {
             return vec![];
         };
         match entry.phase {
-            Phase::Wanted | Phase::Lingering { .. } => {
+            ChannelPhase::Wanted | ChannelPhase::Lingering { .. } => {
                 entry.confirmed = true;
                 entry.told()
             }
-            Phase::Ending => {
+            ChannelPhase::Ending => {
                 self.channels.remove(&effect.channel);
                 vec![]
             }
@@ -352,7 +358,10 @@ impl<L: Clone> Registry<L> {
 
     /// The listeners of all channels.
     pub(super) fn all(&self) -> Vec<L> {
-        self.channels.values().flat_map(Channel::told).collect()
+        self.channels
+            .values()
+            .flat_map(ChannelState::told)
+            .collect()
     }
 
     /// The connection is gone, and with it every subscription.
@@ -364,7 +373,7 @@ impl<L: Clone> Registry<L> {
         self.channels.retain(|_, entry| {
             entry.confirmed = false;
             entry.left = false;
-            entry.phase = Phase::Wanted;
+            entry.phase = ChannelPhase::Wanted;
             entry.ear = Ear::default();
             entry.rivals = Rivals::default();
             entry.timed = false;
@@ -403,7 +412,7 @@ impl<L: Clone> Registry<L> {
     pub(super) fn listeners(&self, channel: &str) -> Vec<L> {
         self.channels
             .get(channel)
-            .map_or_else(Vec::new, Channel::told)
+            .map_or_else(Vec::new, ChannelState::told)
     }
 
     pub(super) fn is_confirmed(&self, channel: &str) -> bool {

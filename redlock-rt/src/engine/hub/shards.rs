@@ -1,8 +1,8 @@
 //! The channels of a client, by the connection on which each is subscribed.
 //!
-//! A client of one server has one [`Place`]. In a cluster each master has one, and a channel is at the
+//! A client of one server has one [`SubscribedServer`]. In a cluster each master has one, and a channel is at the
 //! master of its slot; it moves when the slot does. What is not known to be anywhere waits at
-//! [`Place::NOWHERE`], to which nothing ever connects.
+//! [`SubscribedServer::NOWHERE`], to which nothing ever connects.
 //!
 //! # Invariants
 //!
@@ -16,14 +16,14 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::registry::{Effect, End, Registry};
+use super::registry::{Effect, Registry, SubscriptionEnd};
 use super::rivals::Rivals;
 
 /// One of the servers at which channels are subscribed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Place(u64);
+pub(crate) struct SubscribedServer(u64);
 
-impl Place {
+impl SubscribedServer {
     /// The only one outside a cluster.
     pub(crate) const ONLY: Self = Self(0);
     /// Where no server is known.
@@ -39,7 +39,7 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Shards<L> {
     linger: Duration,
-    registries: BTreeMap<Place, Registry<L>>,
+    registries: BTreeMap<SubscribedServer, Registry<L>>,
     /// How many registries were made, so that no two of them give a listener the same number.
     made: u64,
 }
@@ -51,12 +51,12 @@ impl<L: Clone> Shards<L> {
             registries: BTreeMap::new(),
             made: 0,
         };
-        shards.at(Place::ONLY);
+        shards.at(SubscribedServer::ONLY);
         shards
     }
 
     /// The channels at this place.
-    pub(super) fn at(&mut self, place: Place) -> &mut Registry<L> {
+    pub(super) fn at(&mut self, place: SubscribedServer) -> &mut Registry<L> {
         let (linger, made) = (self.linger, &mut self.made);
         self.registries.entry(place).or_insert_with(|| {
             let first = *made << 40;
@@ -70,22 +70,32 @@ impl<L: Clone> Shards<L> {
     pub(super) fn attach(
         &mut self,
         channel: &str,
-        place: impl FnOnce() -> Option<Place>,
+        place: impl FnOnce() -> Option<SubscribedServer>,
         listener: L,
     ) -> (u64, bool) {
         self.home(channel, place).attach(channel, listener)
     }
 
     /// Where a channel is subscribed, or is to be.
-    fn home(&mut self, channel: &str, place: impl FnOnce() -> Option<Place>) -> &mut Registry<L> {
+    fn home(
+        &mut self,
+        channel: &str,
+        place: impl FnOnce() -> Option<SubscribedServer>,
+    ) -> &mut Registry<L> {
         let mut registries = self.registries.iter();
         let is_there = registries.find(|(_, registry)| registry.is_wanted(channel));
         let place = is_there.map(|(place, _)| *place).or_else(place);
-        self.at(place.unwrap_or(Place::NOWHERE))
+        self.at(place.unwrap_or(SubscribedServer::NOWHERE))
     }
 
     /// Removes a listener and gives it back.
-    pub(super) fn detach(&mut self, channel: &str, id: u64, end: End, now: Instant) -> Option<L> {
+    pub(super) fn detach(
+        &mut self,
+        channel: &str,
+        id: u64,
+        end: SubscriptionEnd,
+        now: Instant,
+    ) -> Option<L> {
         let mut registries = self.registries.values_mut();
         registries.find_map(|registry| registry.detach(channel, id, end, now))
     }
@@ -102,7 +112,7 @@ impl<L: Clone> Shards<L> {
     pub(super) fn released(
         &mut self,
         channel: &str,
-        place: impl FnOnce() -> Option<Place>,
+        place: impl FnOnce() -> Option<SubscribedServer>,
         receivers: u32,
         now: Instant,
     ) -> bool {
@@ -145,7 +155,10 @@ impl<L: Clone> Shards<L> {
 
     /// Subscribes each channel where it is to be now, and ends it where it was. A channel that is to be
     /// nowhere stays. Returns the listeners of channels that are confirmed there already.
-    pub(super) fn rearrange(&mut self, place_of: impl Fn(&str) -> Option<Place>) -> Vec<L> {
+    pub(super) fn rearrange(
+        &mut self,
+        place_of: impl Fn(&str) -> Option<SubscribedServer>,
+    ) -> Vec<L> {
         let mut moved = Vec::new();
         for (place, registry) in &mut self.registries {
             for channel in registry.wanted() {
@@ -168,7 +181,7 @@ impl<L: Clone> Shards<L> {
 
     /// The server at this place has confirmed a command. Returns the listeners to notify, and whether
     /// the subscription has to be begun again: it may have ended since.
-    pub(super) fn confirmed(&mut self, place: Place, effect: &Effect) -> (Vec<L>, bool) {
+    pub(super) fn confirmed(&mut self, place: SubscribedServer, effect: &Effect) -> (Vec<L>, bool) {
         let registry = self.at(place);
         let told = registry.confirmed(effect);
         let left = registry.was_left(&effect.channel);
@@ -179,37 +192,39 @@ impl<L: Clone> Shards<L> {
     }
 
     /// The server at this place has ended a subscription, because the slot has moved away.
-    pub(super) fn left(&mut self, place: Place, channel: &str) {
+    pub(super) fn left(&mut self, place: SubscribedServer, channel: &str) {
         let listeners = self.at(place).left(channel);
         if !listeners.is_empty() {
-            self.at(Place::NOWHERE).adopt(channel, listeners);
+            self.at(SubscribedServer::NOWHERE).adopt(channel, listeners);
         }
     }
 
     /// The server at this place refused a SUBSCRIBE, because the slot of the channel is elsewhere.
-    pub(super) fn turned_away(&mut self, place: Place, effect: &Effect) {
+    pub(super) fn turned_away(&mut self, place: SubscribedServer, effect: &Effect) {
         let listeners = self.at(place).turned_away(effect);
         if !listeners.is_empty() {
-            self.at(Place::NOWHERE).adopt(&effect.channel, listeners);
+            self.at(SubscribedServer::NOWHERE)
+                .adopt(&effect.channel, listeners);
         }
     }
 
     /// There is no server at this place any more.
-    pub(super) fn gone(&mut self, place: Place) {
+    pub(super) fn gone(&mut self, place: SubscribedServer) {
         let Some(mut registry) = self.registries.remove(&place) else {
             return;
         };
         registry.disconnected();
         for channel in registry.wanted() {
             let listeners = registry.take(&channel);
-            self.at(Place::NOWHERE).adopt(&channel, listeners);
+            self.at(SubscribedServer::NOWHERE)
+                .adopt(&channel, listeners);
         }
     }
 
     /// The places with channels, except nowhere, each with one of its channels.
-    pub(super) fn places(&self) -> Vec<(Place, String)> {
+    pub(super) fn places(&self) -> Vec<(SubscribedServer, String)> {
         let registries = self.registries.iter();
-        let known = registries.filter(|(place, _)| **place != Place::NOWHERE);
+        let known = registries.filter(|(place, _)| **place != SubscribedServer::NOWHERE);
         known
             .filter_map(|(place, all)| Some((*place, all.wanted().into_iter().next()?)))
             .collect()
@@ -217,7 +232,7 @@ impl<L: Clone> Shards<L> {
 
     /// Whether some channel is nowhere.
     pub(super) fn has_homeless(&self) -> bool {
-        let nowhere = self.registries.get(&Place::NOWHERE);
+        let nowhere = self.registries.get(&SubscribedServer::NOWHERE);
         nowhere.is_some_and(|registry| !registry.is_empty())
     }
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::{Attachment, End, Hub, Listener};
+use super::{Attachment, ChannelListener, Hub, SubscriptionEnd};
 use crate::shim::{AtomicBool, Mutex, lock};
 use crate::wire::keys::Channel;
 
 /// The one attachment of a listener, while there are waiters.
 ///
 /// This is the only way to attach, so that a listener is always notified, because it missed earlier
-/// messages: at once if the channel is confirmed already ([`Listener::joined`]), and otherwise upon
-/// the confirmation ([`Listener::confirmed`]).
+/// messages: at once if the channel is confirmed already ([`ChannelListener::joined`]), and otherwise upon
+/// the confirmation ([`ChannelListener::confirmed`]).
 ///
 /// # Lock order
 ///
@@ -25,20 +25,20 @@ pub(crate) struct Subscription {
     attachment: Mutex<Option<Box<Attachment>>>,
     /// Whether there is one, for those that do not want to wait for the mutex. Written under it.
     begun: AtomicBool,
-    end: End,
+    end: SubscriptionEnd,
 }
 
 impl Subscription {
     /// For a channel that no other waiter will use: the subscription ends at once.
     pub(crate) fn brief() -> Self {
         Self {
-            end: End::AtOnce,
+            end: SubscriptionEnd::AtOnce,
             ..Self::default()
         }
     }
 
     /// Subscribes to the channel, unless that was done before.
-    pub(crate) fn start<L: Listener + 'static>(
+    pub(crate) fn start<L: ChannelListener + 'static>(
         &self,
         hub: &Arc<Hub>,
         channel: impl Into<String>,
@@ -55,7 +55,7 @@ impl Subscription {
 
     /// As [`start`](Self::start), if that needs no command. The caller notifies the listener; returns
     /// until when that one is to let other clients try first.
-    pub(crate) fn start_if_confirmed<L: Listener + 'static>(
+    pub(crate) fn start_if_confirmed<L: ChannelListener + 'static>(
         &self,
         hub: &Arc<Hub>,
         channel: Channel<'_>,

@@ -9,10 +9,10 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::time::timeout;
 
-use super::nodes::run_in_cluster;
+use super::cluster::run_in_cluster;
 use super::registry::{Effect, Registry};
 use super::shards::Shards;
-use super::{Hub, Listener, Place, Signal};
+use super::{ChannelListener, Hub, Signal, SubscribedServer};
 use crate::clock;
 use crate::connection::{
     Announcements, Beside, Caller, Cause, CurrentServer, Fault, Heard, Lane, Message, Node, Nodes,
@@ -40,7 +40,7 @@ pub(crate) async fn run(hub: Arc<Hub>, nodes: Arc<Nodes>, timeouts: Timeouts) {
         Nodes::One(node) => {
             let site = Site {
                 hub: &hub,
-                place: Place::ONLY,
+                place: SubscribedServer::ONLY,
                 signal: &hub.signal,
             };
             serve(site, node, timeouts).await;
@@ -62,13 +62,13 @@ impl Drop for Subscriptions<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a> {
     pub(super) hub: &'a Hub,
-    pub(super) place: Place,
+    pub(super) place: SubscribedServer,
     pub(super) signal: &'a Signal,
 }
 
 impl Site<'_> {
     /// Asks for the state of the channels, or changes it.
-    fn registry<T>(self, ask: impl FnOnce(&mut Registry<Arc<dyn Listener>>) -> T) -> T {
+    fn registry<T>(self, ask: impl FnOnce(&mut Registry<Arc<dyn ChannelListener>>) -> T) -> T {
         ask(lock(&self.hub.registry).at(self.place))
     }
 }
@@ -90,7 +90,7 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
                 server.connected(Some(Beside::ANNOUNCEMENTS));
                 told = false;
                 let since = clock::now();
-                let listening = Listening {
+                let listening = SubscribedConnection {
                     site,
                     server,
                     subscriber,
@@ -127,7 +127,7 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
 }
 
 impl Hub {
-    pub(super) fn confirmed(&self, place: Place, effect: &Effect) {
+    pub(super) fn confirmed(&self, place: SubscribedServer, effect: &Effect) {
         let (told, left) = self.change(|registry| registry.confirmed(place, effect));
         told.iter().for_each(|listener| listener.confirmed());
         if left {
@@ -136,7 +136,10 @@ impl Hub {
     }
 
     /// Changes the registry, and counts the channels.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Shards<Arc<dyn Listener>>) -> T) -> T {
+    pub(super) fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Shards<Arc<dyn ChannelListener>>) -> T,
+    ) -> T {
         let mut registry = lock(&self.registry);
         let output = change(&mut registry);
         let len = registry.len();
@@ -145,7 +148,11 @@ impl Hub {
     }
 
     /// Reads the messages that have already arrived; returns whether there were any.
-    fn hear_all(&self, place: Place, messages: &mut (impl Stream<Item = Heard> + Unpin)) -> bool {
+    fn hear_all(
+        &self,
+        place: SubscribedServer,
+        messages: &mut (impl Stream<Item = Heard> + Unpin),
+    ) -> bool {
         let mut any = false;
         while let Some(Some(heard)) = messages.next().now_or_never() {
             self.take_in(place, heard);
@@ -154,14 +161,14 @@ impl Hub {
         any
     }
 
-    fn take_in(&self, place: Place, heard: Heard) {
+    fn take_in(&self, place: SubscribedServer, heard: Heard) {
         match heard {
             Heard::Message(message) => self.heard(place, &message),
             Heard::Left(channel) => self.left(place, &channel),
         }
     }
 
-    pub(super) fn heard(&self, place: Place, message: &Message) {
+    pub(super) fn heard(&self, place: SubscribedServer, message: &Message) {
         let mut registry = lock(&self.registry);
         // What a release of a lock says is no number of free permits, but its release lets one have it.
         let free = message.payload.parse().unwrap_or(1).max(1);
@@ -180,7 +187,7 @@ const CLOSED: &str = "the subscribing connection was closed";
 const SILENT: &str = "the subscribing connection does not answer";
 
 /// One connection, and what it was asked.
-struct Listening<'a> {
+struct SubscribedConnection<'a> {
     site: Site<'a>,
     server: &'a CurrentServer,
     subscriber: Subscriber,
@@ -192,7 +199,7 @@ struct Listening<'a> {
     deaf_at: Option<Instant>,
 }
 
-impl Listening<'_> {
+impl SubscribedConnection<'_> {
     /// Serves the connection until it breaks, falls silent, or the signal is closed. Returns why it ended.
     async fn run(mut self, announcements: Announcements) -> &'static str {
         let Site { hub, place, signal } = self.site;

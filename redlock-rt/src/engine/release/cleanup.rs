@@ -30,12 +30,12 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::endings::{AnyEnding, Lapse, OnceRequest, OrphanedAttempt, Release, Sending, Update};
-use super::tally::Open;
+use super::outstanding::Outstanding;
 use crate::clock;
 use crate::connection::{Caller, Came, Fault};
-use crate::engine::Engine;
-use crate::engine::hold::{Hold, Turn, Waiting};
-use crate::engine::news::News;
+use crate::engine::ClientEngine;
+use crate::engine::announcement::News;
+use crate::engine::hold::{CommandTurn, Hold, LockQueue};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::pause::Pause;
@@ -53,14 +53,14 @@ pub(crate) struct Cleanup {
     ending: AnyEnding,
     sending: Sending,
     /// Held from the first try to the last, by any runner.
-    turn: Option<Turn>,
+    turn: Option<CommandTurn>,
     lapse: Lapse,
     pause: Pause,
 }
 
 /// The progress of a cleanup.
 #[derive(Debug)]
-enum Progress {
+enum CleanupProgress {
     Over(Result<HoldReply, Fault>),
     /// The waiting caller gets this result; the release queue continues the cleanup.
     Told(Result<HoldReply, Fault>),
@@ -118,7 +118,7 @@ impl Cleanup {
             return false;
         }
         let turn = match (self.turn.take(), self.ending.hold()) {
-            (None, Some(hold)) => match Turn::try_take(hold) {
+            (None, Some(hold)) => match CommandTurn::try_take(hold) {
                 None => return false,
                 taken => taken,
             },
@@ -143,7 +143,7 @@ impl Cleanup {
         self.sending.delivery.came()
     }
 
-    pub(in crate::engine) fn engine(&self) -> &Arc<Engine> {
+    pub(in crate::engine) fn engine(&self) -> &Arc<ClientEngine> {
         self.ending.engine()
     }
 
@@ -153,38 +153,38 @@ impl Cleanup {
 
     /// Runs until Redis has answered or refused for good, or there is nothing left to do, or there
     /// is a result for a caller that waits until `until`; `None`: `until` came first.
-    async fn run(&mut self, until: Option<Instant>) -> Option<Progress> {
+    async fn run(&mut self, until: Option<Instant>) -> Option<CleanupProgress> {
         if let AnyEnding::Withdrawal(orphan) = &mut self.ending {
             match orphan.ended_before_it_began(until).await? {
                 Ok(false) => {}
-                Ok(true) => return Some(Progress::Over(Ok(HoldReply::Gone))),
-                Err(fault) => return Some(Progress::Over(Err(fault))),
+                Ok(true) => return Some(CleanupProgress::Over(Ok(HoldReply::Gone))),
+                Err(fault) => return Some(CleanupProgress::Over(Err(fault))),
             }
         }
         if let (None, Some(hold)) = (&self.turn, self.ending.hold()) {
             let hold = Arc::clone(hold);
-            self.turn = Some(match Turn::try_take(&hold) {
+            self.turn = Some(match CommandTurn::try_take(&hold) {
                 Some(turn) => turn,
                 None => {
                     self.sending.now = None;
-                    clock::before(until, Turn::take(&hold)).await?
+                    clock::before(until, CommandTurn::take(&hold)).await?
                 }
             });
         }
         loop {
             let fault = match self.ending.step(&mut self.sending, until).await? {
-                Ok(reply) => return Some(Progress::Over(Ok(reply))),
+                Ok(reply) => return Some(CleanupProgress::Over(Ok(reply))),
                 Err(fault) => fault,
             };
             // An operator may give this client a right that is missing: no lease would end what stays behind
             // without it.
             let waits = fault.is_denied() && self.is_lasting();
             if !(waits || fault.is_passing_for(Caller::Cleanup)) {
-                return Some(Progress::Over(Err(fault)));
+                return Some(CleanupProgress::Over(Err(fault)));
             }
             if !fault.is_passing_for(Caller::Call) {
                 if until.is_some() {
-                    return Some(Progress::Told(Err(fault)));
+                    return Some(CleanupProgress::Told(Err(fault)));
                 }
                 self.tell_nobody(&fault, waits);
             }
@@ -194,14 +194,18 @@ impl Cleanup {
             let give_up = ending.give_up(&self.sending, self.lapse);
             if give_up.is_some_and(|moment| moment <= now) {
                 // A lock whose lease is over needs no release.
-                return Some(Progress::Over(if ends { Ok(gone) } else { Err(fault) }));
+                return Some(CleanupProgress::Over(if ends {
+                    Ok(gone)
+                } else {
+                    Err(fault)
+                }));
             }
             if ends && self.lapse.at <= now {
                 // The cleanup is over for the waiting caller; the call to the server may still be
                 // needed.
                 ending.lapsed();
                 if until.is_some() {
-                    return Some(Progress::Told(Ok(gone)));
+                    return Some(CleanupProgress::Told(Ok(gone)));
                 }
             }
             if !fault.is_of_dialing() {
@@ -243,7 +247,7 @@ impl Cleanup {
     }
 
     /// Those who wait for the end of the hold, if there are any.
-    pub(in crate::engine) fn followers(&self) -> Option<Arc<Waiting>> {
+    pub(in crate::engine) fn followers(&self) -> Option<Arc<LockQueue>> {
         let ends = self.ending.get().ends_with_lease();
         let waiters = self.ending.hold().filter(|_| ends)?.waiters();
         (!waiters.is_empty()).then(|| Arc::clone(waiters))
@@ -278,7 +282,7 @@ impl fmt::Debug for Cleanup {
 pub(crate) struct PendingCleanup {
     cleanup: Option<Cleanup>,
     /// Dropped last.
-    _open: Open,
+    _open: Outstanding,
 }
 
 impl PendingCleanup {
@@ -288,13 +292,13 @@ impl PendingCleanup {
     }
 
     /// Registers a cleanup of this hold that is to come.
-    pub(in crate::engine) fn open(hold: &Hold) -> Open {
+    pub(in crate::engine) fn open(hold: &Hold) -> Outstanding {
         let lasting = hold.recipe.profile().is_lasting();
         hold.engine.releases.open(lasting)
     }
 
     /// With what [`open`](Self::open) has returned.
-    pub(in crate::engine) fn opened(cleanup: Cleanup, open: Open) -> Self {
+    pub(in crate::engine) fn opened(cleanup: Cleanup, open: Outstanding) -> Self {
         Self {
             cleanup: Some(cleanup),
             _open: open,
@@ -329,8 +333,8 @@ impl PendingCleanup {
         };
         cleanup.sending.now = now;
         let outcome = match cleanup.run(until).await? {
-            Progress::Told(outcome) => return Some(outcome),
-            Progress::Over(outcome) => outcome,
+            CleanupProgress::Told(outcome) => return Some(outcome),
+            CleanupProgress::Over(outcome) => outcome,
         };
         if let Some(cleanup) = self.cleanup.take() {
             cleanup.over(&outcome);

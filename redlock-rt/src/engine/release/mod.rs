@@ -12,12 +12,12 @@
 mod cleanup;
 mod endings;
 mod once;
+mod outstanding;
 mod queue;
 mod releases;
-mod tally;
 
 pub(super) use self::cleanup::{Cleanup, PendingCleanup, abandon};
 pub(super) use self::endings::OrphanedAttempt;
 pub(crate) use self::once::OnceCall;
+pub(super) use self::outstanding::Outstanding;
 pub(super) use self::releases::{Releases, run};
-pub(super) use self::tally::Open;

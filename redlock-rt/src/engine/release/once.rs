@@ -8,7 +8,7 @@ use super::cleanup::{Cleanup, PendingCleanup};
 use super::endings::OnceRequest;
 use crate::clock;
 use crate::connection::Fault;
-use crate::engine::{Engine, Handle};
+use crate::engine::{ClientEngine, Handle};
 use crate::error::Error;
 use crate::name::LockName;
 use crate::wire::{Call, Malformed, Reply};
@@ -24,7 +24,7 @@ pub(crate) struct OnceCall {
 impl OnceCall {
     /// `noted`: for how long Redis remembers the id of the call. `read`: reads the reply.
     pub(crate) fn new(
-        engine: &Arc<Engine>,
+        engine: &Arc<ClientEngine>,
         name: &LockName,
         call: Call,
         noted: Duration,

@@ -8,8 +8,8 @@ use std::task::Wake;
 use std::time::{Duration, Instant};
 
 use super::cleanup::{Cleanup, PendingCleanup};
+use super::outstanding::{Outstanding, OutstandingCount, Undelivered};
 use super::queue::{Oldest, Queue};
-use super::tally::{Open, Tally, Undelivered};
 use crate::clock;
 use crate::connection::Came;
 use crate::engine::signal::Signal;
@@ -37,10 +37,10 @@ pub(crate) struct Releases {
     under_way: AtomicUsize,
     /// Those of them that pause because a right is missing.
     denied: AtomicUsize,
-    /// Acquisitions and cleanups in progress outside the queue; see [`Open`].
-    open: Arc<Tally>,
+    /// Acquisitions and cleanups in progress outside the queue; see [`Outstanding`].
+    open: Arc<OutstandingCount>,
     /// What was not sent to Redis because the queue was closed.
-    abandoned: Tally,
+    abandoned: OutstandingCount,
     /// Releases that a waiter of this client may spare; see `hand_over`.
     offered: AtomicUsize,
     /// Which the task looks at as well.
@@ -57,7 +57,7 @@ impl Releases {
             under_way: AtomicUsize::new(0),
             denied: AtomicUsize::new(0),
             open: Arc::default(),
-            abandoned: Tally::default(),
+            abandoned: OutstandingCount::default(),
             offered: AtomicUsize::new(0),
             timers,
         }
@@ -107,7 +107,7 @@ impl Releases {
         if !lock(&self.queue).begin_ending() {
             return;
         }
-        let _ending = Ending(self);
+        let _ending = EndsAnswered(self);
         loop {
             let mut queue = lock(&self.queue);
             match queue.oldest(came) {
@@ -153,8 +153,8 @@ impl Releases {
     }
 
     /// Registers work that must end before the client may end; `lasting`: no lease ends it.
-    pub(in crate::engine) fn open(&self, lasting: bool) -> Open {
-        Open::new(&self.open, lasting)
+    pub(in crate::engine) fn open(&self, lasting: bool) -> Outstanding {
+        Outstanding::new(&self.open, lasting)
     }
 
     /// The number of cleanups that wait or are in progress.
@@ -283,9 +283,9 @@ impl Drop for Denied<'_> {
 }
 
 /// Ends what is answered. After a panic the next caller does.
-struct Ending<'a>(&'a Releases);
+struct EndsAnswered<'a>(&'a Releases);
 
-impl Drop for Ending<'_> {
+impl Drop for EndsAnswered<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             lock(&self.0.queue).stop_ending();

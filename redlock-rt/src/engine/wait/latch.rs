@@ -13,12 +13,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Called, Health, Key, NOT_POLLED, Subject, WaiterGuard, WaiterMap, Waits, Wake};
+use super::{Called, Health, NOT_POLLED, Subject, WaitKey, WaiterGuard, WaiterMap, Waits, Wake};
 use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
-use crate::engine::Engine;
+use crate::engine::ClientEngine;
 use crate::error::{Error, ErrorKind};
-use crate::wire::{Ended, LatchWire, Look};
+use crate::wire::{LatchEnd, LatchState, LatchWire};
 
 pub(crate) const ACTION: &str = "wait for latch";
 
@@ -28,7 +28,7 @@ pub(crate) struct LatchSubject;
 
 impl Subject for LatchSubject {
     /// A look that finds the latch open, or that fails for good, ends the wait of all.
-    type Outcome = Result<Ended, Fault>;
+    type Outcome = Result<LatchEnd, Fault>;
     type Offer = std::convert::Infallible;
 }
 
@@ -41,22 +41,22 @@ pub(crate) type LatchWaiters = WaiterMap<LatchSubject>;
 ///
 /// Nothing is left.
 pub(crate) async fn wait_latch(
-    engine: &Arc<Engine>,
+    engine: &Arc<ClientEngine>,
     latch: &LatchWire,
     wait: Option<Duration>,
-) -> Result<Ended, Error> {
+) -> Result<LatchEnd, Error> {
     engine.open(ACTION, latch.name())?;
     let started = clock::now();
     if wait.is_some_and(|wait| wait.is_zero()) {
         let deadline = Some(engine.patience(started));
         let looked = look(engine, latch, deadline).await;
         return match looked.unwrap_or_else(|| Err(engine.no_answer(latch.name()))) {
-            Ok(Look::Ended(ended)) => Ok(ended),
-            Ok(Look::Closed(..)) => Err(timed_out(latch, Duration::ZERO)),
+            Ok(LatchState::Ended(ended)) => Ok(ended),
+            Ok(LatchState::Closed(..)) => Err(timed_out(latch, Duration::ZERO)),
             Err(fault) => Err(failed(latch, fault)),
         };
     }
-    let waiters = engine.latches.waiters(Key {
+    let waiters = engine.latches.waiters(WaitKey {
         kind: "latch",
         name: latch.name().clone(),
     });
@@ -81,7 +81,7 @@ pub(crate) async fn wait_latch(
 
 /// A waiting caller.
 struct LatchWait<'a> {
-    engine: &'a Arc<Engine>,
+    engine: &'a Arc<ClientEngine>,
     latch: &'a LatchWire,
     started: Instant,
     wait: Option<Duration>,
@@ -94,7 +94,7 @@ struct LatchWait<'a> {
 }
 
 impl LatchWait<'_> {
-    async fn run(&mut self) -> Result<Ended, Error> {
+    async fn run(&mut self) -> Result<LatchEnd, Error> {
         loop {
             // The runtime of the client's tasks may have ended while this caller waited.
             self.engine.ensure_tasks();
@@ -128,8 +128,8 @@ impl LatchWait<'_> {
             return Err(error);
         };
         match looked {
-            Ok(Look::Ended(ended)) => self.place.finish(&Ok(ended)),
-            Ok(Look::Closed(_, ttl)) => {
+            Ok(LatchState::Ended(ended)) => self.place.finish(&Ok(ended)),
+            Ok(LatchState::Closed(_, ttl)) => {
                 self.fault = None;
                 self.unanswered = 0;
                 let again = self.engine.next_look(clock::now(), ttl);
@@ -175,15 +175,15 @@ impl LatchWait<'_> {
 
 /// Looks once; `None`: the deadline came first.
 async fn look(
-    engine: &Engine,
+    engine: &ClientEngine,
     latch: &LatchWire,
     deadline: Option<Instant>,
-) -> Option<Result<Look, Fault>> {
+) -> Option<Result<LatchState, Fault>> {
     let mut delivery = Delivery::default();
     let attempt = delivery.attempt(engine.to(latch.name()), || latch.check(), deadline);
     let reply = attempt.await?;
     Some(reply.and_then(|reply| {
-        let look = Look::try_from(reply);
+        let look = LatchState::try_from(reply);
         look.map_err(|malformed| delivery.misread(malformed))
     }))
 }

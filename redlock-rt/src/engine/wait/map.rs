@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use super::called::Waits;
 use super::health::Health;
-use super::place::Place;
 use super::queue::{Departure, OfferLook, Refusal, Ticket, WaitQueue, Wake};
+use super::queue_cell::QueueCell;
 use super::weak_map::WeakMap;
 use crate::clock;
 use crate::connection::Message;
-use crate::engine::hub::{Hub, Listener, Subscription};
+use crate::engine::hub::{ChannelListener, Hub, Subscription};
 use crate::engine::timers::Timers;
 use crate::name::LockName;
 use crate::wire::keys::Channel;
@@ -47,14 +47,14 @@ pub(crate) trait Subject: Default + Send + Sync + 'static {
 
 /// The key of a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct WaitKey {
     pub(crate) kind: &'static str,
     pub(crate) name: LockName,
 }
 
 /// The queues by name. A queue exists while a waiter, a hold or a cleanup has a reference to it.
 pub(crate) struct WaiterMap<S: Subject> {
-    names: WeakMap<Key, Waiters<S>>,
+    names: WeakMap<WaitKey, Waiters<S>>,
     closed: AtomicBool,
     waiting: AtomicUsize,
     timers: Arc<Timers>,
@@ -63,8 +63,8 @@ pub(crate) struct WaiterMap<S: Subject> {
 /// The waiters of one name; see [`WaitQueue`]. Removed from the map with the last reference.
 pub(crate) struct Waiters<S: Subject> {
     map: Arc<WaiterMap<S>>,
-    key: Key,
-    queue: Place<S::Outcome, S::Offer>,
+    key: WaitKey,
+    queue: QueueCell<S::Outcome, S::Offer>,
     subject: S,
     /// The subscription to the channel, while there are waiters.
     subscription: Subscription,
@@ -81,12 +81,12 @@ impl<S: Subject> WaiterMap<S> {
     }
 
     /// The waiters of a name; created if there are none.
-    pub(crate) fn waiters(self: &Arc<Self>, key: Key) -> Arc<Waiters<S>> {
+    pub(crate) fn waiters(self: &Arc<Self>, key: WaitKey) -> Arc<Waiters<S>> {
         let waiters = self.names.get_or_make(key, |key| {
             Arc::new(Waiters {
                 map: Arc::clone(self),
                 key,
-                queue: Place::default(),
+                queue: QueueCell::default(),
                 subject: S::default(),
                 subscription: Subscription::default(),
             })
@@ -99,7 +99,7 @@ impl<S: Subject> WaiterMap<S> {
     }
 
     /// The waiters of a name, if there are any.
-    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Waiters<S>>> {
+    pub(crate) fn get(&self, key: &WaitKey) -> Option<Arc<Waiters<S>>> {
         self.names.get(key)
     }
 
@@ -124,7 +124,7 @@ impl<S: Subject> WaiterMap<S> {
 
     /// The number of waiting tasks.
     pub(crate) fn waiting(&self) -> usize {
-        // `Engine::task_ended` asks after it has marked the end of a task. A waiter checks whether
+        // `ClientEngine::task_ended` asks after it has marked the end of a task. A waiter checks whether
         // the task runs after it was counted. So one of the two sees the other.
         self.waiting.load(Ordering::SeqCst)
     }
@@ -347,7 +347,7 @@ impl<S: Subject> Drop for Waiters<S> {
     }
 }
 
-impl<S: Subject> Listener for Waiters<S> {
+impl<S: Subject> ChannelListener for Waiters<S> {
     /// The head tries in any case: a hold of this client may have been released by force before.
     fn confirmed(&self) {
         self.notify();
@@ -515,8 +515,8 @@ mod tests {
         type Offer = std::convert::Infallible;
     }
 
-    fn key() -> Key {
-        Key {
+    fn key() -> WaitKey {
+        WaitKey {
             kind: "k",
             name: LockName::new(None, "n").unwrap(),
         }

@@ -15,8 +15,8 @@ mod count_waker;
 mod health;
 mod latch;
 mod map;
-mod place;
 mod queue;
+mod queue_cell;
 mod seat;
 mod weak_map;
 
@@ -27,7 +27,7 @@ pub(crate) const NOT_POLLED: &str =
 pub(crate) use self::called::{Called, Waits};
 pub(crate) use self::health::Health;
 pub(crate) use self::latch::{ACTION as WAIT_LATCH, LatchWaiters, wait_latch};
-pub(crate) use self::map::{Key, Subject, WaiterGuard, WaiterMap, Waiters};
+pub(crate) use self::map::{Subject, WaitKey, WaiterGuard, WaiterMap, Waiters};
 pub(crate) use self::queue::{Refusal, Wake};
 pub(crate) use self::seat::Seat;
 pub(crate) use self::weak_map::WeakMap;

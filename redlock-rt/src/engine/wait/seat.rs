@@ -15,11 +15,11 @@ use crate::shim::{Mutex, lock};
 pub(crate) struct Seat {
     /// The owner number of its waiter.
     pub(crate) number: u64,
-    state: Mutex<State>,
+    state: Mutex<SeatState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct SeatState {
     waker: Option<Waker>,
     permit: bool,
     /// The waiter was told then, and was not polled since.
@@ -33,7 +33,7 @@ struct State {
 
 impl Seat {
     pub(crate) fn new(number: u64) -> Self {
-        let state = State {
+        let state = SeatState {
             waker: None,
             permit: true,
             told: None,
@@ -96,7 +96,7 @@ impl Seat {
     }
 
     /// Wakes the waiter, with the mutex not held.
-    fn wake(&self, change: impl FnOnce(&mut State)) {
+    fn wake(&self, change: impl FnOnce(&mut SeatState)) {
         let mut state = lock(&self.state);
         change(&mut state);
         let waker = state.waker.take();
@@ -138,7 +138,7 @@ impl Seat {
     }
 }
 
-impl State {
+impl SeatState {
     fn runs(&mut self, waker: &Waker) {
         self.told = None;
         let known = self.waker.as_ref();

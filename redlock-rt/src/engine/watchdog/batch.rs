@@ -7,24 +7,24 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 
 use super::Watchdog;
-use super::lanes::At;
+use super::node_loads::KnownNode;
 use super::schedule::Schedule;
 use crate::clock;
 use crate::connection::{Caller, Delivery, Exchange, Fault, Lane, Nodes, To, Verdict};
 use crate::engine::hold::Hold;
-use crate::wire::{HoldReply, Malformed, Renewal, Reply, Slot, Wanted, renew};
+use crate::wire::{HoldReply, Malformed, Renewal, Reply, Slot, WantedLease, renew};
 
 /// A silent connection is closed after this time, if no renewal can wait longer.
 const SILENCE: Duration = Duration::from_millis(250);
 const NO_ANSWER: &str = "no answer to a renewal";
 
 /// A hold whose renewal is due, and the lease to ask for.
-pub(super) type Due = (Arc<Hold>, Duration);
+pub(super) type DueHold = (Arc<Hold>, Duration);
 
 /// A call that was handed to the connection.
 pub(super) struct Batch {
-    at: At,
-    due: Vec<Due>,
+    at: KnownNode,
+    due: Vec<DueHold>,
     exchange: Exchange,
     /// The longest time for the reply.
     response: Duration,
@@ -36,8 +36,8 @@ pub(super) struct Batch {
 
 /// A batch with its result.
 pub(super) struct Answered {
-    pub(super) at: At,
-    pub(super) due: Vec<Due>,
+    pub(super) at: KnownNode,
+    pub(super) due: Vec<DueHold>,
     pub(super) sent: Instant,
     /// Whether the call followed its slot by itself; see [`alone`].
     pub(super) followed: bool,
@@ -48,10 +48,10 @@ pub(super) struct Answered {
 /// `due` if there is no connection.
 pub(super) fn dispatch(
     schedule: &mut Schedule<Arc<Hold>>,
-    at: &At,
-    due: Vec<Due>,
+    at: &KnownNode,
+    due: Vec<DueHold>,
     now: Instant,
-) -> Result<Batch, Vec<Due>> {
+) -> Result<Batch, Vec<DueHold>> {
     let Some(node) = at else { return Err(due) };
     // Before the schedule's mutex is free: no such hold is handed over while the reply is unknown.
     due.iter().for_each(|(hold, _)| hold.lease().unchain());
@@ -142,7 +142,7 @@ pub(super) async fn alone(
     watchdog: Arc<Watchdog>,
     nodes: Arc<Nodes>,
     hold: Arc<Hold>,
-    at: At,
+    at: KnownNode,
 ) -> Answered {
     let now = clock::now();
     let rest = hold.deadline().saturating_duration_since(now);
@@ -194,7 +194,7 @@ fn renewal(hold: &Hold, lease: Duration) -> Renewal<'_> {
     Renewal {
         recipe: &*hold.recipe,
         owner: hold.id(),
-        wanted: Wanted { lease, most },
+        wanted: WantedLease { lease, most },
     }
 }
 
@@ -216,7 +216,7 @@ fn decode(reply: Reply, expected: usize) -> Result<Vec<HoldReply>, Malformed> {
 mod tests {
     use super::*;
     use crate::connection::Connector;
-    use crate::engine::{AcquireParams, Config, Engine, Terms};
+    use crate::engine::{AcquireParams, ClientEngine, Config, Terms};
     use crate::name::LockName;
     use crate::wire::{Holder, LockRecipe, RLockWire, Recipe};
 
@@ -228,7 +228,7 @@ mod tests {
     async fn a_renewal_is_handed_to_the_connection_at_once_whatever_budget_is_left() {
         let server = redlock_embedded::Engine::new();
         let connector = Connector::new(move || std::future::ready(Ok(server.connect())));
-        let engine = Engine::through(connector, Config::for_tests(30 * S));
+        let engine = ClientEngine::through(connector, Config::for_tests(30 * S));
         let name = LockName::new(None, "spent").unwrap();
         let wire = Arc::new(RLockWire::new(name));
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;

@@ -8,7 +8,7 @@ use ::loom::sync::atomic::{AtomicBool, Ordering};
 use ::loom::thread;
 
 use super::schedule::Schedule;
-use crate::engine::hold::{GuardId, Lease, Leave, LostReason, Plan, Terms};
+use crate::engine::hold::{GuardId, Lease, Leave, LostReason, RenewalPlan, Terms};
 use crate::shim::{Mutex, lock};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -53,7 +53,7 @@ impl World {
             return false;
         }
         let plan = lock(&self.lease).plan(self.now);
-        let sent = matches!(plan, Plan::Renew(_));
+        let sent = matches!(plan, RenewalPlan::Renew(_));
         if sent {
             let released = self.released.load(Ordering::Acquire);
             assert!(!released, "a renewal was sent after the release began");

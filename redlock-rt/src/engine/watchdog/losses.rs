@@ -14,12 +14,12 @@ const MOST_NAMES: usize = 10;
 /// one line.
 #[derive(Debug)]
 pub(in crate::engine) struct Losses {
-    tally: Mutex<Tally>,
+    tally: Mutex<UnloggedLosses>,
 }
 
 /// Pure.
 #[derive(Debug, Default)]
-struct Tally {
+struct UnloggedLosses {
     limit: Limit,
     /// The names of the losses that are not logged yet.
     names: Vec<Box<str>>,
@@ -32,7 +32,7 @@ struct Summary {
     names: Vec<Box<str>>,
 }
 
-impl Tally {
+impl UnloggedLosses {
     /// Returns whether to log the loss by itself: no loss is logged before earlier ones.
     fn add(&mut self, name: &str, now: Instant) -> bool {
         match self.limit.left_out() {
@@ -75,7 +75,7 @@ impl Tally {
 impl Losses {
     pub(super) fn new() -> Self {
         Self {
-            tally: Mutex::new(Tally::default()),
+            tally: Mutex::new(UnloggedLosses::default()),
         }
     }
 
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn the_first_is_told_by_itself_and_the_others_together() {
         let start = Instant::now();
-        let mut tally = Tally::default();
+        let mut tally = UnloggedLosses::default();
         assert!(tally.add("a", start));
         assert_eq!((tally.wake_at(), tally.due(start)), (None, None));
         for lock in 0..25 {
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn nothing_overtakes_what_is_still_to_be_told() {
         let start = Instant::now();
-        let mut tally = Tally::default();
+        let mut tally = UnloggedLosses::default();
         assert!(tally.add("a", start) && !tally.add("b", start));
         assert!(!tally.add("c", start + 2 * SPACING));
         assert_eq!(tally.due(start + 2 * SPACING).unwrap().count, 2);

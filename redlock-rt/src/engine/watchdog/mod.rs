@@ -8,10 +8,10 @@
 //! release began, or never.
 
 mod batch;
-mod lanes;
 #[cfg(all(test, redlock_loom))]
 mod loom;
 mod losses;
+mod node_loads;
 mod schedule;
 mod task;
 
@@ -24,7 +24,7 @@ use std::time::Instant;
 
 use self::losses::Losses;
 pub(super) use self::schedule::Schedule;
-use super::hold::{GuardId, Hold, LostReason, Plan};
+use super::hold::{GuardId, Hold, LostReason, RenewalPlan};
 use super::signal::Signal;
 use crate::clock::{self, LastMoment};
 use crate::connection::{Home, Nodes};
@@ -260,11 +260,11 @@ impl Homes {
 }
 
 /// When a hold is due next.
-fn moment(plan: Plan, now: Instant) -> Option<Instant> {
+fn moment(plan: RenewalPlan, now: Instant) -> Option<Instant> {
     match plan {
-        Plan::Renew(_) => Some(now),
-        Plan::Wait(at) => Some(at),
-        Plan::Done => None,
+        RenewalPlan::Renew(_) => Some(now),
+        RenewalPlan::Wait(at) => Some(at),
+        RenewalPlan::Done => None,
     }
 }
 

@@ -14,12 +14,12 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
-use super::batch::{Answered, Due, alone, answer, dispatch, may_be_of_one_key, slot_of};
-use super::lanes::{At, Lanes, is_same};
+use super::batch::{Answered, DueHold, alone, answer, dispatch, may_be_of_one_key, slot_of};
+use super::node_loads::{KnownNode, NodeLoads, is_same};
 use super::{Scheduled, Watchdog};
 use crate::clock;
 use crate::connection::{Cause, Fault, Hint, Lane, Nodes};
-use crate::engine::hold::{Hold, LostReason, Plan, Turn};
+use crate::engine::hold::{CommandTurn, Hold, LostReason, RenewalPlan};
 use crate::engine::release::{Cleanup, PendingCleanup};
 use crate::shim::lock;
 use crate::wire::{HoldReply, Slot};
@@ -35,7 +35,7 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, nodes: Arc<Nodes>) {
     let mut task = Renewing {
         watchdog: Arc::clone(&watchdog),
         nodes,
-        lanes: Lanes::default(),
+        lanes: NodeLoads::default(),
         under_way: FuturesUnordered::new(),
         connecting: FuturesUnordered::new(),
     };
@@ -76,7 +76,7 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, nodes: Arc<Nodes>) {
 }
 
 /// Connects to a server, or finds out which one it is.
-async fn connect(nodes: Arc<Nodes>, at: At, slot: Slot) -> (At, Result<(), Fault>) {
+async fn connect(nodes: Arc<Nodes>, at: KnownNode, slot: Slot) -> (KnownNode, Result<(), Fault>) {
     let connected = match &at {
         Some(node) => node.connection(Lane::Renewals).ready().await,
         None => nodes.node(slot).await.map(drop),
@@ -89,23 +89,23 @@ async fn connect(nodes: Arc<Nodes>, at: At, slot: Slot) -> (At, Result<(), Fault
 struct Renewing {
     watchdog: Arc<Watchdog>,
     nodes: Arc<Nodes>,
-    lanes: Lanes,
+    lanes: NodeLoads,
     under_way: FuturesUnordered<BoxFuture<'static, Answered>>,
     /// Servers that are being connected to.
-    connecting: FuturesUnordered<BoxFuture<'static, (At, Result<(), Fault>)>>,
+    connecting: FuturesUnordered<BoxFuture<'static, (KnownNode, Result<(), Fault>)>>,
 }
 
 /// The holds of one slot that are due.
 #[derive(Default)]
-struct Group {
-    due: Vec<Due>,
+struct SlotRenewals {
+    due: Vec<DueHold>,
     weight: usize,
 }
 
 /// What was found due.
 #[derive(Default)]
-struct Found {
-    groups: BTreeMap<Slot, Group>,
+struct DueHolds {
+    groups: BTreeMap<Slot, SlotRenewals>,
     /// Holds that are due at another time.
     kept: Vec<(Arc<Hold>, Instant)>,
     ended: Vec<Arc<Hold>>,
@@ -152,25 +152,25 @@ impl Renewing {
     }
 
     /// Takes out what is due.
-    fn find_due(&mut self, schedule: &mut Scheduled, now: Instant) -> Found {
+    fn find_due(&mut self, schedule: &mut Scheduled, now: Instant) -> DueHolds {
         let most = match self.nodes.cluster() {
             None => BATCH,
             Some(_) => MOST_TOGETHER,
         };
-        let mut found = Found::default();
+        let mut found = DueHolds::default();
         let (mut horizon, mut weight) = (now, 0);
         while weight.max(found.kept.len()) < most
             && let Some((id, hold)) = schedule.pop_due(horizon)
         {
             let slot = slot_of(&self.nodes, &hold);
             let (at, ttl) = match hold.plan(now) {
-                Plan::Renew(ttl) => (now, Some(ttl)),
+                RenewalPlan::Renew(ttl) => (now, Some(ttl)),
                 // Only together with other holds.
-                Plan::Wait(at) => {
+                RenewalPlan::Wait(at) => {
                     let together = found.groups.contains_key(&slot);
                     (at, hold.plan_early(now).filter(|_| together))
                 }
-                Plan::Done => {
+                RenewalPlan::Done => {
                     schedule.homes.remove(hold.home.as_ref());
                     found.ended.push(hold);
                     continue;
@@ -261,7 +261,7 @@ impl Renewing {
     }
 
     /// Sends renewals at once for those of these holds, all of one slot, that are still scheduled.
-    fn send_again(&mut self, holds: &[Due]) {
+    fn send_again(&mut self, holds: &[DueHold]) {
         let Some((first, _)) = holds.first() else {
             return;
         };
@@ -271,7 +271,7 @@ impl Renewing {
         let mut schedule = lock(&self.watchdog.schedule);
         for (hold, _) in holds {
             hold.doubt(now);
-            if let Plan::Renew(ttl) = hold.plan(now)
+            if let RenewalPlan::Renew(ttl) = hold.plan(now)
                 && schedule.remove(hold.number).is_some()
             {
                 due.push((Arc::clone(hold), ttl));
@@ -338,7 +338,7 @@ impl Watchdog {
         }
     }
 
-    fn renewed(&self, due: Vec<Due>, replies: Vec<HoldReply>, sent: Instant) {
+    fn renewed(&self, due: Vec<DueHold>, replies: Vec<HoldReply>, sent: Instant) {
         for ((hold, ttl), reply) in due.into_iter().zip(replies) {
             hold.answered(reply, sent, ttl);
             self.rewatch_or_end(&hold);
@@ -351,7 +351,7 @@ impl Watchdog {
         }
     }
 
-    fn again(&self, due: Vec<Due>) {
+    fn again(&self, due: Vec<DueHold>) {
         for (hold, _) in due {
             hold.doubt(clock::now());
             self.rewatch_or_end(&hold);
@@ -369,8 +369,12 @@ impl Watchdog {
     }
 
     /// Takes one hold out for a renewal that may follow its slot; `None`: not now.
-    pub(super) fn take_alone(&self, hold: &Arc<Hold>, now: Instant) -> Option<(Turn, Duration)> {
-        let turn = Turn::try_take(hold);
+    pub(super) fn take_alone(
+        &self,
+        hold: &Arc<Hold>,
+        now: Instant,
+    ) -> Option<(CommandTurn, Duration)> {
+        let turn = CommandTurn::try_take(hold);
         let mut schedule = lock(&self.schedule);
         let (at, ttl) = match turn {
             // Another command of the hold is in progress.
@@ -378,7 +382,9 @@ impl Watchdog {
             Some(_) => {
                 hold.doubt(now);
                 match hold.plan(now) {
-                    Plan::Renew(ttl) => (hold.deadline(), schedule.get(hold.number).map(|_| ttl)),
+                    RenewalPlan::Renew(ttl) => {
+                        (hold.deadline(), schedule.get(hold.number).map(|_| ttl))
+                    }
                     _ => (now, None),
                 }
             }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 
-use super::super::group::{Part as GroupPart, roll_back};
+use super::super::group::{GroupPart, roll_back};
 use super::super::options::LockOptions;
 use super::{ACTION, Checked, Flaw};
 use crate::clock;
@@ -24,7 +24,7 @@ use crate::name::HoldId;
 use crate::wire::Recipe;
 
 /// One call that wants all parts.
-pub(super) struct Asking<'a> {
+pub(super) struct MultiLockCall<'a> {
     pub(super) parts: &'a [Checked],
     pub(super) terms: &'a [Terms],
     pub(super) options: &'a LockOptions,
@@ -33,7 +33,7 @@ pub(super) struct Asking<'a> {
     pub(super) wait: Option<Duration>,
 }
 
-impl Asking<'_> {
+impl MultiLockCall<'_> {
     fn deadline(&self) -> Option<Instant> {
         self.wait.map(|wait| clock::after(self.started, wait))
     }

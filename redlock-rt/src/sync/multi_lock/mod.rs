@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
-use self::acquire::Asking;
+use self::acquire::MultiLockCall;
 pub use self::guard::MultiLockGuard;
 use super::group::Group;
 use super::guard::GoesOn;
@@ -23,7 +23,7 @@ use super::lock::Lock;
 use super::options::{LockOptions, unless_contended};
 use crate::clock;
 use crate::connection::ServerId;
-use crate::engine::{Backoff, Engine, GuardState, Handle, LostReason};
+use crate::engine::{Backoff, ClientEngine, GuardState, Handle, LostReason};
 use crate::error::Error;
 use crate::name::{BadName, HoldId, LockName};
 use crate::wire::{Holder, LockRecipe};
@@ -147,7 +147,7 @@ impl From<Flaw> for Error {
 
 impl Checked {
     /// This lock on the server of that client.
-    fn seen_by(&self, engine: &Arc<Engine>) -> Lock<AnyKind> {
+    fn seen_by(&self, engine: &Arc<ClientEngine>) -> Lock<AnyKind> {
         Lock::of(engine, Arc::clone(&self.recipe))
     }
 
@@ -386,7 +386,7 @@ impl MultiLock {
             let backoff = part.backoff.as_deref();
             terms.push(options.terms_of(&part.engine, &*part.recipe, backoff)?);
         }
-        let asking = Asking {
+        let asking = MultiLockCall {
             parts,
             terms: &terms,
             options,

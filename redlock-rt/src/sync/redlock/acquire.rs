@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::group::{Group, roll_back};
-use super::quorum::{Contenders, Turn};
+use super::quorum::{Contenders, ContestTurn};
 use super::repairer::RepairJob;
-use super::round::{Asking, Round, Verdict};
+use super::round::{Round, RoundParams, RoundVerdict};
 use super::{ACTION, RedLock, RedLockGuard};
 use crate::clock;
 use crate::engine::{Health, NOT_POLLED, Waits};
@@ -31,7 +31,7 @@ const PAUSE: Pause = Pause::new(&Growth {
 /// One call that acquires.
 pub(super) struct Acquisition<'a> {
     lock: &'a RedLock,
-    asking: Asking<'a>,
+    asking: RoundParams<'a>,
     contenders: Arc<Contenders>,
     started: Instant,
     wait: Option<Duration>,
@@ -41,7 +41,7 @@ pub(super) struct Acquisition<'a> {
 }
 
 impl<'a> Acquisition<'a> {
-    pub(super) fn new(lock: &'a RedLock, asking: Asking<'a>, wait: Option<Duration>) -> Self {
+    pub(super) fn new(lock: &'a RedLock, asking: RoundParams<'a>, wait: Option<Duration>) -> Self {
         Self {
             contenders: lock.quorum.contenders(&*asking.recipes[0]),
             lock,
@@ -74,7 +74,7 @@ impl<'a> Acquisition<'a> {
             };
             if self.tries_once() {
                 return Err(match verdict {
-                    Verdict::Starved => self.lock.starved(),
+                    RoundVerdict::Starved => self.lock.starved(),
                     _ => self.error(ErrorKind::Contended),
                 });
             }
@@ -83,7 +83,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// Waits for the turn among the tasks of this process; `None`: the call does not queue.
-    async fn turn(&self) -> Result<Option<Turn>, Error> {
+    async fn turn(&self) -> Result<Option<ContestTurn>, Error> {
         // A holder must not wait behind callers that wait for its release.
         if self.tries_once() || self.asking.is_around() {
             return Ok(None);
@@ -103,7 +103,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// Asks the servers once. Without a guard, nothing of the round is left.
-    async fn round(&mut self) -> Result<ControlFlow<RedLockGuard, Verdict>, Error> {
+    async fn round(&mut self) -> Result<ControlFlow<RedLockGuard, RoundVerdict>, Error> {
         let started = clock::now();
         let round_until = clock::after(started, self.asking.server_timeout);
         let until = self.within_wait(round_until);
@@ -112,21 +112,21 @@ impl<'a> Acquisition<'a> {
         // A round that the end of the wait cut short says nothing about servers that did not
         // answer.
         let cut_short = until < round_until && !self.is_first;
-        if !(cut_short && verdict == Verdict::Starved) {
-            self.contenders.note_round(verdict == Verdict::Starved);
+        if !(cut_short && verdict == RoundVerdict::Starved) {
+            self.contenders.note_round(verdict == RoundVerdict::Starved);
         }
         self.is_first = false;
         match verdict {
-            Verdict::Acquired => {
+            RoundVerdict::Acquired => {
                 let guard = self.acquired(round, started)?;
                 return Ok(guard.map_or(ControlFlow::Continue(verdict), ControlFlow::Break));
             }
-            Verdict::Impossible => {
+            RoundVerdict::Impossible => {
                 let error = round.fatal.swap_remove(0);
                 roll_back(round.into_parts().0, until).await;
                 return Err(error.named(&self.lock.name));
             }
-            Verdict::Refused | Verdict::Starved => {
+            RoundVerdict::Refused | RoundVerdict::Starved => {
                 // Before the pause: another caller may need exactly these parts.
                 let patience = clock::after(clock::now(), self.asking.server_timeout);
                 roll_back(round.into_parts().0, self.within_wait(patience)).await;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::super::group::{Group, roll_back};
 use super::super::options::LockOptions;
-use super::quorum::Shared;
+use super::quorum::QuorumState;
 use super::repairer::RepairJob;
-use super::round::{Asking, Verdict};
+use super::round::{RoundParams, RoundVerdict};
 use crate::clock;
 use crate::engine::{GuardState, LostReason, Unlocked};
 use crate::error::Error;
@@ -30,14 +30,14 @@ use crate::name::HoldId;
 #[must_use = "dropping the guard releases the lock"]
 #[clippy::has_significant_drop]
 pub struct RedLockGuard {
-    quorum: Arc<Shared>,
+    quorum: Arc<QuorumState>,
     job: Arc<RepairJob>,
     /// The number of its job at the repairer.
     number: u64,
 }
 
 impl RedLockGuard {
-    pub(super) fn new(quorum: &Arc<Shared>, job: RepairJob) -> Self {
+    pub(super) fn new(quorum: &Arc<QuorumState>, job: RepairJob) -> Self {
         let job = Arc::new(job);
         Self {
             quorum: Arc::clone(quorum),
@@ -131,7 +131,7 @@ impl RedLockGuard {
         let options = LockOptions::new();
         let terms = job.engines.iter().map(|engine| options.terms(engine));
         let terms = terms.collect::<Result<Vec<_>, _>>()?;
-        let asking = Asking {
+        let asking = RoundParams {
             engines: &job.engines,
             recipes: &job.recipes,
             terms: &terms,
@@ -145,7 +145,7 @@ impl RedLockGuard {
         let patience = job.engines.iter().map(|engine| engine.patience(started));
         let until = patience.max().unwrap_or(started);
         let mut round = asking.round(until).await;
-        if round.verdict() != Verdict::Acquired {
+        if round.verdict() != RoundVerdict::Acquired {
             let error = round.fatal.pop();
             let (parts, _) = round.into_parts();
             roll_back(parts, until).await;

@@ -23,8 +23,8 @@ use futures::future::join_all;
 use self::acquire::Acquisition;
 pub use self::guard::RedLockGuard;
 pub use self::quorum::Quorum;
-use self::quorum::Shared;
-use self::round::Asking;
+use self::quorum::QuorumState;
+use self::round::RoundParams;
 use super::guard::RELEASE;
 use super::kind::AnyKind;
 use super::lock::Lock;
@@ -92,7 +92,7 @@ const ACTION: &str = "acquire lock";
 /// ```
 #[derive(Clone)]
 pub struct RedLock {
-    quorum: Arc<Shared>,
+    quorum: Arc<QuorumState>,
     server_timeout: Option<Duration>,
     /// One a server.
     recipes: Result<Arc<[Arc<dyn Recipe>]>, BadName>,
@@ -201,7 +201,7 @@ impl RedLock {
         let terms = engines.iter().map(|engine| options.terms(engine));
         let terms = terms.collect::<Result<Vec<_>, _>>().map_err(named)?;
         let lease = terms.iter().map(|terms| terms.lease).min();
-        let asking = Asking {
+        let asking = RoundParams {
             engines,
             recipes,
             terms: &terms,

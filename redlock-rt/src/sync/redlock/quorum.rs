@@ -10,7 +10,7 @@ use super::RedLock;
 use super::repairer::Repairer;
 use crate::clock;
 use crate::engine::{
-    Called, Handle, Health, Key, Subject, WaiterGuard, WaiterMap, Waiters, Waits, Wake,
+    Called, Handle, Health, Subject, WaitKey, WaiterGuard, WaiterMap, Waiters, Waits, Wake,
 };
 use crate::error::{Error, ErrorKind};
 use crate::name::BadName;
@@ -45,12 +45,12 @@ use crate::wire::{Named, RLockWire, Recipe};
 /// ```
 #[derive(Clone)]
 pub struct Quorum {
-    shared: Arc<Shared>,
+    shared: Arc<QuorumState>,
     server_timeout: Option<Duration>,
 }
 
 /// Shared by the clones, the locks and the guards.
-pub(super) struct Shared {
+pub(super) struct QuorumState {
     pub(super) engines: Vec<Handle>,
     pub(super) repairer: Arc<Repairer>,
     queues: Arc<WaiterMap<Contest>>,
@@ -72,7 +72,7 @@ impl Subject for Contest {
 /// The tasks of this process that wait for one name: the first of them asks the servers.
 pub(super) type Contenders = Waiters<Contest>;
 /// The place of one of them. The first task asks the servers until this is dropped.
-pub(super) type Turn = WaiterGuard<Contest>;
+pub(super) type ContestTurn = WaiterGuard<Contest>;
 
 impl Contenders {
     /// The first of the tasks asks the servers.
@@ -118,7 +118,7 @@ impl Quorum {
         }
         let queues = WaiterMap::new(engines[0].timers());
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(QuorumState {
                 engines,
                 repairer: Arc::default(),
                 queues,
@@ -161,7 +161,7 @@ impl Quorum {
         self.shared.queues.waiting()
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<QuorumState> {
         &self.shared
     }
 
@@ -179,7 +179,7 @@ impl Quorum {
     }
 }
 
-impl Shared {
+impl QuorumState {
     pub(super) fn need(&self) -> usize {
         self.engines.len() / 2 + 1
     }
@@ -200,7 +200,7 @@ impl Shared {
         &self,
         contenders: &Arc<Contenders>,
         deadline: Option<Instant>,
-    ) -> Option<Turn> {
+    ) -> Option<ContestTurn> {
         let turn = contenders.enter_unannounced();
         match turn.called(deadline).await {
             Called::Wake(Wake::Done(never) | Wake::Offered(never)) => match never {},
@@ -218,14 +218,14 @@ impl Shared {
 
     /// The tasks of this process that wait for this lock. `recipe`: the recipe of the first server.
     pub(super) fn contenders(&self, recipe: &dyn Recipe) -> Arc<Contenders> {
-        self.queues.waiters(Key {
+        self.queues.waiters(WaitKey {
             kind: "redlock",
             name: recipe.name().clone(),
         })
     }
 }
 
-impl Drop for Shared {
+impl Drop for QuorumState {
     fn drop(&mut self) {
         self.repairer.close();
     }

@@ -20,8 +20,8 @@ use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 
-use super::super::group::{Group, Part};
-use super::round::{Asking, is_silent};
+use super::super::group::{Group, GroupPart};
+use super::round::{RoundParams, is_silent};
 use crate::clock;
 use crate::connection::Home;
 use crate::engine::{AcquireParams, Handle, Hold, Owner, Signal, Terms};
@@ -56,7 +56,7 @@ pub(super) struct RepairJob {
 impl RepairJob {
     /// For a group that a round brought about. `missing`: where the round did not acquire the lock.
     pub(super) fn new(
-        asking: &Asking<'_>,
+        asking: &RoundParams<'_>,
         group: Group,
         missing: BTreeSet<usize>,
         started: Instant,
@@ -138,7 +138,7 @@ impl RepairJob {
         let tries = gaps
             .iter()
             .map(|&place| self.acquire(repairer, place, until));
-        let acquired: Vec<Part> = join_all(tries).await.into_iter().flatten().collect();
+        let acquired: Vec<GroupPart> = join_all(tries).await.into_iter().flatten().collect();
         if acquired.is_empty() {
             return;
         }
@@ -162,7 +162,7 @@ impl RepairJob {
         repairer: &Repairer,
         place: usize,
         until: Instant,
-    ) -> Option<Part> {
+    ) -> Option<GroupPart> {
         let terms = self.terms[place];
         let max_hold = rest_of(terms.max_hold, self.started);
         if max_hold.is_some_and(|rest| rest.is_zero()) || is_silent(&self.engines[place]) {
@@ -185,7 +185,7 @@ impl RepairJob {
             }
         };
         match clock::timeout_at(clock::to_tokio(until), lock).await {
-            Ok(Ok(guard)) => Some(Part { place, guard }),
+            Ok(Ok(guard)) => Some(GroupPart { place, guard }),
             Ok(Err(error)) => {
                 tracing::debug!(place, %error, "a part is still missing");
                 None

@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
-use super::super::group::{Part, SHORTEST_GRACE};
+use super::super::group::{GroupPart, SHORTEST_GRACE};
 use super::ACTION;
 use crate::clock;
-use crate::engine::{AcquireParams, Engine, Handle, Hold, HoldGuard, Owner, Terms};
+use crate::engine::{AcquireParams, ClientEngine, Handle, Hold, HoldGuard, Owner, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::wire::Recipe;
 
 /// The parameters of a round.
-pub(super) struct Asking<'a> {
+pub(super) struct RoundParams<'a> {
     pub(super) engines: &'a [Handle],
     pub(super) recipes: &'a Arc<[Arc<dyn Recipe>]>,
     pub(super) terms: &'a [Terms],
@@ -38,7 +38,7 @@ pub(super) struct Asking<'a> {
 pub(super) struct Round {
     servers: usize,
     need: usize,
-    parts: Vec<Part>,
+    parts: Vec<GroupPart>,
     /// The number of servers where another owner has the lock.
     contended: usize,
     /// The servers that may give the lock later: they did not answer in time, or another owner has
@@ -49,7 +49,7 @@ pub(super) struct Round {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum RoundVerdict {
     Acquired,
     /// Another owner has the lock.
     Refused,
@@ -60,20 +60,20 @@ pub(super) enum Verdict {
 }
 
 impl Round {
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(super) fn verdict(&self) -> RoundVerdict {
         if self.parts.len() >= self.need {
-            Verdict::Acquired
+            RoundVerdict::Acquired
         } else if self.fatal.len() > self.servers - self.need {
-            Verdict::Impossible
+            RoundVerdict::Impossible
         } else if self.parts.len() + self.contended < self.need {
-            Verdict::Starved
+            RoundVerdict::Starved
         } else {
-            Verdict::Refused
+            RoundVerdict::Refused
         }
     }
 
     /// The holds, and the servers to ask again.
-    pub(super) fn into_parts(self) -> (Vec<Part>, BTreeSet<usize>) {
+    pub(super) fn into_parts(self) -> (Vec<GroupPart>, BTreeSet<usize>) {
         (self.parts, self.missing)
     }
 
@@ -81,7 +81,7 @@ impl Round {
         match outcome {
             Ok(guard) => {
                 self.missing.remove(&place);
-                self.parts.push(Part { place, guard });
+                self.parts.push(GroupPart { place, guard });
             }
             Err(error) if error.is_contended() => self.contended += 1,
             Err(error) => match error.kind() {
@@ -101,11 +101,11 @@ impl Round {
 const MOST_OWED: usize = 64;
 
 /// Whether another call would only add to the unanswered releases of the server.
-pub(super) fn is_silent(engine: &Engine) -> bool {
+pub(super) fn is_silent(engine: &ClientEngine) -> bool {
     engine.releasing() >= MOST_OWED
 }
 
-impl Asking<'_> {
+impl RoundParams<'_> {
     /// Whether the caller, or its owner, has the lock already on any of the servers.
     pub(super) fn is_around(&self) -> bool {
         let mut servers = self.engines.iter().zip(self.recipes.iter());

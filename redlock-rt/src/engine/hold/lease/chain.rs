@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{GuardId, Lease, Phase, Terms};
+use super::{GuardId, HoldPhase, Lease, Terms};
 use crate::clock::after;
 
 /// The holds of this client that follow each other, and of which others hear nothing.
@@ -76,12 +76,12 @@ impl Lease {
         let (lease, renew) = (tenant.lease, tenant.renew?);
         let short = now < after(chain.began, limit.time) && chain.turns < limit.turns;
         let rest = self.deadline.saturating_duration_since(now);
-        let free = tenant.id == id && self.min_hold().is_none() && self.phase == Phase::Held;
+        let free = tenant.id == id && self.min_hold().is_none() && self.phase == HoldPhase::Held;
         if !(free && short && rest >= lease / 2) {
             return None;
         }
         self.tenants.clear();
-        self.phase = Phase::Released;
+        self.phase = HoldPhase::Released;
         Some(Legacy {
             chain,
             lease,

@@ -35,9 +35,9 @@ fn a_renewal_that_was_sent_before_the_doubt_does_not_end_it() {
     let (mut lease, _) = Lease::new(terms(30 * S), None, sent);
     lease.doubt(sent + 2 * S);
     lease.renewed(sent + S, 30 * S, sent + 3 * S);
-    assert_eq!(lease.plan(sent + 3 * S), Plan::Renew(30 * S));
+    assert_eq!(lease.plan(sent + 3 * S), RenewalPlan::Renew(30 * S));
     lease.renewed(sent + 3 * S, 30 * S, sent + 4 * S);
-    assert!(matches!(lease.plan(sent + 4 * S), Plan::Wait(_)));
+    assert!(matches!(lease.plan(sent + 4 * S), RenewalPlan::Wait(_)));
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn reentry_with_a_shorter_lease_shortens_nothing() {
 fn renewal_is_due_every_third_and_never_after_the_last_guard_left() {
     let sent = Instant::now();
     let (mut lease, id) = Lease::new(terms(30 * S), None, sent);
-    assert_eq!(lease.plan(sent), Plan::Wait(sent + 10 * S));
-    assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
+    assert_eq!(lease.plan(sent), RenewalPlan::Wait(sent + 10 * S));
+    assert_eq!(lease.plan(sent + 10 * S), RenewalPlan::Renew(30 * S));
     lease.leave(id);
-    assert_eq!(lease.plan(sent + 10 * S), Plan::Done);
+    assert_eq!(lease.plan(sent + 10 * S), RenewalPlan::Done);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn short_extensions_do_not_put_off_the_renewal_until_the_lease_is_over() {
     let sent = Instant::now();
     let (mut lease, _) = Lease::new(terms(30 * S), None, sent);
     lease.renewed(sent + 9 * S, S, sent + 9 * S);
-    assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
+    assert_eq!(lease.plan(sent + 10 * S), RenewalPlan::Renew(30 * S));
     // Nor does a guard that wants less and is never renewed.
     let fixed = Terms {
         renew: None,
@@ -90,9 +90,9 @@ fn short_extensions_do_not_put_off_the_renewal_until_the_lease_is_over() {
     let inner = lease.join(fixed, sent + 9 * S).unwrap();
     lease.renewed(sent + 9 * S, S, sent + 9 * S);
     lease.leave(inner);
-    assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(30 * S));
+    assert_eq!(lease.plan(sent + 10 * S), RenewalPlan::Renew(30 * S));
     lease.renewed(sent + 10 * S, 30 * S, sent + 10 * S);
-    assert_eq!(lease.plan(sent + 10 * S), Plan::Wait(sent + 20 * S));
+    assert_eq!(lease.plan(sent + 10 * S), RenewalPlan::Wait(sent + 20 * S));
 }
 
 #[test]
@@ -103,11 +103,11 @@ fn a_fixed_lease_is_only_watched() {
         ..terms(S)
     };
     let (mut lease, id) = Lease::new(fixed, None, sent);
-    assert_eq!(lease.plan(sent), Plan::Wait(lease.deadline()));
+    assert_eq!(lease.plan(sent), RenewalPlan::Wait(lease.deadline()));
     lease.doubt(sent);
-    assert_eq!(lease.plan(sent), Plan::Renew(Duration::ZERO));
+    assert_eq!(lease.plan(sent), RenewalPlan::Renew(Duration::ZERO));
     lease.renewed(sent, Duration::ZERO, sent);
-    assert_eq!(lease.plan(sent + S), Plan::Done);
+    assert_eq!(lease.plan(sent + S), RenewalPlan::Done);
     assert_eq!(
         lease.state(id, sent + S),
         GuardState::Lost(LostReason::Expired)
@@ -157,19 +157,19 @@ fn a_lease_that_others_may_shorten_is_verified_repeatedly() {
     };
     let (mut lease, id) = Lease::new(fixed, Some(2 * S), sent);
     assert_eq!(lease.slack(sent), S / 5);
-    assert_eq!(lease.plan(sent), Plan::Wait(sent + 2 * S));
+    assert_eq!(lease.plan(sent), RenewalPlan::Wait(sent + 2 * S));
     assert_eq!(lease.plan_early(sent + S), Some(Duration::ZERO));
     for look in 1..5 {
         let now = sent + look * 2 * S;
-        assert_eq!(lease.plan(now), Plan::Renew(Duration::ZERO));
+        assert_eq!(lease.plan(now), RenewalPlan::Renew(Duration::ZERO));
         lease.renewed(now, Duration::ZERO, now);
-        assert_eq!(lease.plan(now), Plan::Wait(now + 2 * S));
+        assert_eq!(lease.plan(now), RenewalPlan::Wait(now + 2 * S));
     }
     // Nor does it end with a failure.
     fail(&mut lease, sent + 10 * S);
-    assert!(matches!(lease.plan(sent + 10 * S), Plan::Wait(at) if at <= sent + 11 * S));
+    assert!(matches!(lease.plan(sent + 10 * S), RenewalPlan::Wait(at) if at <= sent + 11 * S));
     lease.leave(id);
-    assert_eq!(lease.plan(sent + 12 * S), Plan::Done);
+    assert_eq!(lease.plan(sent + 12 * S), RenewalPlan::Done);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn max_hold_ends_the_last_lease() {
         ..terms(30 * S)
     };
     let (mut lease, id) = Lease::new(stuck, None, sent);
-    assert_eq!(lease.plan(sent + 10 * S), Plan::Renew(25 * S));
+    assert_eq!(lease.plan(sent + 10 * S), RenewalPlan::Renew(25 * S));
     lease.renewed(sent + 10 * S, 25 * S, sent + 10 * S);
     assert!(lease.deadline() < sent + 35 * S);
     assert_eq!(
@@ -194,9 +194,9 @@ fn a_failed_verification_is_not_repeated_without_a_pause() {
     let sent = Instant::now();
     let (mut lease, _) = Lease::new(terms(3 * S), None, sent);
     lease.doubt(sent);
-    assert!(matches!(lease.plan(sent), Plan::Renew(_)));
+    assert!(matches!(lease.plan(sent), RenewalPlan::Renew(_)));
     fail(&mut lease, sent);
-    assert!(matches!(lease.plan(sent), Plan::Wait(at) if at > sent));
+    assert!(matches!(lease.plan(sent), RenewalPlan::Wait(at) if at > sent));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_failing_renewal_is_suspect_then_lost() {
         lease.state(id, sent + S),
         GuardState::Suspect { .. }
     ));
-    assert!(matches!(lease.plan(sent + S), Plan::Wait(at) if at < sent + 2 * S));
+    assert!(matches!(lease.plan(sent + S), RenewalPlan::Wait(at) if at < sent + 2 * S));
     assert_eq!(
         lease.state(id, sent + 3 * S),
         GuardState::Lost(LostReason::Expired)
@@ -284,7 +284,7 @@ proptest! {
                 prop_assert!(valid || !lease.state(guard, now).is_valid());
             }
             if guards.is_empty() {
-                prop_assert_eq!(lease.plan(now), Plan::Done, "invariant 4");
+                prop_assert_eq!(lease.plan(now), RenewalPlan::Done, "invariant 4");
             }
         }
     }

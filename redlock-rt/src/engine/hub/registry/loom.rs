@@ -7,7 +7,7 @@ use ::loom::sync::Arc;
 use ::loom::sync::atomic::{AtomicBool, Ordering};
 use ::loom::thread;
 
-use super::{Effect, End, Registry};
+use super::{Effect, Registry, SubscriptionEnd};
 use crate::shim::{Mutex, lock};
 
 type Listener = Arc<AtomicBool>;
@@ -82,7 +82,9 @@ fn a_listener_that_attaches_during_the_last_detach_gets_a_confirmation() {
         let now = Instant::now();
         let detach = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || drop(lock(&shared).detach(CHANNEL, old, End::Later, now)))
+            thread::spawn(move || {
+                drop(lock(&shared).detach(CHANNEL, old, SubscriptionEnd::Later, now))
+            })
         };
         let attach = {
             let shared = Arc::clone(&shared);

@@ -16,7 +16,7 @@ fn lingering(now: Instant) -> Registry<u8> {
     let (id, _) = registry.attach("c", 1);
     let effect = registry.next_effect().unwrap();
     registry.confirmed(&effect);
-    registry.detach("c", id, End::Later, now);
+    registry.detach("c", id, SubscriptionEnd::Later, now);
     registry
 }
 
@@ -108,7 +108,7 @@ fn a_new_connection_subscribes_to_what_is_still_wanted() {
     effects
         .iter()
         .for_each(|effect| drop(registry.confirmed(effect)));
-    registry.detach("gone", gone, End::Later, Instant::now());
+    registry.detach("gone", gone, SubscriptionEnd::Later, Instant::now());
     registry.disconnected();
     assert!(!registry.is_confirmed("wanted"));
     registry.connected();
@@ -127,7 +127,7 @@ fn lingering_is_bounded_in_number() {
         let (id, _) = registry.attach(&channel, 1);
         let effect = registry.next_effect().unwrap();
         registry.confirmed(&effect);
-        registry.detach(&channel, id, End::Later, now);
+        registry.detach(&channel, id, SubscriptionEnd::Later, now);
     }
     let ended = registry.next_effect().unwrap();
     assert_eq!((&*ended.channel, ended.subscribe), ("0", false));
@@ -139,7 +139,7 @@ fn an_unconfirmed_channel_that_lingers_is_not_taken_for_confirmed() {
     let mut registry = live();
     let (id, _) = registry.attach("c", 1);
     let effect = registry.next_effect().unwrap();
-    registry.detach("c", id, End::Later, Instant::now());
+    registry.detach("c", id, SubscriptionEnd::Later, Instant::now());
     assert!(!registry.attach("c", 2).1);
     assert_eq!(registry.confirmed(&effect), [2]);
 }
@@ -260,7 +260,7 @@ proptest! {
                 0 | 1 => attached.push((channel.clone(), registry.attach(&channel, at).0)),
                 2 if !attached.is_empty() => {
                     let (channel, id) = attached.remove(usize::from(at) % attached.len());
-                    prop_assert!(registry.detach(&channel, id, End::Later, now).is_some());
+                    prop_assert!(registry.detach(&channel, id, SubscriptionEnd::Later, now).is_some());
                 }
                 3 if up => {
                     if let Some(effect) = wire.pop_front() {

@@ -6,8 +6,8 @@ use super::super::registry::Effect;
 use super::*;
 
 const S: Duration = Duration::from_secs(1);
-const A: Place = Place(1);
-const B: Place = Place(2);
+const A: SubscribedServer = SubscribedServer(1);
+const B: SubscribedServer = SubscribedServer(2);
 
 /// With connections to both.
 fn live() -> Shards<u8> {
@@ -18,7 +18,7 @@ fn live() -> Shards<u8> {
 }
 
 /// Sends what there is to send at a place, and has it confirmed.
-fn settle(shards: &mut Shards<u8>, place: Place) -> (Vec<(String, bool)>, Vec<u8>) {
+fn settle(shards: &mut Shards<u8>, place: SubscribedServer) -> (Vec<(String, bool)>, Vec<u8>) {
     let (mut sent, mut told) = (vec![], vec![]);
     while let Some(effect) = shards.at(place).next_effect() {
         told.extend(shards.at(place).confirmed(&effect));
@@ -49,7 +49,10 @@ fn a_channel_moves_with_its_slot_and_its_listeners_look_again() {
 
     // The number is that of before.
     let now = Instant::now();
-    assert_eq!(shards.detach("c", id, End::AtOnce, now), Some(7));
+    assert_eq!(
+        shards.detach("c", id, SubscriptionEnd::AtOnce, now),
+        Some(7)
+    );
     settle(&mut shards, B);
     assert_eq!(shards.len(), 0);
 }
@@ -139,7 +142,7 @@ fn a_channel_that_is_confirmed_where_listeners_come_to_tells_them_at_once() {
     let (id, _) = shards.attach("c", || Some(B), 1);
     settle(&mut shards, B);
     // Lingers at B, and is wanted at A.
-    shards.detach("c", id, End::Later, now);
+    shards.detach("c", id, SubscriptionEnd::Later, now);
     shards.at(A).attach("c", 2);
     settle(&mut shards, A);
     let told = shards.rearrange(|channel| (channel == "c").then_some(B));
@@ -152,7 +155,7 @@ fn a_lingering_channel_ends_when_its_slot_moves() {
     let mut shards = live();
     let (id, _) = shards.attach("c", || Some(A), 7);
     settle(&mut shards, A);
-    shards.detach("c", id, End::Later, Instant::now());
+    shards.detach("c", id, SubscriptionEnd::Later, Instant::now());
     shards.rearrange(|_| Some(B));
     assert_eq!(settle(&mut shards, B), (vec![], vec![]), "nobody listens");
     let (_, confirmed) = shards.attach("c", || Some(B), 8);
@@ -230,8 +233,8 @@ fn name(channel: u8) -> String {
     channel.to_string()
 }
 
-fn place(number: u8) -> Place {
-    Place::new(u64::from(number) + 1)
+fn place(number: u8) -> SubscribedServer {
+    SubscribedServer::new(u64::from(number) + 1)
 }
 
 proptest! {
@@ -268,7 +271,7 @@ proptest! {
                 }
                 Step::Detach(at) if !listeners.is_empty() => {
                     let (channel, id, listener) = listeners.swap_remove(at % listeners.len());
-                    let end = if at % 2 == 0 { End::AtOnce } else { End::Later };
+                    let end = if at % 2 == 0 { SubscriptionEnd::AtOnce } else { SubscriptionEnd::Later };
                     prop_assert_eq!(shards.detach(&channel, id, end, now), Some(listener));
                 }
                 Step::Detach(_) => {}

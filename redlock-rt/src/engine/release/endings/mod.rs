@@ -15,9 +15,9 @@ pub(super) use self::update::Update;
 pub(in crate::engine) use self::withdrawal::OrphanedAttempt;
 use crate::clock;
 use crate::connection::{Delivery, Fault, To};
-use crate::engine::Engine;
+use crate::engine::ClientEngine;
+use crate::engine::announcement::News;
 use crate::engine::hold::Hold;
-use crate::engine::news::News;
 use crate::name::LockName;
 use crate::wire::{HoldReply, Reply};
 
@@ -147,7 +147,7 @@ impl AnyEnding {
         }
     }
 
-    pub(super) fn engine(&self) -> &Arc<Engine> {
+    pub(super) fn engine(&self) -> &Arc<ClientEngine> {
         match self {
             Self::Release(Release { hold, .. }) | Self::Update(Update { hold, .. }) => &hold.engine,
             Self::Withdrawal(orphan) => &orphan.request.engine,

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use super::{Ending, Lapse, Sending};
 use crate::clock;
 use crate::connection::{Delivery, Fault};
-use crate::engine::Engine;
-use crate::engine::news::News;
+use crate::engine::ClientEngine;
+use crate::engine::announcement::News;
 use crate::name::LockName;
 use crate::wire::{Call, HoldReply, Malformed, Reply};
 
 /// A call with an id. Redis notes the id for a while, so that it carries the call out once.
 pub(in crate::engine::release) struct OnceRequest {
-    pub(in crate::engine::release) engine: Arc<Engine>,
+    pub(in crate::engine::release) engine: Arc<ClientEngine>,
     pub(in crate::engine::release) name: LockName,
     pub(in crate::engine::release) call: Call,
     /// How long the call may be repeated after a try whose reply was lost.

@@ -21,8 +21,8 @@ use std::time::Instant;
 
 use super::{Ending, Lapse, Sending};
 use crate::connection::{Delivery, Fault};
+use crate::engine::announcement::News;
 use crate::engine::hold::Hold;
-use crate::engine::news::News;
 use crate::name::HoldId;
 use crate::wire::{Call, HoldReply};
 

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use super::{Ending, Lapse, Sending};
 use crate::clock;
 use crate::connection::{Delivery, Fault};
+use crate::engine::announcement::News;
 use crate::engine::hold::Hold;
-use crate::engine::news::News;
-use crate::wire::{HoldReply, Wanted};
+use crate::wire::{HoldReply, WantedLease};
 
 /// The hold is to have the count of its guards, and at least this lease.
 pub(in crate::engine::release) struct Update {
@@ -33,7 +33,7 @@ impl Ending for Update {
             return Some(Ok(HoldReply::Done));
         }
         let most = hold.lease().asks(*lease);
-        let wanted = Wanted {
+        let wanted = WantedLease {
             lease: *lease,
             most,
         };

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::{Ending, Lapse, Sending};
 use crate::connection::{Delivery, Fault};
+use crate::engine::announcement::News;
 use crate::engine::hold::Request;
-use crate::engine::news::News;
 use crate::wire::{AcquireReply, HoldReply};
 
 /// An owner that may have the lock, but must not have it.

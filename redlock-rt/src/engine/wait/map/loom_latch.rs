@@ -9,10 +9,10 @@ use ::loom::future::block_on;
 use ::loom::sync::atomic::{AtomicBool, Ordering};
 use ::loom::thread;
 
-use super::{Health, Hub, Key, WaiterGuard, WaiterMap, Waits, Wake};
+use super::{Health, Hub, WaitKey, WaiterGuard, WaiterMap, Waits, Wake};
 use crate::engine::wait::latch::LatchSubject;
 use crate::name::LockName;
-use crate::wire::Ended;
+use crate::wire::LatchEnd;
 use crate::wire::keys::latch_channel;
 
 fn name() -> LockName {
@@ -21,7 +21,7 @@ fn name() -> LockName {
 
 /// As `wait_latch`, where nobody has a timer.
 fn enter(latches: &Arc<WaiterMap<LatchSubject>>, hub: &Arc<Hub>) -> WaiterGuard<LatchSubject> {
-    let waiters = latches.waiters(Key {
+    let waiters = latches.waiters(WaitKey {
         kind: "latch",
         name: name(),
     });
@@ -40,7 +40,7 @@ fn pass(place: &WaiterGuard<LatchSubject>, hub: &Arc<Hub>, open: &AtomicBool) {
         match block_on(wake) {
             Wake::Head => {}
             Wake::Try => match open.load(Ordering::Acquire) {
-                true => place.finish(&Ok(Ended::Open)),
+                true => place.finish(&Ok(LatchEnd::Open)),
                 false => {
                     place.tried(Some(Instant::now()), Health::Answering);
                     place.waiters.listen(hub, latch_channel(&name()));

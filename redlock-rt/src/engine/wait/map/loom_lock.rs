@@ -11,9 +11,9 @@ use ::loom::thread;
 use super::{WaiterGuard, Waits, Wake};
 use crate::clock;
 use crate::connection::Connector;
-use crate::engine::hold::{Hold, Holders, Request, Waiting, key_of};
-use crate::engine::news::News;
-use crate::engine::{Config, Engine, HoldGuard, Terms};
+use crate::engine::announcement::News;
+use crate::engine::hold::{Hold, Holders, LockQueue, Request, key_of};
+use crate::engine::{ClientEngine, Config, HoldGuard, Terms};
 use crate::name::LockName;
 use crate::wire::{Announcement, RLockWire, Recipe};
 
@@ -21,8 +21,8 @@ const LEASE: Duration = Duration::from_secs(600);
 
 /// A client that holds a lock, and whose subscribing connection is there.
 struct World {
-    engine: Arc<Engine>,
-    waiters: Arc<Waiting>,
+    engine: Arc<ClientEngine>,
+    waiters: Arc<LockQueue>,
     recipe: Arc<dyn Recipe>,
 }
 
@@ -30,7 +30,7 @@ impl World {
     fn new() -> (Self, HoldGuard) {
         let connect =
             || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
-        let engine = Engine::through(Connector::new(connect), Config::for_tests(LEASE));
+        let engine = ClientEngine::through(Connector::new(connect), Config::for_tests(LEASE));
         engine.hub.up();
         let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
         let waiters = engine.locks.waiters(key_of(&*recipe));

@@ -15,7 +15,7 @@ use futures::{FutureExt, StreamExt};
 
 use super::registry::Effect;
 use super::task::{Site, serve};
-use super::{Hub, Place, Signal};
+use super::{Hub, Signal, SubscribedServer};
 use crate::connection::{Cluster, Fault, Timeouts};
 use crate::shim::lock;
 use crate::wire::Slot;
@@ -24,7 +24,7 @@ use crate::wire::Slot;
 #[derive(Default)]
 struct Links {
     running: FuturesUnordered<BoxFuture<'static, ()>>,
-    signals: BTreeMap<Place, Arc<Signal>>,
+    signals: BTreeMap<SubscribedServer, Arc<Signal>>,
 }
 
 /// Runs until the hub is closed.
@@ -59,7 +59,8 @@ impl Links {
                 continue;
             }
             let node = cluster.known(Slot::of(&channel));
-            let Some(node) = node.filter(|node| Place::new(node.number()) == place) else {
+            let Some(node) = node.filter(|node| SubscribedServer::new(node.number()) == place)
+            else {
                 continue;
             };
             let signal = Arc::<Signal>::default();
@@ -78,7 +79,11 @@ impl Links {
 
     /// Ends the connections to nodes that have no slots any more.
     fn end(&mut self, hub: &Hub, cluster: &Cluster) {
-        let masters: Vec<Place> = cluster.masters().into_iter().map(Place::new).collect();
+        let masters: Vec<SubscribedServer> = cluster
+            .masters()
+            .into_iter()
+            .map(SubscribedServer::new)
+            .collect();
         self.signals.retain(|place, signal| {
             let stays = masters.contains(place);
             if !stays {
@@ -98,13 +103,18 @@ impl Hub {
     }
 
     /// A server of a cluster has ended a subscription, because the slot of the channel has moved away.
-    pub(super) fn left(&self, place: Place, channel: &str) {
+    pub(super) fn left(&self, place: SubscribedServer, channel: &str) {
         self.change(|registry| registry.left(place, channel));
         self.look_for(channel);
     }
 
     /// A server of a cluster refused a SUBSCRIBE. Returns whether the slot is elsewhere.
-    pub(super) fn is_elsewhere(&self, place: Place, effect: &Effect, fault: &Fault) -> bool {
+    pub(super) fn is_elsewhere(
+        &self,
+        place: SubscribedServer,
+        effect: &Effect,
+        fault: &Fault,
+    ) -> bool {
         let Some(cluster) = &self.cluster else {
             return false;
         };

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A count.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct OutstandingCount {
     all: AtomicUsize,
     lasting: AtomicUsize,
 }
 
-impl Tally {
+impl OutstandingCount {
     pub(super) fn add(&self, lasting: bool) {
         self.all.fetch_add(1, Ordering::AcqRel);
         if lasting {
@@ -52,14 +52,14 @@ impl Undelivered {
 }
 
 /// An acquisition or a running cleanup: the client does not end before it has ended.
-pub(in crate::engine) struct Open {
-    tally: Arc<Tally>,
+pub(in crate::engine) struct Outstanding {
+    tally: Arc<OutstandingCount>,
     lasting: bool,
 }
 
-impl Open {
+impl Outstanding {
     /// `lasting`: no lease ends it.
-    pub(super) fn new(tally: &Arc<Tally>, lasting: bool) -> Self {
+    pub(super) fn new(tally: &Arc<OutstandingCount>, lasting: bool) -> Self {
         tally.add(lasting);
         Self {
             tally: Arc::clone(tally),
@@ -68,14 +68,14 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for Outstanding {
     fn drop(&mut self) {
         // Unfinished work is already in the queue.
         self.tally.subtract(self.lasting);
     }
 }
 
-impl fmt::Debug for Open {
+impl fmt::Debug for Outstanding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Open")
     }

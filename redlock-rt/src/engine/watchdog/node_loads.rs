@@ -9,56 +9,56 @@ use crate::connection::Node;
 const MOST_BATCHES: usize = 16;
 
 /// `None`: the server of the slot is not known.
-pub(super) type At = Option<Arc<Node>>;
+pub(super) type KnownNode = Option<Arc<Node>>;
 
 /// What is under way at each server. Servers where nothing is are not kept.
 #[derive(Debug, Default)]
-pub(super) struct Lanes(Vec<Lane>);
+pub(super) struct NodeLoads(Vec<NodeLoad>);
 
 #[derive(Debug)]
-struct Lane {
-    at: At,
+struct NodeLoad {
+    at: KnownNode,
     batches: usize,
     connecting: bool,
     /// The holds that wait for this.
     parked: Vec<u64>,
 }
 
-impl Lanes {
+impl NodeLoads {
     /// Whether a batch may be sent there now.
-    pub(super) fn is_open(&self, at: &At) -> bool {
+    pub(super) fn is_open(&self, at: &KnownNode) -> bool {
         let lane = self.0.iter().find(|lane| is_same(&lane.at, at));
         lane.is_none_or(|lane| !lane.connecting && lane.batches < MOST_BATCHES)
     }
 
     /// A hold waits until the lane is open.
-    pub(super) fn park(&mut self, at: &At, hold: u64) {
+    pub(super) fn park(&mut self, at: &KnownNode, hold: u64) {
         self.lane(at).parked.push(hold);
     }
 
-    pub(super) fn sent(&mut self, at: &At) {
+    pub(super) fn sent(&mut self, at: &KnownNode) {
         self.lane(at).batches += 1;
     }
 
     /// A batch has ended. Returns the holds that wait no longer.
-    pub(super) fn answered(&mut self, at: &At) -> Vec<u64> {
+    pub(super) fn answered(&mut self, at: &KnownNode) -> Vec<u64> {
         let lane = self.lane(at);
         lane.batches = lane.batches.saturating_sub(1);
         self.unpark(at)
     }
 
     /// Returns whether it was not being connected to.
-    pub(super) fn connects(&mut self, at: &At) -> bool {
+    pub(super) fn connects(&mut self, at: &KnownNode) -> bool {
         !std::mem::replace(&mut self.lane(at).connecting, true)
     }
 
     /// As [`answered`](Self::answered), for the end of a try to connect.
-    pub(super) fn connected(&mut self, at: &At) -> Vec<u64> {
+    pub(super) fn connected(&mut self, at: &KnownNode) -> Vec<u64> {
         self.lane(at).connecting = false;
         self.unpark(at)
     }
 
-    fn unpark(&mut self, at: &At) -> Vec<u64> {
+    fn unpark(&mut self, at: &KnownNode) -> Vec<u64> {
         if !self.is_open(at) {
             return Vec::new();
         }
@@ -67,10 +67,10 @@ impl Lanes {
         parked
     }
 
-    fn lane(&mut self, at: &At) -> &mut Lane {
+    fn lane(&mut self, at: &KnownNode) -> &mut NodeLoad {
         let known = self.0.iter().position(|lane| is_same(&lane.at, at));
         let known = known.unwrap_or_else(|| {
-            self.0.push(Lane {
+            self.0.push(NodeLoad {
                 at: at.clone(),
                 batches: 0,
                 connecting: false,
@@ -82,7 +82,7 @@ impl Lanes {
     }
 }
 
-pub(super) fn is_same(one: &At, other: &At) -> bool {
+pub(super) fn is_same(one: &KnownNode, other: &KnownNode) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),
         (None, None) => true,
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn holds_wait_until_their_own_server_is_open_again() {
-        let mut lanes = Lanes::default();
+        let mut lanes = NodeLoads::default();
         assert!(lanes.is_open(&None));
         for _ in 0..MOST_BATCHES {
             lanes.sent(&None);

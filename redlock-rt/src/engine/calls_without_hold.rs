@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::engine::Engine;
-use super::news::News;
+use super::announcement::News;
+use super::engine::ClientEngine;
 use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
 use crate::error::{Error, ErrorKind};
@@ -19,7 +19,7 @@ pub(crate) enum Repeat {
     UnlessRun,
 }
 
-impl Engine {
+impl ClientEngine {
     /// Sends a call that may be repeated. `read`: reads the reply.
     pub(crate) async fn ask<T>(
         self: &Arc<Self>,

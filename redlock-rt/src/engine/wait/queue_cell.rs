@@ -9,15 +9,15 @@ use super::queue::WaitQueue;
 ///
 /// Its mutex is held for a moment, and no other is taken inside.
 #[derive(Debug)]
-pub(super) struct Place<T, O>(Mutex<Option<Box<WaitQueue<T, O>>>>);
+pub(super) struct QueueCell<T, O>(Mutex<Option<Box<WaitQueue<T, O>>>>);
 
-impl<T, O> Default for Place<T, O> {
+impl<T, O> Default for QueueCell<T, O> {
     fn default() -> Self {
         Self(Mutex::new(None))
     }
 }
 
-impl<T: Clone, O> Place<T, O> {
+impl<T: Clone, O> QueueCell<T, O> {
     /// Acts on the queue; a new one, if there is none.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut WaitQueue<T, O>) -> R) -> R {
         let mut place = lock(&self.0);

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use super::attempt::Attempt;
 use super::backoff::RetryPlan;
 use super::local_wait::LocalWait;
-use super::owner::{Asking, Owner};
+use super::owner::{Owner, OwnerWait};
 use super::{ACTION, AcquireParams};
 use crate::clock;
 use crate::connection::{Caller, Fault};
-use crate::engine::Engine;
+use crate::engine::ClientEngine;
 use crate::engine::guard::HoldGuard;
 use crate::engine::hand_over::{Offer, Taken};
 use crate::engine::hold::{Hold, LostReason, Request, Terms, key_of};
@@ -38,7 +38,7 @@ const SEMAPHORE: &str = "redlock_rt::semaphore";
 const MOST_EXPIRED_ON_ARRIVAL: u32 = 3;
 
 /// A waiting caller.
-pub(super) struct Acquisition<'a> {
+pub(super) struct AcquireLoop<'a> {
     owner: Option<&'a Owner>,
     started: Instant,
     deadline: Option<Instant>,
@@ -54,15 +54,15 @@ pub(super) struct Acquisition<'a> {
     /// It has neither waited nor tried since it `started`.
     fresh: bool,
     /// Boxed, since few callers have an owner.
-    _asking: Option<Box<Asking>>,
+    _asking: Option<Box<OwnerWait>>,
     place: LocalWait,
     attempt: Attempt,
 }
 
-impl<'a> Acquisition<'a> {
+impl<'a> AcquireLoop<'a> {
     /// A caller that waits at most for `wait`.
     pub(super) fn new(
-        engine: &Arc<Engine>,
+        engine: &Arc<ClientEngine>,
         recipe: Arc<dyn Recipe>,
         terms: Terms,
         params: AcquireParams<'a>,
@@ -89,11 +89,11 @@ impl<'a> Acquisition<'a> {
     }
 }
 
-fn asking(owner: Option<&Owner>, attempt: &Attempt) -> Option<Box<Asking>> {
+fn asking(owner: Option<&Owner>, attempt: &Attempt) -> Option<Box<OwnerWait>> {
     owner.map(|owner| Box::new(owner.ask(&attempt.request)))
 }
 
-impl Acquisition<'_> {
+impl AcquireLoop<'_> {
     /// Waits for the lock.
     ///
     /// # Cancel safety
@@ -139,7 +139,7 @@ impl Acquisition<'_> {
         }
     }
 
-    fn engine(&self) -> &Arc<Engine> {
+    fn engine(&self) -> &Arc<ClientEngine> {
         &self.attempt.request.engine
     }
 
@@ -382,7 +382,7 @@ fn expired_on_arrival(recipe: &Arc<dyn Recipe>) -> Error {
 ///
 /// As [`acquire`].
 pub(super) async fn try_acquire(
-    engine: &Arc<Engine>,
+    engine: &Arc<ClientEngine>,
     recipe: &Arc<dyn Recipe>,
     terms: Terms,
     under: Option<&Arc<Hold>>,
@@ -434,7 +434,7 @@ pub(super) async fn try_acquire(
 /// Why a waiter's time ran out: Redis did not answer, another holder had the lock, or there was
 /// nothing to acquire. `fares`: the state of the waiter that asks on behalf of this one.
 pub(super) fn out_of_time(
-    engine: &Engine,
+    engine: &ClientEngine,
     recipe: &Arc<dyn Recipe>,
     (health, refusal): (Health, Refusal),
     started: Instant,

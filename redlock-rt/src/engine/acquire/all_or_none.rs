@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use super::ACTION;
 use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
-use crate::engine::Engine;
+use crate::engine::ClientEngine;
 use crate::engine::guard::HoldGuard;
 use crate::engine::hold::{Request, Terms, key_of};
-use crate::engine::release::{Open, OrphanedAttempt, abandon};
+use crate::engine::release::{OrphanedAttempt, Outstanding, abandon};
 use crate::error::Error;
 use crate::wire::{Recipe, Together, acquire_all, is_taken_together};
 
@@ -26,7 +26,7 @@ pub(crate) enum TogetherOutcome {
     Failed(Error),
 }
 
-impl Engine {
+impl ClientEngine {
     /// Whether [`acquire_together`](Self::acquire_together) is possible for these locks.
     pub(crate) fn may_acquire_together(&self, recipes: &[Arc<dyn Recipe>]) -> bool {
         let slot = |recipe: &Arc<dyn Recipe>| self.nodes.slot_of(recipe.name());
@@ -79,11 +79,11 @@ struct Attempts {
     delivery: Delivery,
     done: bool,
     /// Set while the call is in progress or its outcome is unknown. Dropped last.
-    _open: Open,
+    _open: Outstanding,
 }
 
 impl Attempts {
-    fn new(engine: &Arc<Engine>, recipes: &[Arc<dyn Recipe>], terms: Terms) -> Self {
+    fn new(engine: &Arc<ClientEngine>, recipes: &[Arc<dyn Recipe>], terms: Terms) -> Self {
         let request = |recipe: &Arc<dyn Recipe>| {
             let waiters = engine.locks.waiters(key_of(&**recipe));
             Request::new(engine, Arc::clone(recipe), waiters, terms)

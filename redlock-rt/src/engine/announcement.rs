@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::Engine;
+use super::ClientEngine;
 use crate::connection::{Delivery, Message, Right};
 use crate::wire::keys::wake_channel;
-use crate::wire::{Announcement, Recipe, Reply, Turn};
+use crate::wire::{Announcement, Recipe, Reply, TurnMessage};
 
 /// What is known about the announcement of an end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl News {
     }
 }
 
-impl Engine {
+impl ClientEngine {
     /// A hold of this recipe's lock ended. Returns whether this client's listeners are notified.
     pub(super) fn ended(&self, recipe: &dyn Recipe, news: &News) -> bool {
         if recipe.queue().is_none() {
@@ -57,7 +57,7 @@ impl Engine {
         let name = recipe.name().as_str();
         let message = || Message {
             channel: wake_channel(&self.id),
-            payload: Turn::encode_now(number, name),
+            payload: TurnMessage::encode_now(number, name),
         };
         self.tell(message, news)
     }
