@@ -27,7 +27,7 @@ pub(crate) fn stamp() -> Instant {
     later(tokio::time::Instant::now().into_std(), suspend::known())
 }
 
-/// As [`now`], at half the cost where [`now`] was asked just before: a suspend since then may not be
+/// Returns the present moment, at half the cost where [`now`] was asked just before: a suspend since then may not be
 /// included yet. For the moment of a release, of which the server says what it found.
 pub(crate) fn recent() -> Instant {
     let now = tokio::time::Instant::now().into_std();
@@ -37,7 +37,7 @@ pub(crate) fn recent() -> Instant {
     }
 }
 
-/// As [`now`], for destructors. They also run at the end of a thread, where Tokio's pausable clock
+/// Returns the present moment in destructors. They also run at the end of a thread, where Tokio's pausable clock
 /// (feature `test-util`) panics after Tokio's thread-locals are gone.
 pub(crate) fn now_in_drop() -> Instant {
     match Handle::try_current() {
@@ -96,12 +96,12 @@ fn timer<T>(make: impl FnOnce() -> T) -> T {
     make()
 }
 
-/// As `tokio::time::timeout_at`, also outside of a runtime.
+/// Limits a future by a deadline, also outside of a runtime.
 pub(crate) fn timeout_at<F: Future>(deadline: tokio::time::Instant, future: F) -> Timeout<F> {
     timer(|| tokio::time::timeout_at(deadline, future))
 }
 
-/// As `tokio::time::timeout`, also outside of a runtime.
+/// Limits a future by a span, also outside of a runtime.
 pub(crate) fn timeout<F: Future>(span: Duration, future: F) -> Timeout<F> {
     timer(|| tokio::time::timeout(span, future))
 }
@@ -114,7 +114,7 @@ pub(crate) async fn before<F: Future>(until: Option<Instant>, future: F) -> Opti
     }
 }
 
-/// As `tokio::time::sleep`, also outside of a runtime.
+/// Sleeps for a span, also outside of a runtime.
 pub(crate) fn sleep(span: Duration) -> Sleep {
     timer(|| tokio::time::sleep(span))
 }
@@ -124,7 +124,7 @@ pub(crate) async fn sleep_until(moment: Instant) {
     sleep_until_tokio(to_tokio(moment)).await;
 }
 
-/// As `tokio::time::sleep_until`, also outside of a runtime.
+/// Sleeps until a moment of Tokio's clock, also outside of a runtime.
 pub(crate) fn sleep_until_tokio(moment: tokio::time::Instant) -> Sleep {
     timer(|| tokio::time::sleep_until(moment))
 }

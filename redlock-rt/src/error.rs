@@ -187,7 +187,7 @@ impl Error {
         self
     }
 
-    /// As [`saying`](Self::saying), unless a text was set already.
+    /// Sets the text, unless one was set already.
     pub(crate) fn saying_unless_said(mut self, text: &'static str) -> Self {
         self.repr.text.get_or_insert(text);
         self

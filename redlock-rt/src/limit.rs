@@ -61,7 +61,7 @@ impl SharedLimit {
         Self(Mutex::new(Limit::new()))
     }
 
-    /// As [`Limit::pass`].
+    /// How many lines were left out before this one; `None`: it is left out.
     pub(crate) fn pass(&self) -> Option<u64> {
         let mut limit = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         limit.pass(Instant::now())

@@ -72,7 +72,7 @@ impl Pause {
         self.take_up_to(self.growth.longest)
     }
 
-    /// As [`take`](Self::take), with another longest pause.
+    /// Takes the next pause, with another longest one.
     pub(crate) fn take_up_to(&mut self, longest: Duration) -> Duration {
         let before = self.grown;
         self.grown = before.saturating_add(1);

@@ -251,8 +251,7 @@ impl ClientBuilder {
         self
     }
 
-    /// As [`connector`](Self::connector), for the nodes of a [`cluster`](Self::cluster) without TLS: by
-    /// host and port.
+    /// Connects to the nodes of a [`cluster`](Self::cluster) without TLS by this function of host and port.
     #[doc(hidden)]
     pub fn node_connector<F, Fut, S>(mut self, connect: F) -> Self
     where

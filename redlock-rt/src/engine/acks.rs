@@ -232,7 +232,7 @@ impl Drop for Ready<'_> {
 }
 
 impl ClientEngine {
-    /// As [`acknowledged`](Self::acknowledged), as the client says for calls without options.
+    /// Waits for the replicas that the client's settings ask for.
     pub(crate) async fn acknowledged_by_default(
         self: &Arc<Self>,
         action: &'static str,

@@ -62,7 +62,7 @@ impl ClientEngine {
         self.tell(message, news)
     }
 
-    /// As [`ended`](Self::ended), for the waiters of this channel.
+    /// What the waiters of this channel wait for ended. Returns whether this client's listeners are notified.
     pub(super) fn ended_on(&self, channel: impl Into<String>, news: &News) -> bool {
         if let News::Announced(announcement, _) = news {
             self.look_for_rights(announcement);

@@ -61,7 +61,7 @@ impl ClientEngine {
     ///
     /// # Cancel safety
     ///
-    /// As [`send`](Self::send).
+    /// The call may or may not run.
     pub(crate) async fn force_release(
         self: &Arc<Self>,
         action: &'static str,

@@ -292,7 +292,7 @@ impl ClientEngine {
         clock::after(now, poll + clock::part_of(poll))
     }
 
-    /// As [`next_poll`](Self::next_poll), or earlier if a known lease ends before.
+    /// When a waiter looks again at the latest: earlier if a known lease ends before.
     pub(super) fn next_look(&self, now: Instant, lease: Option<Duration>) -> Instant {
         let poll = self.next_poll(now);
         // Redis expires keys by the millisecond, so one more millisecond.

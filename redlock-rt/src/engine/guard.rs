@@ -137,7 +137,7 @@ impl HoldGuard {
         Self::acquired_late(request, tokens, sent, now).0
     }
 
-    /// As [`acquired`](Self::acquired). Returns also whether the guard is valid: its lease may be over.
+    /// The first guard of a hold. Returns also whether the guard is valid: its lease may be over.
     pub(super) fn acquired_late(
         request: &Request,
         tokens: Option<Tokens>,
@@ -231,7 +231,7 @@ impl HoldGuard {
         self.unlock_until(None)
     }
 
-    /// As [`unlock`](Self::unlock), at most until then.
+    /// Ends the guard, and waits for the reply at most until then.
     pub(crate) async fn unlock_until(mut self, until: Option<Instant>) -> Result<Unlocked, Error> {
         const ACTION: &str = "release lock";
         let now = clock::recent();

@@ -18,14 +18,28 @@
 //!
 //! # Glossary
 //!
-//! * *request*: an owner number and what it asks for; *attempt*: a request with a call in progress,
-//!   which is withdrawn if its caller goes away.
+//! Beside these words, those of Redis and Tokio mean what they mean there.
+//!
+//! * *owner number*: identifies an owner in one client; with the client's UUID it is the id in Redis.
+//! * *recipe*: which calls one kind of lock makes. *Profile*: what its kind allows.
+//! * *terms*: the lease, the interval of renewals and the longest hold that a caller asks for.
+//! * *request*: an owner number and what it asks for. *Attempt*: a request that may be sent; it is
+//!   withdrawn if its caller goes away. *Try*: one call of an attempt.
 //! * *hold*: one owner number in one lock, while Redis counts it. *Guard*: a caller's share of a
 //!   hold. *Lease*: how long the hold is valid without a renewal.
-//! * *waiters*: the tasks of this process that wait for one name; the *head* is the first, and asks
-//!   Redis for all; a *permit* allows the head to ask.
-//! * *cleanup*: a call that Redis must still receive for a hold, by any runner.
+//! * *waiter*: a task of this process that waits for a name. The *head* is the first, and asks
+//!   Redis for all. A *permit* allows the head to ask. A *ticket* is a place in the queue; a waiter that is
+//!   queued in Redis has a *seat* instead.
+//! * *cleanup*: a call that Redis must still receive for a hold, by any runner. *Turn*: the permission to
+//!   send a call that changes a hold.
 //! * *scope*: a body that runs under a guard, in which locks are re-entered.
+//! * *offer*: a hold that ends, left to the next waiter here. *Chain*: the holds that follow each other so.
+//! * *announcement*: the message of a release. *Rivals*: the other clients that receive it. To *yield*: to
+//!   try behind a pause, so that rivals try first.
+//! * *beat*: the call by which a client keeps its waiters in the queues of fair locks. *Grant*: a release
+//!   that gives a fair lock to its next waiter.
+//! * *doubt*: something happened after which the server may not have our holds any more.
+//! * *lasting*: what no lease would end in Redis. *Undelivered*: what is still to be sent for its end.
 //!
 //! # Lock order
 //!

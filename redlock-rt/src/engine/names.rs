@@ -11,7 +11,8 @@ impl ClientEngine {
         self.in_one_slot(named, LockName::new(self.namespace(), name)?)
     }
 
-    /// As [`name`](Self::name), without the namespace.
+    /// The name of a key of this client, without the namespace; for a client of a cluster, only if its keys
+    /// are in one slot.
     pub(crate) fn key(&self, named: Named, key: &str) -> Result<LockName, BadName> {
         self.in_one_slot(named, LockName::new(None, key)?)
     }

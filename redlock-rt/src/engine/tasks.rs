@@ -57,7 +57,7 @@ impl ClientEngine {
         signal::ensure(&self.spawner, owner, after, task);
     }
 
-    /// As [`Watchdog::watch`](watchdog::Watchdog::watch), and starts the client's tasks. Their runtime may
+    /// Adds a hold to the watchdog, and starts the client's tasks. Their runtime may
     /// have ended since the hold was asked for. Either this finds a task ended, or the end of that task
     /// finds the hold among the [`homes`](watchdog::Watchdog::homes).
     pub(super) fn watch(
@@ -72,7 +72,7 @@ impl ClientEngine {
         is_valid
     }
 
-    /// As [`Watchdog::rewatch`](watchdog::Watchdog::rewatch), and starts the client's tasks: the guard may
+    /// Tells the watchdog that the terms of a hold changed, and starts the client's tasks: the guard may
     /// have been moved from a runtime that has ended.
     pub(super) fn rewatch(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.watchdog.rewatch(hold);

@@ -37,7 +37,7 @@ pub fn key(segments: &[Segment<'_>]) -> Result<Key, Error> {
 ///
 /// # Errors
 ///
-/// As [`key`].
+/// `BadInput` for a value that is no name, and for one that cannot be displayed.
 pub fn key_of(value: fmt::Arguments<'_>) -> Result<Key, Error> {
     let mut key = String::new();
     write(&mut key, value, "the key")?;
@@ -57,7 +57,7 @@ pub fn keys<const N: usize>(keys: [Result<Key, Error>; N]) -> Result<Key, Error>
 ///
 /// # Errors
 ///
-/// As [`key`], for the first invalid name.
+/// The first error of the names.
 pub fn list<T: fmt::Display>(names: impl IntoIterator<Item = T>) -> Result<Key, Error> {
     all(names.into_iter().map(|name| key_of(format_args!("{name}"))))
 }

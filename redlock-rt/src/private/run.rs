@@ -76,7 +76,7 @@ impl Future for Entering {
 }
 
 impl LockedBody {
-    /// As [`Entering::run`], for a lock that is held already.
+    /// Runs the body under a lock that is held already.
     pub fn run<F: Future, K: Keep<F::Output>, E: FnOnce(Error) -> F::Output>(
         self,
         output: K,

@@ -128,7 +128,8 @@ impl FairLock {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Self::is_locked).
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer in time, and the errors of
+    /// [`lock`](Self::lock).
     pub async fn queue_len(&self) -> Result<u64, Error> {
         Ok(self.look(None).await?.0)
     }
@@ -141,7 +142,8 @@ impl FairLock {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Self::is_locked).
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer in time, and the errors of
+    /// [`lock`](Self::lock).
     pub async fn position(&self, owner: &Owner) -> Result<Option<u64>, Error> {
         match self.waiting_as(owner)? {
             Some(owner) => Ok(self.look(Some(&owner)).await?.1),

@@ -136,7 +136,8 @@ impl FencedLock {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Self::is_locked).
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer in time, and the errors of
+    /// [`lock`](Self::lock).
     pub async fn token(&self) -> Result<Option<u64>, Error> {
         const ACTION: &str = "read fencing token of lock";
         let call = |wire: &dyn LockRecipe| ask_token(wire.name());

@@ -203,7 +203,7 @@ impl Group {
         }
     }
 
-    /// As [`step`](Self::step), at the first deadline of a part at the latest.
+    /// Waits until something may have changed, but no longer than to the first deadline of a part.
     async fn step_or_part(&self) -> GuardState {
         let now = clock::now();
         let first = {

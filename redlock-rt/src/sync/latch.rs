@@ -197,12 +197,12 @@ impl CountDownLatch {
         self.wait_with(None).await
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`, which limits everything: connecting,
+    /// Waits until the latch is at zero, for at most `timeout`, which limits everything: connecting,
     /// subscribing and looking. Zero looks once, and waits for the reply for the response time-out.
     ///
     /// # Cancel safety
     ///
-    /// As [`wait`](Self::wait).
+    /// Nothing is left but a subscription, for its short linger time.
     ///
     /// # Errors
     ///

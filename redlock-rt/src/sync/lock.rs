@@ -172,11 +172,11 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Cancel safety
     ///
-    /// As [`lock`](Self::lock).
+    /// Nothing is left: if the try is in progress, the client waits for its outcome and frees the lock.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not
+    /// Those of [`lock`](Self::lock), and [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not
     /// answer in time. Contention is not an error: the call returns `None`.
     pub async fn try_lock(&self) -> Result<Option<LockGuard<K>>, Error> {
         let options = LockOptions::new().wait(Duration::ZERO);
@@ -187,23 +187,24 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Round trips, fairness, cancel safety
     ///
-    /// As [`lock`](Self::lock).
+    /// The options change nothing of what [`lock`](Self::lock) says; a wait of zero is
+    /// [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock); and after the wait, [`TimedOut`](crate::ErrorKind::TimedOut) if another
+    /// Those of [`lock`](Self::lock); and after the wait, [`TimedOut`](crate::ErrorKind::TimedOut) if another
     /// owner held the lock, [`Contended`](crate::ErrorKind::Contended) instead, for a wait of zero,
     /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis did not answer.
     pub async fn lock_with(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
         self.acquire(&options).await
     }
 
-    /// As [`lock_with`](Self::lock_with), by a future that owns all that it needs: for a handle that is
+    /// Acquires the lock as the options say, by a future that owns all that it needs: for a handle that is
     /// made in its place. (For other primitives write `async { client.semaphore("s").acquire().await }`.)
     ///
     /// # Errors
     ///
-    /// As [`lock_with`](Self::lock_with).
+    /// Those of [`lock_with`](Self::lock_with).
     ///
     /// # Examples
     ///
@@ -223,7 +224,7 @@ impl<K: Kind> Lock<K> {
         self.acquire(&options).await
     }
 
-    /// As [`lock_with`](Self::lock_with), for the guard of one body.
+    /// Acquires the lock as the options say, for the guard of one body.
     pub(crate) async fn lock_for_body(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
         let (recipe, terms, params) = self.prepare(&options)?;
         let engine = &self.engine;
@@ -287,7 +288,7 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The result
+    /// Those of [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The result
     /// of a completed body is never replaced by `Lost`, whatever the result of the release.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&LockGuard<K>) -> T) -> Result<T, Error> {
         let guard = self.lock_for_body(LockOptions::new()).await?;
@@ -341,7 +342,8 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Self::is_locked).
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer in time, and the errors of
+    /// [`lock`](Self::lock).
     pub async fn holder(&self) -> Result<Option<HoldId>, Error> {
         let first = self.inspect().await?.into_iter().next();
         Ok(first.map(|holder| holder.owner))
@@ -355,7 +357,8 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Self::is_locked).
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer in time, and the errors of
+    /// [`lock`](Self::lock).
     pub async fn holders(&self) -> Result<Vec<HoldId>, Error> {
         let holders = self.inspect().await?.into_iter();
         Ok(holders.map(|holder| holder.owner).collect())
@@ -370,7 +373,8 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Self::is_locked).
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer in time, and the errors of
+    /// [`lock`](Self::lock).
     pub async fn hold_count(&self) -> Result<u64, Error> {
         let holders = self.inspect().await?.into_iter();
         Ok(holders.fold(0, |sum, holder| sum.saturating_add(holder.count)))
@@ -385,7 +389,8 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Self::is_locked).
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer in time, and the errors of
+    /// [`lock`](Self::lock).
     pub async fn remaining_ttl(&self) -> Result<Option<Duration>, Error> {
         let holders = self.inspect().await?.into_iter();
         Ok(holders.filter_map(|holder| holder.ttl).max())

@@ -85,7 +85,7 @@ impl LockOptions {
         Self::default()
     }
 
-    /// As [`new`](Self::new), for a static.
+    /// Default options, for a static.
     pub(super) const fn none() -> Self {
         Self {
             wait: None,

@@ -63,7 +63,7 @@ impl LeasedPermit {
     ///
     /// # Errors
     ///
-    /// As [`LockGuard::unlock`](crate::LockGuard::unlock). A permit that is no longer held is not
+    /// Those of [`LockGuard::unlock`](crate::LockGuard::unlock). A permit that is no longer held is not
     /// an error: the call returns [`Unlocked::AlreadyExpired`].
     pub async fn release(self) -> Result<Unlocked, Error> {
         let released = self.inner.unlock().await;

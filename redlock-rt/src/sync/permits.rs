@@ -42,7 +42,7 @@ const MOST_AT_ONCE: u32 = 1000;
 ///
 /// # Fairness
 ///
-/// As [`Semaphore`](crate::Semaphore).
+/// First come, first served among the tasks of one client. Among clients, any waiter may be next.
 ///
 /// # Cancel safety
 ///
@@ -125,13 +125,18 @@ impl PermitExpirableSemaphore {
     /// Sets the number of permits if none is set, and returns whether it was set. The number
     /// includes permits that are still held from a deleted semaphore.
     ///
-    /// # Round trips, cancel safety
+    /// # Round trips
     ///
-    /// As [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// The value may or may not be set.
     ///
     /// # Errors
     ///
-    /// As [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if Redis does not answer in time. A repeat after
+    /// a lost reply is recognised: the result is that of the first call.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         const ACTION: &str = "set the permits of semaphore";
         self.counted.having(ACTION, permits)?;
@@ -170,13 +175,18 @@ impl PermitExpirableSemaphore {
 
     /// Changes the total number of permits by this amount, which may be negative.
     ///
-    /// # Round trips, cancel safety
+    /// # Round trips
     ///
-    /// As [`Semaphore::add_permits`](crate::Semaphore::add_permits).
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// The permits may or may not be added.
     ///
     /// # Errors
     ///
-    /// As [`Semaphore::add_permits`](crate::Semaphore::add_permits).
+    /// See [`PermitExpirableSemaphore`]; [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if Redis does not
+    /// answer in time. A repeat after a lost reply adds nothing.
     pub async fn add_permits(&self, permits: i32) -> Result<(), Error> {
         let added = self.counted.add("add permits to semaphore", permits.into());
         added.await
@@ -215,7 +225,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Round trips, fairness, cancel safety
     ///
-    /// As [`acquire_many`](Self::acquire_many).
+    /// See [`PermitExpirableSemaphore`]. The server does work for each permit.
     ///
     /// # Errors
     ///
@@ -250,7 +260,8 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`try_acquire_many`](Self::try_acquire_many).
+    /// See [`PermitExpirableSemaphore`], and [`Unavailable`](ErrorKind::Unavailable) if Redis does not answer
+    /// in time.
     pub async fn try_acquire(&self) -> Result<Option<LeasedPermit>, Error> {
         self.try_acquire_many(1).await
     }
@@ -319,13 +330,18 @@ impl PermitExpirableSemaphore {
 
     /// Releases the permit with this id, and returns whether there was such a permit.
     ///
-    /// # Round trips, cancel safety
+    /// # Round trips
     ///
-    /// As [`release`](Self::release); for an unknown permit the call returns `false`.
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// The permit may or may not be released.
     ///
     /// # Errors
     ///
-    /// As [`release`](Self::release); for an unknown permit the call returns `false`.
+    /// [`BadInput`](ErrorKind::BadInput) for an invalid id;
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if Redis does not answer in time.
     pub async fn try_release(&self, id: &str) -> Result<bool, Error> {
         const ACTION: &str = "release permit of semaphore";
         self.check_id(ACTION, id)?;
@@ -393,11 +409,12 @@ impl PermitExpirableSemaphore {
     ///
     /// # Round trips
     ///
-    /// As [`available_permits`](Self::available_permits).
+    /// One. The call also returns permits whose leases are over.
     ///
     /// # Errors
     ///
-    /// As [`available_permits`](Self::available_permits).
+    /// See [`PermitExpirableSemaphore`], and [`Unavailable`](ErrorKind::Unavailable) if Redis does
+    /// not answer in time.
     pub async fn permits(&self) -> Result<i64, Error> {
         let (free, held) = self.look().await?;
         Ok(free.saturating_add(held))
@@ -407,11 +424,12 @@ impl PermitExpirableSemaphore {
     ///
     /// # Round trips
     ///
-    /// As [`available_permits`](Self::available_permits).
+    /// One. The call also returns permits whose leases are over.
     ///
     /// # Errors
     ///
-    /// As [`available_permits`](Self::available_permits).
+    /// See [`PermitExpirableSemaphore`], and [`Unavailable`](ErrorKind::Unavailable) if Redis does
+    /// not answer in time.
     pub async fn acquired(&self) -> Result<i64, Error> {
         Ok(self.look().await?.1)
     }

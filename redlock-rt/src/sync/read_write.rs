@@ -78,11 +78,12 @@ pub type WriteGuard = LockGuard<Write>;
 ///
 /// # Cancel safety
 ///
-/// As [`Lock::lock`], for all methods.
+/// Nothing is left by any method: the caller leaves the queue, and the client frees what a try in progress
+/// has acquired.
 ///
 /// # Errors
 ///
-/// As [`Lock::lock`]. [`WrongType`](crate::ErrorKind::WrongType) if the key is not a lock. A lock
+/// Those of [`Lock::lock`]; [`WrongType`](crate::ErrorKind::WrongType) if the key is not a lock. A lock
 /// of another kind with that name counts as held by another owner.
 ///
 /// # Examples
@@ -160,7 +161,7 @@ impl ReadWriteLock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::lock`].
+    /// Those of [`Lock::lock`].
     pub async fn read(&self) -> Result<ReadGuard, Error> {
         self.read.lock().await
     }
@@ -169,7 +170,7 @@ impl ReadWriteLock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_lock`].
+    /// Those of [`Lock::try_lock`].
     pub async fn try_read(&self) -> Result<Option<ReadGuard>, Error> {
         self.read.try_lock().await
     }
@@ -178,7 +179,7 @@ impl ReadWriteLock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::lock_with`].
+    /// Those of [`Lock::lock_with`].
     pub async fn read_with(&self, options: LockOptions) -> Result<ReadGuard, Error> {
         self.read.lock_with(options).await
     }
@@ -187,7 +188,7 @@ impl ReadWriteLock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::lock`], and at once
+    /// Those of [`Lock::lock`], and at once
     /// [`UpgradeWouldDeadlock`](crate::ErrorKind::UpgradeWouldDeadlock) inside a body that runs
     /// under a read guard of this lock.
     pub async fn write(&self) -> Result<WriteGuard, Error> {
@@ -198,8 +199,8 @@ impl ReadWriteLock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_lock`], and [`UpgradeWouldDeadlock`](crate::ErrorKind::UpgradeWouldDeadlock)
-    /// as [`write`](Self::write).
+    /// Those of [`Lock::try_lock`], and [`UpgradeWouldDeadlock`](crate::ErrorKind::UpgradeWouldDeadlock)
+    /// inside a body that runs under a read guard of this lock.
     pub async fn try_write(&self) -> Result<Option<WriteGuard>, Error> {
         self.write.try_lock().await
     }
@@ -208,8 +209,8 @@ impl ReadWriteLock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::lock_with`], and [`UpgradeWouldDeadlock`](crate::ErrorKind::UpgradeWouldDeadlock)
-    /// as [`write`](Self::write).
+    /// Those of [`Lock::lock_with`], and [`UpgradeWouldDeadlock`](crate::ErrorKind::UpgradeWouldDeadlock)
+    /// inside a body that runs under a read guard of this lock.
     pub async fn write_with(&self, options: LockOptions) -> Result<WriteGuard, Error> {
         self.write.lock_with(options).await
     }
@@ -218,7 +219,7 @@ impl ReadWriteLock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::with`].
+    /// Those of [`Lock::with`].
     pub async fn with_read<T>(&self, body: impl AsyncFnOnce(&ReadGuard) -> T) -> Result<T, Error> {
         self.read.with(body).await
     }
@@ -227,8 +228,8 @@ impl ReadWriteLock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::with`], and [`UpgradeWouldDeadlock`](crate::ErrorKind::UpgradeWouldDeadlock) as
-    /// [`write`](Self::write).
+    /// Those of [`Lock::with`], and [`UpgradeWouldDeadlock`](crate::ErrorKind::UpgradeWouldDeadlock)
+    /// inside a body that runs under a read guard of this lock.
     pub async fn with_write<T>(
         &self,
         body: impl AsyncFnOnce(&WriteGuard) -> T,

@@ -203,7 +203,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`try_acquire_many`](Self::try_acquire_many).
+    /// See [`Semaphore`], and [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer in time.
     pub async fn try_acquire(&self) -> Result<Option<SemaphorePermit>, Error> {
         self.try_acquire_many(1).await
     }
@@ -258,13 +258,18 @@ impl Semaphore {
     /// Changes the number of permits by this amount. After a negative amount, the number of free
     /// permits may be negative until enough permits are released.
     ///
-    /// # Round trips, cancel safety
+    /// # Round trips
     ///
-    /// As [`release`](Self::release).
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// The permits may or may not be added.
     ///
     /// # Errors
     ///
-    /// As [`release`](Self::release).
+    /// See [`Semaphore`]; [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not
+    /// answer in time. A repeat after a lost reply adds nothing.
     pub async fn add_permits(&self, permits: i32) -> Result<(), Error> {
         let added = self.counted.add("add permits to semaphore", permits.into());
         added.await
@@ -283,7 +288,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`release`](Self::release).
+    /// See [`Semaphore`]; [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not
+    /// answer in time. A repeat after a lost reply takes nothing.
     pub async fn drain(&self) -> Result<i64, Error> {
         let drained = self.counted.operate("drain semaphore", wire::drain_permits);
         drained.await

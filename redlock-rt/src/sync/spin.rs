@@ -41,7 +41,7 @@ pub struct Spin;
 ///
 /// # Cancel safety
 ///
-/// As [`RLock`](crate::RLock): nothing is left.
+/// Nothing is left: if a try is in progress, the client waits for its outcome and frees the lock.
 ///
 /// # Errors
 ///

@@ -53,7 +53,7 @@ impl PermitsWire {
             .announcing(keys::semaphore_channel(&self.name))
     }
 
-    /// As [`call`](Self::call), with the note of this operation.
+    /// A call that notes this operation.
     fn call_of(&self, script: &'static super::Script, operation: &str) -> Call {
         let note = keys::operation(&self.name, operation);
         self.begin(script, Some(&note))

@@ -156,7 +156,7 @@ pub(super) const SEMAPHORE: Profile = Profile {
     ..PLAIN
 };
 
-/// As [`SEMAPHORE`], with leases.
+/// A semaphore whose permits have leases.
 pub(super) const PERMITS: Profile = Profile {
     kind: "permits",
     leases: Leases::EachPermit,

@@ -63,14 +63,14 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// woken ([`Reply::split`]).
     fn release(&self, owner: &str) -> Call;
 
-    /// As [`release`](Self::release); if one of these waiters is next, it has the lock then, for the
+    /// Releases the hold; if one of these waiters is next, it has the lock then, for the
     /// lease beside it. `None`: the kind has no queue in Redis. The announcement names the waiter
     /// ([`Announcement`](super::Announcement)). A repeat names the same waiters.
     fn grant(&self, _owner: &str, _waiters: &[(HoldId, Duration)]) -> Option<Call> {
         None
     }
 
-    /// As [`release`](Self::release), if an attempt of this owner may still be on its way: a late
+    /// Releases the hold, where an attempt of this owner may still be on its way: a late
     /// attempt then does nothing, for kinds where it would do lasting harm.
     fn withdraw(&self, owner: &str) -> Call {
         self.release(owner)

@@ -184,7 +184,7 @@ pub(crate) enum HoldReply {
     Done,
     /// The hold has ended, and the lock stays locked for the rest of its shortest hold.
     Kept,
-    /// As `Done`, and Redis keeps it for longer than any command has asked for.
+    /// It was done, and Redis keeps the hold for longer than any command has asked for.
     TooLong,
     /// The lock no longer exists.
     Gone,

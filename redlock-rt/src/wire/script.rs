@@ -229,7 +229,7 @@ impl Call {
         words.map(|(start, end)| &text[*start as usize..*end as usize])
     }
 
-    /// As [`words`](Self::words).
+    /// Keys, then arguments, as texts.
     #[cfg(test)]
     pub(crate) fn texts(&self) -> Vec<&str> {
         let texts = self.words().map(std::str::from_utf8);

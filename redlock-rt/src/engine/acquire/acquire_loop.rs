@@ -380,7 +380,7 @@ fn expired_on_arrival(recipe: &Arc<dyn Recipe>) -> Error {
 ///
 /// # Cancel safety
 ///
-/// As [`acquire`].
+/// What a try in progress has acquired is released in the background.
 pub(super) async fn try_acquire(
     engine: &Arc<ClientEngine>,
     recipe: &Arc<dyn Recipe>,

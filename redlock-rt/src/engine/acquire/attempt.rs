@@ -40,7 +40,7 @@ impl Attempt {
         }
     }
 
-    /// As [`new`](Self::new), for a hold in another mode of a lock that is held.
+    /// Asks for a hold in another mode of a lock that is held.
     pub(super) fn under(
         hold: &Arc<Hold>,
         recipe: Arc<dyn Recipe>,

@@ -52,7 +52,7 @@ impl LocalWait {
         }
     }
 
-    /// As [`WaitQueue::tries_at_once`](crate::engine::wait::WaitQueue::tries_at_once), for a waiter that
+    /// Whether the waiter may try at once, which needs no waker; for a waiter that
     /// would ask Redis at this moment.
     pub(super) fn tries_at_once(&self, asks: Instant) -> bool {
         match self {

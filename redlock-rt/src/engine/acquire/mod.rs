@@ -49,7 +49,7 @@ pub(crate) struct AcquireParams<'a> {
 }
 
 impl ClientEngine {
-    /// As [`lock`](Self::lock), or [`lock_for_body`](Self::lock_for_body); then waits for replicas.
+    /// Acquires the lock, then waits for replicas.
     pub(crate) async fn lock_on_replicas(
         self: &Arc<Self>,
         recipe: &Arc<dyn Recipe>,
@@ -122,7 +122,7 @@ impl ClientEngine {
         }
     }
 
-    /// As [`lock`](Self::lock), for an owner. Calls of one owner for one name run one after the
+    /// Acquires the lock for an owner. Calls of one owner for one name run one after the
     /// other.
     async fn lock_as(
         self: &Arc<Self>,
@@ -206,7 +206,7 @@ impl ClientEngine {
         Ok(outcome.ok())
     }
 
-    /// As [`lock`](Self::lock), for the guard of one body. If an enclosing frame holds the same
+    /// Acquires the lock for the guard of one body. If an enclosing frame holds the same
     /// lock, concurrent bodies take turns: a frame cannot distinguish them from nested bodies, and
     /// each expects to be alone. The turn ends with the guard.
     pub(crate) async fn lock_for_body(
@@ -249,7 +249,7 @@ impl ClientEngine {
         Ok(guard)
     }
 
-    /// As [`lock`](Self::lock) with a wait of zero: the one try has the response time-out for its
+    /// Tries once for a caller with a wait of zero: the one try has the response time-out for its
     /// reply.
     async fn lock_now(
         self: &Arc<Self>,

@@ -70,7 +70,7 @@ impl ReentryScope {
         Self::around(HeldAs::Hold(Arc::clone(hold)), innermost())
     }
 
-    /// As [`of`](Self::of), for a body that runs under several holds at once.
+    /// The scope of a body that runs under several holds at once.
     pub(crate) fn of_all(holds: &[Arc<CurrentHold>]) -> Self {
         let holds = holds.iter().map(|hold| HeldAs::Current(Arc::clone(hold)));
         let around = |outer: Self, held| Self::around(held, outer.0);

@@ -90,7 +90,7 @@ pub(crate) struct Left {
     pub(crate) leave: Leave,
     /// Why the hold was lost before, if it was.
     pub(crate) lost: Option<LostReason>,
-    /// As [`Lease::take_expiry`] returned before.
+    /// Why the clock alone ended the hold, if that was not reported before.
     pub(crate) expiry: Option<LostReason>,
     pub(crate) deadline: Instant,
 }

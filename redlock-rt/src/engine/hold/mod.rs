@@ -393,7 +393,8 @@ impl Hold {
         yields.then(|| self.engine.hub.rivals(channel, ask))?
     }
 
-    /// As [`Lease::hand_over`]; the caller holds the schedule's mutex.
+    /// Ends the only guard and leaves the hold to the next one, if nothing has put it in doubt; the caller
+    /// holds the schedule's mutex.
     pub(super) fn hand_over(&self, id: GuardId, limit: ChainLimit, now: Instant) -> Option<Legacy> {
         let mut lease = self.lease();
         let sent = lease.chain()?.began;

@@ -45,7 +45,7 @@ pub(crate) trait ChannelListener: Send + Sync {
     /// messages, so it asks Redis again.
     fn confirmed(&self);
 
-    /// As [`confirmed`](Self::confirmed), for a listener that attaches to a confirmed channel.
+    /// The listener attached to a channel that was confirmed before. It missed earlier messages, too.
     fn joined(&self) {
         self.confirmed();
     }

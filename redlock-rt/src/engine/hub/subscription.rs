@@ -53,7 +53,7 @@ impl Subscription {
         }
     }
 
-    /// As [`start`](Self::start), if that needs no command. The caller notifies the listener; returns
+    /// Subscribes to the channel if that needs no command. The caller notifies the listener; returns
     /// until when that one is to let other clients try first.
     pub(crate) fn start_if_confirmed<L: ChannelListener + 'static>(
         &self,

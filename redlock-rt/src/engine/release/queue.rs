@@ -72,7 +72,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// As [`push`](Self::push), in front of all others.
+    /// Puts an item in front of all others; returns it if the queue is closed.
     pub(in crate::engine) fn push_first(&mut self, item: T) -> Result<(), T> {
         if self.closed {
             return Err(item);
@@ -81,7 +81,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// As [`push`](Self::push), for an item that was sent. Afterwards [`begin_ending`](Self::begin_ending)
+    /// Adds an item that was sent; returns it if the queue is closed. Afterwards [`begin_ending`](Self::begin_ending)
     /// is to be called: the reply may have come before. Returns whether [`watch`](Self::watch) is to be called too.
     pub(in crate::engine) fn push_sent(&mut self, item: T) -> Result<bool, T> {
         if self.closed {

@@ -80,7 +80,7 @@ impl Releases {
         }
     }
 
-    /// As [`push`](Self::push), for a cleanup whose call was sent, and whose reply wakes this.
+    /// Adds a cleanup whose call was sent, and whose reply wakes this.
     pub(in crate::engine) fn push_sent(&self, cleanup: Cleanup) {
         let pushed = lock(&self.queue).push_sent(cleanup);
         match pushed {

@@ -230,7 +230,7 @@ impl<S: Subject> Waiters<S> {
         self.wake(WaitQueue::notify);
     }
 
-    /// As [`WaitQueue::tell_head`].
+    /// Wakes a head that does not know that it is the head.
     pub(crate) fn tell_head(&self) {
         self.wake(WaitQueue::tell_head);
     }
@@ -325,12 +325,12 @@ impl<S: Subject> Waiters<S> {
         fares.unwrap_or_default()
     }
 
-    /// As [`WaitQueue::will_share`].
+    /// Whether another waiter may go on with what the head is about to acquire.
     pub(crate) fn will_share(&self) -> bool {
         self.queue.if_any(WaitQueue::will_share) == Some(true)
     }
 
-    /// As [`WaitQueue::could_share`].
+    /// A holder of this client ends, and could not leave its lock to the head.
     pub(crate) fn could_share(&self) {
         self.queue.if_any(WaitQueue::could_share);
     }
@@ -384,7 +384,7 @@ pub(crate) struct WaiterGuard<S: Subject> {
 }
 
 impl<S: Subject> WaiterGuard<S> {
-    /// As [`WaitQueue::tries_at_once`], for a waiter that would ask Redis at this moment.
+    /// Whether the waiter may try, which needs no waker; for a waiter that would ask Redis at this moment.
     pub(crate) fn tries_at_once(&self, asks: Instant) -> bool {
         self.with_queue(|queue| {
             let tries = queue.tries_at_once(self.ticket);

@@ -68,7 +68,7 @@ pub(crate) enum Wake<T, O = Infallible> {
     Head,
     /// The waiter is the head and has a permit, which is hereby taken.
     Try,
-    /// As [`Try`](Self::Try), with what a holder of this client leaves to the waiter.
+    /// The waiter is the head, and has what a holder of this client leaves to it.
     Offered(O),
     /// A try has found what ends the wait.
     Done(T),
@@ -295,7 +295,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
         self.head_waker()
     }
 
-    /// As [`notify`](Self::notify), for a try at that moment, in place of an earlier such moment. A
+    /// Something happened that makes a try worth while at that moment, in place of an earlier such moment. A
     /// permit that the head has not taken yet stays.
     #[must_use]
     pub(crate) fn notify_at(&mut self, at: Instant) -> Option<Waker> {

@@ -29,7 +29,7 @@ impl<T: Clone, O> QueueCell<T, O> {
         result
     }
 
-    /// As [`with`](Self::with), if there is a queue: a new one would not be changed by this.
+    /// Acts on the queue if there is one: a new one would not be changed by this.
     pub(super) fn if_any<R>(&self, act: impl FnOnce(&mut WaitQueue<T, O>) -> R) -> Option<R> {
         let mut place = lock(&self.0);
         let queue = place.as_mut()?;

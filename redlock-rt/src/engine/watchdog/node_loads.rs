@@ -52,7 +52,7 @@ impl NodeLoads {
         !std::mem::replace(&mut self.lane(at).connecting, true)
     }
 
-    /// As [`answered`](Self::answered), for the end of a try to connect.
+    /// A try to connect has ended. Returns the holds that wait no longer.
     pub(super) fn connected(&mut self, at: &KnownNode) -> Vec<u64> {
         self.lane(at).connecting = false;
         self.unpark(at)

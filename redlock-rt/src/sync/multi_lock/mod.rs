@@ -220,9 +220,14 @@ impl MultiLock {
 
     /// Acquires all locks if all of them are free at this moment.
     ///
-    /// # Round trips, cancel safety
+    /// # Round trips
     ///
-    /// As [`lock`](Self::lock).
+    /// One for several free [`RLock`](crate::RLock)s of one client; otherwise one for each lock, one after the
+    /// other.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is left: acquired locks are released in the background.
     ///
     /// # Fairness
     ///
@@ -243,7 +248,7 @@ impl MultiLock {
     ///
     /// # Round trips, fairness, cancel safety
     ///
-    /// As [`lock`](Self::lock).
+    /// The options change nothing of what [`lock`](Self::lock) says.
     ///
     /// # Errors
     ///
@@ -253,7 +258,7 @@ impl MultiLock {
         self.acquire(&options, false).await
     }
 
-    /// As [`lock_with`](Self::lock_with), for the guard of one body.
+    /// Acquires all locks as the options say, for the guard of one body.
     pub(crate) async fn lock_for_body(
         &self,
         options: LockOptions,
@@ -271,7 +276,7 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The
+    /// Those of [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The
     /// result of a completed body is never replaced by `Lost`, whatever the result of the releases.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard) -> T) -> Result<T, Error> {
         let guard = self.acquire(&LockOptions::new(), true).await?;
@@ -313,7 +318,7 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Self::is_locked).
+    /// Those of [`Lock::is_locked`].
     pub async fn holder(&self) -> Result<Option<HoldId>, Error> {
         Ok(self.holders().await?.into_iter().next())
     }
@@ -322,7 +327,7 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Self::is_locked).
+    /// Those of [`Lock::is_locked`].
     pub async fn holders(&self) -> Result<Vec<HoldId>, Error> {
         let holders = self.survey().await?.into_iter().flatten();
         // A lock under two addresses would return its holder twice.
@@ -335,7 +340,7 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Self::is_locked).
+    /// Those of [`Lock::is_locked`].
     pub async fn hold_count(&self) -> Result<u64, Error> {
         let counts = self.survey().await?.into_iter();
         let counts = counts.map(|holders| holders.iter().map(|holder| holder.count).sum());
@@ -347,7 +352,7 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Self::is_locked).
+    /// Those of [`Lock::is_locked`].
     pub async fn remaining_ttl(&self) -> Result<Option<Duration>, Error> {
         let held = self.survey().await?.into_iter();
         let rests = held

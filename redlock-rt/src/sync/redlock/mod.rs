@@ -150,7 +150,7 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Quorum`](crate::ErrorKind::Quorum) if less than a majority
+    /// Those of [`lock`](Self::lock), and [`Quorum`](crate::ErrorKind::Quorum) if less than a majority
     /// answers in time. Contention is not an error: the call returns `None`.
     pub async fn try_lock(&self) -> Result<Option<RedLockGuard>, Error> {
         let options = LockOptions::new().wait(Duration::ZERO);
@@ -162,11 +162,12 @@ impl RedLock {
     ///
     /// # Round trips, fairness, cancel safety
     ///
-    /// As [`lock`](Self::lock).
+    /// The options change nothing of what [`lock`](Self::lock) says; a wait of zero is
+    /// [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock); and after the wait, [`TimedOut`](crate::ErrorKind::TimedOut) if
+    /// Those of [`lock`](Self::lock); and after the wait, [`TimedOut`](crate::ErrorKind::TimedOut) if
     /// another owner held the lock ([`Contended`](crate::ErrorKind::Contended) for a wait of zero), or
     /// [`Quorum`](crate::ErrorKind::Quorum) if less than a majority of the servers answered.
     pub async fn lock_with(&self, options: LockOptions) -> Result<RedLockGuard, Error> {
@@ -183,7 +184,7 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The
+    /// Those of [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The
     /// result of a completed body is never replaced by `Lost`, whatever the result of the release.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&RedLockGuard) -> T) -> Result<T, Error> {
         let guard = self.acquire(&LockOptions::new(), true).await?;
@@ -258,7 +259,8 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Self::is_locked).
+    /// [`Quorum`](crate::ErrorKind::Quorum) if less than a majority answers in time.
+    /// [`BadInput`](crate::ErrorKind::BadInput).
     pub async fn holder(&self) -> Result<Option<HoldId>, Error> {
         let holders = self.holders().await?;
         let held = holders.len() >= self.quorum.need();
@@ -282,7 +284,8 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// As [`holders`](Self::holders).
+    /// [`Quorum`](crate::ErrorKind::Quorum) if less than a majority answers in time.
+    /// [`BadInput`](crate::ErrorKind::BadInput).
     pub async fn hold_count(&self) -> Result<u64, Error> {
         let holders = self.survey().await?.into_iter().flatten();
         Ok(self
@@ -295,7 +298,8 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// As [`holders`](Self::holders).
+    /// [`Quorum`](crate::ErrorKind::Quorum) if less than a majority answers in time.
+    /// [`BadInput`](crate::ErrorKind::BadInput).
     pub async fn remaining_ttl(&self) -> Result<Option<Duration>, Error> {
         let holders = self.survey().await?.into_iter().flatten();
         Ok(self.majority(holders.filter_map(|holder| holder.ttl)))
