@@ -127,18 +127,9 @@ impl HoldGuard {
         }
     }
 
-    /// The first guard of a hold that was acquired by a command sent at `sent`.
+    /// The first guard of a hold that was acquired by a command sent at `sent`, and whether it is valid: its
+    /// lease may be over.
     pub(super) fn acquired(
-        request: &Request,
-        tokens: Option<Tokens>,
-        sent: Instant,
-        now: Instant,
-    ) -> Self {
-        Self::acquired_late(request, tokens, sent, now).0
-    }
-
-    /// The first guard of a hold. Returns also whether the guard is valid: its lease may be over.
-    pub(super) fn acquired_late(
         request: &Request,
         tokens: Option<Tokens>,
         sent: Instant,

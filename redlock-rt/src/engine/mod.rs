@@ -76,7 +76,6 @@ mod timers;
 mod wait;
 mod watchdog;
 
-pub(crate) use self::acks::Ack;
 pub use self::acks::{Fsync, ReplicaAck};
 pub(crate) use self::acquire::{AcquireParams, CurrentHold, ReentryScope, TogetherOutcome};
 pub use self::acquire::{Backoff, Owner};

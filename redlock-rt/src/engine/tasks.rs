@@ -54,7 +54,7 @@ impl ClientEngine {
                 engine.task_ended();
             }
         };
-        signal::ensure(&self.spawner, owner, after, task);
+        self.ensure_beside(owner, after, task);
     }
 
     /// Adds a hold to the watchdog, and starts the client's tasks. Their runtime may

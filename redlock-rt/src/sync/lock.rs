@@ -227,14 +227,7 @@ impl<K: Kind> Lock<K> {
     /// Acquires the lock as the options say, for the guard of one body.
     pub(crate) async fn lock_for_body(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
         let (recipe, terms, params) = self.prepare(&options)?;
-        let engine = &self.engine;
-        let guard = match options.ack(engine) {
-            None => engine.lock_for_body(&recipe, terms, params).await?,
-            Some(ack) => {
-                let guard = engine.lock_on_replicas(&recipe, terms, params, ack, true);
-                Box::pin(guard).await?
-            }
-        };
+        let guard = self.engine.lock_for_body(&recipe, terms, params).await?;
         Ok(LockGuard::lasting(guard, &options))
     }
 
@@ -248,15 +241,7 @@ impl<K: Kind> Lock<K> {
     ) -> impl Future<Output = Result<LockGuard<K>, Error>> + Send + 'a {
         async move {
             let (recipe, terms, params) = self.prepare(options)?;
-            let engine = &self.engine;
-            let guard = match options.ack(engine) {
-                None => engine.lock(recipe, terms, params).await?,
-                // Boxed: it is rare, and would add to the size of every waiting future.
-                Some(ack) => {
-                    let guard = engine.lock_on_replicas(&recipe, terms, params, ack, false);
-                    Box::pin(guard).await?
-                }
-            };
+            let guard = self.engine.lock(recipe, terms, params).await?;
             Ok(LockGuard::lasting(guard, options))
         }
     }
@@ -267,12 +252,7 @@ impl<K: Kind> Lock<K> {
     ) -> Result<(Arc<dyn Recipe>, Terms, AcquireParams<'a>), Error> {
         let recipe: Arc<dyn Recipe> = Arc::clone(self.wire()?) as _;
         let terms = options.terms_of(&self.engine, &*recipe, self.backoff.as_deref())?;
-        let params = AcquireParams {
-            wait: options.waiting(),
-            owner: options.acting_as(),
-            backoff: self.backoff.as_deref(),
-            outlasts_denial: options.outlasts(),
-        };
+        let params = options.params(&self.engine, self.backoff.as_deref());
         Ok((recipe, terms, params))
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock;
-use crate::engine::{Ack, Backoff, ClientEngine, Fsync, Hold, Owner, ReplicaAck, Terms};
+use crate::engine::{AcquireParams, Backoff, ClientEngine, Fsync, Hold, Owner, ReplicaAck, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::wire::{LONGEST_SPAN, Recipe};
 
@@ -196,14 +196,25 @@ impl LockOptions {
         self
     }
 
-    pub(super) fn outlasts(&self) -> bool {
-        self.rare().outlasts_denial
-    }
-
-    /// Which servers must have the lock, if any must.
-    pub(super) fn ack(&self, engine: &ClientEngine) -> Option<Ack> {
-        let Rare { ack, fsync, .. } = self.rare();
-        engine.ack(ack, fsync)
+    /// How to ask.
+    pub(super) fn params<'a>(
+        &'a self,
+        engine: &ClientEngine,
+        backoff: Option<&'a Backoff>,
+    ) -> AcquireParams<'a> {
+        let Rare {
+            ack,
+            fsync,
+            outlasts_denial,
+            ..
+        } = self.rare();
+        AcquireParams {
+            wait: self.waiting(),
+            owner: self.acting_as(),
+            backoff,
+            outlasts_denial,
+            ack: engine.ack(ack, fsync),
+        }
     }
 
     fn rare(&self) -> Rare {

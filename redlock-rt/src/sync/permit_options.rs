@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::options::{LockOptions, Renew};
-use crate::engine::{Ack, ClientEngine, Fsync, ReplicaAck, Terms};
+use crate::engine::{AcquireParams, ClientEngine, Fsync, ReplicaAck, Terms};
 use crate::error::Error;
 
 const CHECK: &str = "check permit options";
@@ -110,12 +110,12 @@ impl PermitOptions {
         self
     }
 
-    pub(super) fn outlasts(&self) -> bool {
-        self.shared.outlasts()
-    }
-
-    pub(super) fn ack(&self, engine: &ClientEngine) -> Option<Ack> {
-        self.shared.ack(engine)
+    /// How to ask. No owner is asked for: permits have no re-entry.
+    pub(super) fn params(&self, engine: &ClientEngine) -> AcquireParams<'_> {
+        AcquireParams {
+            owner: None,
+            ..self.shared.params(engine, None)
+        }
     }
 
     /// The options for this many permits, from the options of a lock.
@@ -128,10 +128,6 @@ impl PermitOptions {
 
     pub(super) fn count(&self) -> u32 {
         self.permits
-    }
-
-    pub(super) fn waiting(&self) -> Option<Duration> {
-        self.shared.waiting()
     }
 
     /// The terms of permits without a lease.

@@ -8,7 +8,7 @@ use super::counted::{Counted, number};
 use super::options::{check_lease, unless_contended};
 use super::permit::LeasedPermit;
 use super::permit_options::PermitOptions;
-use crate::engine::{AcquireParams, ClientEngine, Repeat, Terms};
+use crate::engine::{ClientEngine, Repeat, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::wire::{ID_DIGITS, Malformed, Named, PermitsWire, Recipe, Reply};
@@ -235,19 +235,8 @@ impl PermitExpirableSemaphore {
     pub async fn acquire_with(&self, options: PermitOptions) -> Result<LeasedPermit, Error> {
         let (wire, terms) = self.prepare(&options)?;
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
-        let params = AcquireParams {
-            wait: options.waiting(),
-            outlasts_denial: options.outlasts(),
-            ..AcquireParams::default()
-        };
         let engine = &self.counted.engine;
-        let guard = match options.ack(engine) {
-            Some(ack) => {
-                let inner = engine.lock_on_replicas(&recipe, terms, params, ack, false);
-                Box::pin(inner).await
-            }
-            None => engine.lock(recipe, terms, params).await,
-        };
+        let guard = engine.lock(recipe, terms, options.params(engine)).await;
         let guard = guard.map_err(acquiring)?;
         Ok(LeasedPermit::new(guard, &wire))
     }

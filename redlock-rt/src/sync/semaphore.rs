@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::counted::{Counted, MOST_PERMITS, number};
 use super::options::unless_contended;
 use super::permit_options::PermitOptions;
-use crate::engine::{AcquireParams, ClientEngine, HoldGuard, Terms, Unlocked};
+use crate::engine::{ClientEngine, HoldGuard, Terms, Unlocked};
 use crate::error::Error;
 use crate::wire::{self, Named, Recipe, SemaphoreWire};
 
@@ -176,21 +176,10 @@ impl Semaphore {
     /// zero, [`Unavailable`](crate::ErrorKind::Unavailable) if Redis did not answer.
     pub async fn acquire_with(&self, options: PermitOptions) -> Result<SemaphorePermit, Error> {
         let (recipe, terms) = self.prepare(&options)?;
-        let params = AcquireParams {
-            wait: options.waiting(),
-            outlasts_denial: options.outlasts(),
-            ..AcquireParams::default()
-        };
         let engine = &self.counted.engine;
-        let inner = match options.ack(engine) {
-            Some(ack) => {
-                let inner = engine.lock_on_replicas(&recipe, terms, params, ack, false);
-                Box::pin(inner).await
-            }
-            None => engine.lock(recipe, terms, params).await,
-        };
+        let guard = engine.lock(recipe, terms, options.params(engine)).await;
         Ok(SemaphorePermit {
-            inner: inner.map_err(acquiring)?,
+            inner: guard.map_err(acquiring)?,
             permits: options.count(),
         })
     }

@@ -124,7 +124,7 @@ impl Attempts {
         let sent = self.delivery.sent.unwrap_or(now);
         let requests = self.requests.iter();
         let guards: Vec<_> = requests
-            .map(|request| HoldGuard::acquired(request, None, sent, now))
+            .map(|request| HoldGuard::acquired(request, None, sent, now).0)
             .collect();
         // Checked after the holds are registered with those that a shut-down ends, as for a single
         // attempt.

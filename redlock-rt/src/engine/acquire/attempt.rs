@@ -134,7 +134,7 @@ impl Attempt {
         self.done = true;
         let sent = self.delivery.sent.unwrap_or(now);
         self.request.repeated |= self.delivery.is_open();
-        let (guard, is_valid) = HoldGuard::acquired_late(&self.request, tokens, sent, now);
+        let (guard, is_valid) = HoldGuard::acquired(&self.request, tokens, sent, now);
         // Checked after the hold is registered with those that a shut-down ends: either the
         // shut-down finds the hold, or this check finds the client closing.
         let Request { engine, recipe, .. } = &self.request;

@@ -61,7 +61,7 @@ impl World {
         let (recipe, now) = (Arc::clone(&world.recipe), clock::now());
         let waiters = world.engine.locks.waiters(key_of(&*recipe));
         let request = Request::new(&world.engine, recipe, waiters, TERMS);
-        let guard = HoldGuard::acquired(&request, None, now, now);
+        let guard = HoldGuard::acquired(&request, None, now, now).0;
         (Arc::new(world), guard)
     }
 

@@ -46,17 +46,18 @@ pub(crate) struct AcquireParams<'a> {
     pub(crate) backoff: Option<&'a Backoff>,
     /// A missing right does not end the wait.
     pub(crate) outlasts_denial: bool,
+    /// Which servers must have the lock before the guard is returned, if any must.
+    pub(crate) ack: Option<Ack>,
 }
 
 impl ClientEngine {
     /// Acquires the lock, then waits for replicas.
-    pub(crate) async fn lock_on_replicas(
+    async fn lock_on_replicas(
         self: &Arc<Self>,
-        recipe: &Arc<dyn Recipe>,
+        recipe: Arc<dyn Recipe>,
         terms: Terms,
         params: AcquireParams<'_>,
         ack: Ack,
-        for_body: bool,
     ) -> Result<HoldGuard, Error> {
         let node = self.nodes.known(self.nodes.slot_of(recipe.name()));
         let lane = node.as_ref().map(|node| node.acks(ack.lane()));
@@ -65,10 +66,7 @@ impl ClientEngine {
         }
         let wait = params.wait.filter(|wait| !wait.is_zero());
         let deadline = wait.map(|wait| clock::after(clock::now(), wait));
-        let guard = match for_body {
-            true => self.lock_for_body(recipe, terms, params).await?,
-            false => self.lock(Arc::clone(recipe), terms, params).await?,
-        };
+        let guard = self.lock(recipe, terms, params).await?;
         self.acknowledged(ACTION, guard, ack, deadline).await
     }
 
@@ -101,6 +99,13 @@ impl ClientEngine {
     ) -> Result<AcquireLoop<'a>, BoxFuture<'a, Result<HoldGuard, Error>>> {
         if let Err(error) = self.open(ACTION, recipe.name()) {
             return Err(Box::pin(ready(Err(error))));
+        }
+        if let Some(ack) = params.ack {
+            let params = AcquireParams {
+                ack: None,
+                ..params
+            };
+            return Err(Box::pin(self.lock_on_replicas(recipe, terms, params, ack)));
         }
         let wait = params.wait;
         if wait.is_some_and(|wait| wait.is_zero()) {

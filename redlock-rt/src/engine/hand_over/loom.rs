@@ -54,7 +54,7 @@ impl World {
             guards: AtomicUsize::new(1),
         };
         let now = clock::now();
-        let guard = HoldGuard::acquired(&world.request(), None, now, now);
+        let guard = HoldGuard::acquired(&world.request(), None, now, now).0;
         (Arc::new(world), guard)
     }
 
@@ -334,7 +334,7 @@ fn an_offer_beside_a_later_hold_is_not_held_with_it() {
             let world = Arc::clone(&world);
             thread::spawn(move || {
                 let now = clock::now();
-                HoldGuard::acquired(&world.request(), None, now, now)
+                HoldGuard::acquired(&world.request(), None, now, now).0
             })
         };
         world.guards.store(0, Ordering::Release);
@@ -362,7 +362,7 @@ fn beside_a_second_offer_one_is_released() {
         let ends = world.spawn(move |world| world.leave(guard));
         let again = world.spawn(move |world| {
             let now = clock::now();
-            world.leave(HoldGuard::acquired(&world.request(), None, now, now));
+            world.leave(HoldGuard::acquired(&world.request(), None, now, now).0);
         });
         let guard = world.wait(first);
         ends.join().unwrap();

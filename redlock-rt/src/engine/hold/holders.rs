@@ -24,26 +24,8 @@ pub(crate) struct Holders<H> {
 struct Holds<H> {
     /// For a kind with one holder at a time.
     one: Weak<H>,
-    /// For a kind with several holders, which another kind supersedes. Boxed, since each lock that is
-    /// held has room for it.
-    several: Option<Box<Several<H>>>,
-}
-
-/// Holds, most of which have not ended.
-#[derive(Debug)]
-struct Several<H> {
-    holds: Vec<Weak<H>>,
-    /// At this number, ended holds are removed.
-    sweep_at: usize,
-}
-
-impl<H> Default for Several<H> {
-    fn default() -> Self {
-        Self {
-            holds: Vec::new(),
-            sweep_at: 0,
-        }
-    }
+    /// For a kind with several holders, which another kind supersedes. Most of them have not ended.
+    several: Vec<Weak<H>>,
 }
 
 impl<H> Default for Holders<H> {
@@ -51,7 +33,7 @@ impl<H> Default for Holders<H> {
         Self {
             known: Mutex::new(Holds {
                 one: Weak::new(),
-                several: None,
+                several: Vec::new(),
             }),
             has_one: AtomicBool::new(false),
         }
@@ -85,15 +67,16 @@ impl<H: MayExpire> Holders<H> {
         is_last
     }
 
-    /// Adds one of several holds. A sweep whenever the number has doubled costs O(1) per hold.
+    /// Adds one of several holds. Ended ones are removed whenever there is no room: O(1) per hold, since
+    /// there is room for as many again afterwards.
     pub(super) fn add(&self, hold: &Arc<H>) {
         let mut known = self.known();
-        let Several { holds, sweep_at } = &mut **known.several.get_or_insert_default();
-        if holds.len() >= *sweep_at {
-            holds.retain(|hold| hold.strong_count() > 0);
-            *sweep_at = 2 * holds.len().max(8);
+        let several = &mut known.several;
+        if several.len() == several.capacity() {
+            several.retain(|hold| hold.strong_count() > 0);
+            several.reserve(several.len().max(8));
         }
-        holds.push(Arc::downgrade(hold));
+        several.push(Arc::downgrade(hold));
     }
 
     /// The hold has ended.
@@ -107,8 +90,7 @@ impl<H: MayExpire> Holders<H> {
 
     pub(super) fn all(&self) -> Vec<Arc<H>> {
         let known = self.known();
-        let several = known.several.iter().flat_map(|several| &several.holds);
-        let all = std::iter::once(&known.one).chain(several);
+        let all = std::iter::once(&known.one).chain(&known.several);
         all.filter_map(Weak::upgrade).collect()
     }
 
@@ -175,16 +157,15 @@ mod tests {
         let holders = Holders::default();
         let kept = || {
             let known = holders.known();
-            let several = known.several.as_ref().unwrap();
-            (several.holds.len(), several.sweep_at)
+            known.several.len()
         };
         let held: Vec<_> = (0..20).map(|_| Arc::new(Held)).collect();
         held.iter().for_each(|hold| holders.add(hold));
-        assert_eq!(kept(), (20, 32));
+        assert_eq!(kept(), 20);
         drop(held);
         for _ in 0..100 {
             holders.add(&Arc::new(Held));
-            assert!(kept().0 <= 32);
+            assert!(kept() <= 40);
         }
     }
 }

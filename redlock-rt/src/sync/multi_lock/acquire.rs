@@ -108,7 +108,8 @@ impl MultiLockCall<'_> {
             .collect();
         let engine = &first.engine;
         // The one call takes them on the master alone, and is not repeated.
-        let alone = self.options.ack(engine).is_some() || self.options.outlasts();
+        let asks = self.options.params(engine, None);
+        let alone = asks.ack.is_some() || asks.outlasts_denial;
         if alone || !engine.may_acquire_together(&recipes) {
             return Ok(None);
         }
@@ -158,21 +159,15 @@ impl MultiLockCall<'_> {
                 max_hold: None,
                 ..own
             };
+            let engine = &part.engine;
             let params = AcquireParams {
                 wait: rest,
-                owner: self.options.acting_as(),
-                backoff: part.backoff.as_deref(),
-                outlasts_denial: self.options.outlasts(),
+                ..self.options.params(engine, part.backoff.as_deref())
             };
-            let (engine, recipe) = (&part.engine, Arc::clone(&part.recipe) as Arc<dyn Recipe>);
-            let ack = self.options.ack(engine);
-            let guard = match (ack, self.for_body) {
-                (Some(ack), for_body) => {
-                    let guard = engine.lock_on_replicas(&recipe, meanwhile, params, ack, for_body);
-                    Box::pin(guard).await
-                }
-                (None, true) => engine.lock_for_body(&recipe, meanwhile, params).await,
-                (None, false) => engine.lock(recipe, meanwhile, params).await,
+            let recipe = Arc::clone(&part.recipe) as Arc<dyn Recipe>;
+            let guard = match self.for_body {
+                true => engine.lock_for_body(&recipe, meanwhile, params).await,
+                false => engine.lock(recipe, meanwhile, params).await,
             };
             let guard = guard.map_err(|error| match (error.kind(), self.wait) {
                 // It knows the rest of the wait.

@@ -41,7 +41,7 @@ impl World {
         };
         let now = clock::now();
         let request = Request::new(&engine, Arc::clone(&recipe), Arc::clone(&waiters), terms);
-        let guard = HoldGuard::acquired(&request, None, now, now);
+        let guard = HoldGuard::acquired(&request, None, now, now).0;
         (
             Self {
                 engine,
