@@ -145,25 +145,25 @@ impl Client {
     /// Returns the re-entrant lock of this name. Does no I/O.
     #[must_use]
     pub fn rlock(&self, name: impl AsRef<str>) -> RLock {
-        RLock::open(&self.engine, name.as_ref())
+        RLock::handle(&self.engine, name.as_ref())
     }
 
     /// Returns the fair lock of this name. Does no I/O.
     #[must_use]
     pub fn fair_lock(&self, name: impl AsRef<str>) -> FairLock {
-        FairLock::open(&self.engine, name.as_ref())
+        FairLock::handle(&self.engine, name.as_ref())
     }
 
     /// Returns the read-write lock of this name. Does no I/O.
     #[must_use]
     pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
-        ReadWriteLock::open(&self.engine, name.as_ref())
+        ReadWriteLock::handle(&self.engine, name.as_ref())
     }
 
     /// Returns the fenced lock of this name, which gives out fencing tokens. Does no I/O.
     #[must_use]
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
-        FencedLock::open(&self.engine, name.as_ref())
+        FencedLock::handle(&self.engine, name.as_ref())
     }
 
     /// Returns the value of this key that refuses writes with old fencing tokens. Does no I/O.
@@ -172,13 +172,13 @@ impl Client {
     /// client.
     #[must_use]
     pub fn fenced_value(&self, key: impl AsRef<str>) -> FencedValue {
-        FencedValue::open(&self.engine, key.as_ref())
+        FencedValue::handle(&self.engine, key.as_ref())
     }
 
     /// Returns the spin lock of this name, whose waiters poll. Does no I/O.
     #[must_use]
     pub fn spin_lock(&self, name: impl AsRef<str>) -> SpinLock {
-        SpinLock::open(&self.engine, name.as_ref())
+        SpinLock::handle(&self.engine, name.as_ref())
     }
 
     /// Returns one lock over the re-entrant locks of all these names. Does no I/O.
@@ -190,19 +190,19 @@ impl Client {
     /// Returns the count-down latch of this name. Does no I/O.
     #[must_use]
     pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
-        CountDownLatch::open(&self.engine, name.as_ref())
+        CountDownLatch::handle(&self.engine, name.as_ref())
     }
 
     /// Returns the semaphore of this name, whose permits have no lease. Does no I/O.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
-        Semaphore::open(&self.engine, name.as_ref())
+        Semaphore::handle(&self.engine, name.as_ref())
     }
 
     /// Returns the semaphore of this name whose permits have leases. Does no I/O.
     #[must_use]
     pub fn permit_expirable_semaphore(&self, name: impl AsRef<str>) -> PermitExpirableSemaphore {
-        PermitExpirableSemaphore::open(&self.engine, name.as_ref())
+        PermitExpirableSemaphore::handle(&self.engine, name.as_ref())
     }
 
     /// Returns the client's UUID, the part of an owner before its number.

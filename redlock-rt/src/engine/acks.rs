@@ -375,7 +375,7 @@ impl ClientEngine {
                 Ok(reply) => {
                     let there = touched(&reply);
                     for (at, entry) in part.iter().enumerate() {
-                        entry.heard(there.get(at) == Some(&true), wanted, had, now);
+                        entry.record(there.get(at) == Some(&true), wanted, had, now);
                     }
                 }
                 Err(fault) if part.iter().any(|entry| Arc::ptr_eq(entry, like)) => {
@@ -390,7 +390,7 @@ impl ClientEngine {
 
 impl AckRequest {
     /// Who has it, after a turn. If those are too few, and there is time for another turn, it is open.
-    fn heard(&self, is_there: bool, wanted: u32, had: Had, now: Instant) {
+    fn record(&self, is_there: bool, wanted: u32, had: Had, now: Instant) {
         let Had {
             replicas: got,
             local,
@@ -469,7 +469,7 @@ mod tests {
                 until: now + rest,
                 outcome: SetOnce::new(),
             };
-            entry.heard(true, 2, Had { replicas, local }, now);
+            entry.record(true, 2, Had { replicas, local }, now);
             match entry.outcome.get() {
                 Some(AckOutcome::Counted { got, local, .. }) => Some((*got, *local)),
                 _ => None,

@@ -90,7 +90,7 @@ impl ClientEngine {
         repeat: Repeat,
         delivery: &mut Delivery,
     ) -> Result<Reply, Error> {
-        self.open(action, name)?;
+        self.ensure_open(action, name)?;
         let (mut fault, mut tries): (Option<Fault>, _) = (None, 0);
         let until = self.patience(clock::now());
         let caller = match repeat {

@@ -186,7 +186,7 @@ impl ClientEngine {
         });
     }
 
-    pub(super) fn open(
+    pub(super) fn ensure_open(
         self: &Arc<Self>,
         action: &'static str,
         name: &LockName,

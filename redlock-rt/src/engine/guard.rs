@@ -276,7 +276,7 @@ impl HoldGuard {
         }
         let hold = &self.hold;
         // Before the watchdog forgets the hold: a shut-down finds one of the two.
-        let open = PendingCleanup::open(hold);
+        let open = PendingCleanup::register(hold);
         let left = hold.engine.watchdog.unwatch_if(hold, || {
             let left = hold.lease().leave_at(self.id, now);
             (left, left.is_some_and(|left| left.leave == Leave::Last))
@@ -291,7 +291,7 @@ impl HoldGuard {
                 Cleanup::release(hold, left.deadline)
             }
         };
-        Some((left, PendingCleanup::opened(cleanup, open)))
+        Some((left, PendingCleanup::registered(cleanup, open)))
     }
 }
 

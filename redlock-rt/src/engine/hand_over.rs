@@ -83,7 +83,7 @@ impl Offer {
         let release = Cleanup::release(hold, hold.deadline());
         Self {
             hold: Arc::clone(hold),
-            release: Some(PendingCleanup::opened(release, open)),
+            release: Some(PendingCleanup::registered(release, open)),
             legacy,
             until: hold.engine.chain_end(&legacy),
         }
@@ -221,7 +221,7 @@ impl HoldGuard {
     fn end_chained(&mut self, limit: ChainLimit, now: Instant) -> Option<(Legacy, Outstanding)> {
         let hold = &self.hold;
         // Before the watchdog forgets the hold: a shut-down finds one of the two.
-        let open = PendingCleanup::open(hold);
+        let open = PendingCleanup::register(hold);
         let legacy = hold.engine.watchdog.unwatch_if(hold, || {
             let legacy = hold.hand_over(self.id, limit, now);
             (legacy, legacy.is_some())

@@ -113,7 +113,7 @@ pub type FairLockGuard = LockGuard<Fair>;
 impl Sealed for Fair {}
 
 impl FairLock {
-    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
+    pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str) -> Self {
         let alive = engine.waiter_timeout();
         Self::new(engine, Named::Fair, name, |name| FairWire::new(name, alive))
     }

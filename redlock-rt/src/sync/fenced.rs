@@ -103,7 +103,7 @@ pub type FencedLockGuard = LockGuard<Fenced>;
 impl Sealed for Fenced {}
 
 impl FencedLock {
-    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
+    pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self::new(engine, Named::Fenced, name, |name| {
             FencedWire::new(name, None)
         })

@@ -74,7 +74,7 @@ pub struct FencedValue {
 }
 
 impl FencedValue {
-    pub(crate) fn open(engine: &Arc<ClientEngine>, key: &str) -> Self {
+    pub(crate) fn handle(engine: &Arc<ClientEngine>, key: &str) -> Self {
         Self {
             engine: Handle::new(engine),
             wire: engine

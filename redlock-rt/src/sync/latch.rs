@@ -88,7 +88,7 @@ pub struct CountDownLatch {
 }
 
 impl CountDownLatch {
-    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
+    pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self {
             engine: Handle::new(engine),
             wire: engine.name(Named::Latch, name).map(LatchWire::new),

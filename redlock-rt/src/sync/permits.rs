@@ -88,7 +88,7 @@ fn acquiring(error: Error) -> Error {
 }
 
 impl PermitExpirableSemaphore {
-    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
+    pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self {
             counted: Counted::new(engine, Named::Permits, name),
         }

@@ -121,7 +121,7 @@ pub struct ReadWriteLock {
 const PREFERENCE_MARGIN: Duration = Duration::from_secs(3);
 
 impl ReadWriteLock {
-    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
+    pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self::with_preference(engine, name.into(), Duration::ZERO)
     }
 

@@ -49,7 +49,7 @@ pub type RLockGuard = LockGuard<Reentrant>;
 impl Sealed for Reentrant {}
 
 impl RLock {
-    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
+    pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self::new(engine, Named::RLock, name, RLockWire::new)
     }
 }

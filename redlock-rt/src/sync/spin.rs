@@ -77,7 +77,7 @@ pub type SpinLockGuard = LockGuard<Spin>;
 impl Sealed for Spin {}
 
 impl SpinLock {
-    pub(crate) fn open(engine: &Arc<ClientEngine>, name: &str) -> Self {
+    pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self::new(engine, Named::Spin, name, SpinWire::new).spinning(Backoff::default())
     }
 

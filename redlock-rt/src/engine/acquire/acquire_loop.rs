@@ -132,7 +132,7 @@ impl AcquireLoop<'_> {
                 let asks = pin!(self.attempt.ask(true, self.deadline, asked));
                 self.place.running(asks).await
             };
-            let outcome = self.attempt.heard(true, answer);
+            let outcome = self.attempt.read_answer(true, answer);
             if let Some(guard) = self.tried(outcome)? {
                 return Ok(guard);
             }
@@ -399,7 +399,7 @@ pub(super) async fn try_acquire(
     let (retry, mut tries) = (&engine.config.timeouts.retry, 0);
     let outcome = loop {
         let answer = attempt.ask(false, Some(until), clock::stamp()).await;
-        let outcome = attempt.heard(false, answer);
+        let outcome = attempt.read_answer(false, answer);
         let Some(Err(fault)) = &outcome else {
             break outcome;
         };

@@ -57,7 +57,7 @@ impl ClientEngine {
         until: Option<Instant>,
     ) -> Result<TogetherOutcome, Error> {
         if let Some(first) = recipes.first() {
-            self.open(ACTION, first.name())?;
+            self.ensure_open(ACTION, first.name())?;
         }
         let mut attempts = Attempts::new(self, recipes, terms);
         match attempts.send(until).await {
@@ -93,7 +93,7 @@ impl Attempts {
             lease: terms.lease,
             delivery: Delivery::default(),
             done: false,
-            _open: engine.releases.open(false),
+            _open: engine.releases.register(false),
         }
     }
 

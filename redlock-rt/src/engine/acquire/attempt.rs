@@ -55,7 +55,7 @@ impl Attempt {
         attempt
     }
 
-    /// Asks for the lock once; `None`: the deadline came first. [`heard`](Self::heard) reads the answer.
+    /// Asks for the lock once; `None`: the deadline came first. [`read_answer`](Self::read_answer) reads the answer.
     /// The call may be repeated, since the same owner asks for the same hold. `now`: a moment that is not
     /// after the present one.
     pub(super) fn ask(
@@ -67,14 +67,14 @@ impl Attempt {
         let request = &self.request;
         let Request { engine, recipe, .. } = request;
         self.open
-            .get_or_insert_with(|| engine.releases.open(recipe.profile().is_lasting()));
+            .get_or_insert_with(|| engine.releases.register(recipe.profile().is_lasting()));
         let call = move || request.call(waits, deadline);
         let to = engine.to(recipe.name());
         self.delivery.attempt_at(to, call, deadline, Some(now))
     }
 
     /// Reads what [`ask`](Self::ask) returned.
-    pub(super) fn heard(
+    pub(super) fn read_answer(
         &mut self,
         waits: bool,
         answer: Option<Result<Reply, Fault>>,

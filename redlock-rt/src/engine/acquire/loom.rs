@@ -75,7 +75,7 @@ impl World {
         assert!(matches!(called, Called::Wake(Wake::Try)), "{called:?}");
         drop(attempt.ask(true, None, clock::now()));
         let behind = Reply::List([1000, 1, 0, 7].map(Reply::Int).into());
-        match attempt.heard(true, Some(Ok(behind))) {
+        match attempt.read_answer(true, Some(Ok(behind))) {
             Some(Ok(AcquireReply::Queued(at))) => place.refused(&attempt, Some(at), None),
             other => panic!("{other:?}"),
         }

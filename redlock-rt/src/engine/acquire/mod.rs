@@ -97,7 +97,7 @@ impl ClientEngine {
         terms: Terms,
         params: AcquireParams<'a>,
     ) -> Result<AcquireLoop<'a>, BoxFuture<'a, Result<HoldGuard, Error>>> {
-        if let Err(error) = self.open(ACTION, recipe.name()) {
+        if let Err(error) = self.ensure_open(ACTION, recipe.name()) {
             return Err(Box::pin(ready(Err(error))));
         }
         if let Some(ack) = params.ack {
@@ -230,7 +230,7 @@ impl ClientEngine {
         else {
             return self.lock(Arc::clone(recipe), terms, params).await;
         };
-        self.open(ACTION, recipe.name())?;
+        self.ensure_open(ACTION, recipe.name())?;
         let started = clock::now();
         let turn = match params.wait {
             None => turn.lock_owned().await,
@@ -301,7 +301,7 @@ impl HoldGuard {
     ) -> Result<Option<Self>, Error> {
         let hold = &self.hold;
         let engine = &hold.engine;
-        engine.open(action, recipe.name())?;
+        engine.ensure_open(action, recipe.name())?;
         let now = clock::now();
         if let GuardState::Lost(reason) = self.state_at(now) {
             return Err(hold.lost_error(action, reason));

@@ -76,7 +76,7 @@ struct ChannelState<L> {
 }
 
 impl<L: Clone> ChannelState<L> {
-    fn told(&self) -> Vec<L> {
+    fn all_listeners(&self) -> Vec<L> {
         let listeners = self.listeners.iter();
         listeners.map(|(_, listener)| listener.clone()).collect()
     }
@@ -334,7 +334,7 @@ impl<L: Clone> Registry<L> {
         match entry.phase {
             ChannelPhase::Wanted | ChannelPhase::Lingering { .. } => {
                 entry.confirmed = true;
-                entry.told()
+                entry.all_listeners()
             }
             ChannelPhase::Ending => {
                 self.channels.remove(&effect.channel);
@@ -349,7 +349,7 @@ impl<L: Clone> Registry<L> {
         let Some(entry) = self.of_round(effect) else {
             return vec![];
         };
-        let told = entry.told();
+        let told = entry.all_listeners();
         if told.is_empty() {
             self.channels.remove(&effect.channel);
         }
@@ -360,7 +360,7 @@ impl<L: Clone> Registry<L> {
     pub(super) fn all(&self) -> Vec<L> {
         self.channels
             .values()
-            .flat_map(ChannelState::told)
+            .flat_map(ChannelState::all_listeners)
             .collect()
     }
 
@@ -405,14 +405,14 @@ impl<L: Clone> Registry<L> {
         };
         entry.ear = Ear::default();
         entry.ear.heard = Some(now);
-        (entry.told(), entry.rivals.heard(now, free))
+        (entry.all_listeners(), entry.rivals.heard(now, free))
     }
 
     /// The listeners of a channel, confirmed or not.
     pub(super) fn listeners(&self, channel: &str) -> Vec<L> {
         self.channels
             .get(channel)
-            .map_or_else(Vec::new, ChannelState::told)
+            .map_or_else(Vec::new, ChannelState::all_listeners)
     }
 
     pub(super) fn is_confirmed(&self, channel: &str) -> bool {

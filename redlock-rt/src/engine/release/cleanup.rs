@@ -287,18 +287,18 @@ pub(crate) struct PendingCleanup {
 
 impl PendingCleanup {
     pub(in crate::engine) fn new(cleanup: Cleanup) -> Self {
-        let open = cleanup.engine().releases.open(cleanup.is_lasting());
-        Self::opened(cleanup, open)
+        let open = cleanup.engine().releases.register(cleanup.is_lasting());
+        Self::registered(cleanup, open)
     }
 
     /// Registers a cleanup of this hold that is to come.
-    pub(in crate::engine) fn open(hold: &Hold) -> Outstanding {
+    pub(in crate::engine) fn register(hold: &Hold) -> Outstanding {
         let lasting = hold.recipe.profile().is_lasting();
-        hold.engine.releases.open(lasting)
+        hold.engine.releases.register(lasting)
     }
 
-    /// With what [`open`](Self::open) has returned.
-    pub(in crate::engine) fn opened(cleanup: Cleanup, open: Outstanding) -> Self {
+    /// With what [`register`](Self::register) has returned.
+    pub(in crate::engine) fn registered(cleanup: Cleanup, open: Outstanding) -> Self {
         Self {
             cleanup: Some(cleanup),
             _open: open,

@@ -153,7 +153,7 @@ impl Releases {
     }
 
     /// Registers work that must end before the client may end; `lasting`: no lease ends it.
-    pub(in crate::engine) fn open(&self, lasting: bool) -> Outstanding {
+    pub(in crate::engine) fn register(&self, lasting: bool) -> Outstanding {
         Outstanding::new(&self.open, lasting)
     }
 

@@ -45,7 +45,7 @@ pub(crate) async fn wait_latch(
     latch: &LatchWire,
     wait: Option<Duration>,
 ) -> Result<LatchEnd, Error> {
-    engine.open(ACTION, latch.name())?;
+    engine.ensure_open(ACTION, latch.name())?;
     let started = clock::now();
     if wait.is_some_and(|wait| wait.is_zero()) {
         let deadline = Some(engine.patience(started));

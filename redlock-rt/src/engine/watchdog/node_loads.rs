@@ -26,7 +26,7 @@ struct NodeLoad {
 
 impl NodeLoads {
     /// Whether a batch may be sent there now.
-    pub(super) fn is_open(&self, at: &KnownNode) -> bool {
+    pub(super) fn has_room(&self, at: &KnownNode) -> bool {
         let lane = self.0.iter().find(|lane| is_same(&lane.at, at));
         lane.is_none_or(|lane| !lane.connecting && lane.batches < MOST_BATCHES)
     }
@@ -59,7 +59,7 @@ impl NodeLoads {
     }
 
     fn unpark(&mut self, at: &KnownNode) -> Vec<u64> {
-        if !self.is_open(at) {
+        if !self.has_room(at) {
             return Vec::new();
         }
         let parked = std::mem::take(&mut self.lane(at).parked);
@@ -97,11 +97,11 @@ mod tests {
     #[test]
     fn holds_wait_until_their_own_server_is_open_again() {
         let mut lanes = NodeLoads::default();
-        assert!(lanes.is_open(&None));
+        assert!(lanes.has_room(&None));
         for _ in 0..MOST_BATCHES {
             lanes.sent(&None);
         }
-        assert!(!lanes.is_open(&None));
+        assert!(!lanes.has_room(&None));
         lanes.park(&None, 7);
         assert!(lanes.connects(&None) && !lanes.connects(&None));
         assert_eq!(lanes.answered(&None), [], "it is being connected to");

@@ -181,7 +181,7 @@ impl Renewing {
                 continue;
             };
             let node = self.nodes.known(slot);
-            if !self.lanes.is_open(&node) {
+            if !self.lanes.has_room(&node) {
                 // Handled as soon as that changes, or when its lease is over.
                 self.lanes.park(&node, id);
                 let at = hold.deadline();

@@ -109,7 +109,7 @@ impl<L: Clone> Registry<L> {
                 Some(_) => {
                     entry.ear.owed = None;
                     entry.ear.missed = true;
-                    told.extend(entry.told());
+                    told.extend(entry.all_listeners());
                     self.missing.doubted = true;
                     continue;
                 }
