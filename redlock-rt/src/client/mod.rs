@@ -270,7 +270,7 @@ impl Client {
     }
 
     pub(crate) fn response_timeout(&self) -> Duration {
-        self.engine.response_timeout()
+        self.engine.config.timeouts.response
     }
 }
 

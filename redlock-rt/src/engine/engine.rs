@@ -82,7 +82,7 @@ impl Config {
 pub(crate) struct ClientEngine {
     pub(crate) id: ClientId,
     numbers: AtomicU64,
-    pub(super) config: Config,
+    pub(crate) config: Config,
     pub(super) dialer: Dialer,
     pub(super) spawner: Spawner,
     pub(super) nodes: Arc<Nodes>,
@@ -300,15 +300,6 @@ impl ClientEngine {
         over.map_or(poll, |over| over.min(poll))
     }
 
-    /// The longest time between two looks of a waiter.
-    pub(crate) fn longest_poll(&self) -> Duration {
-        self.config.poll_interval * 2
-    }
-
-    pub(crate) fn lease(&self) -> Duration {
-        self.config.lease
-    }
-
     /// Which servers must have a lock besides the master's memory, if any must; the arguments are
     /// what its options say.
     pub(crate) fn ack(&self, replicas: Option<ReplicaAck>, fsync: Option<Fsync>) -> Option<Ack> {
@@ -317,10 +308,6 @@ impl ClientEngine {
             fsync: fsync.unwrap_or(self.config.fsync),
         };
         (!ack.is_none()).then_some(ack)
-    }
-
-    pub(crate) fn waiter_timeout(&self) -> Duration {
-        self.config.waiter_timeout
     }
 
     /// The server of this client.
@@ -333,14 +320,10 @@ impl ClientEngine {
         self.spawner.home()
     }
 
-    pub(crate) fn namespace(&self) -> Option<&str> {
-        self.config.namespace.as_deref()
-    }
-
     /// Whether Redis does not answer the caller that asks on behalf of a waiter that has waited
     /// since `started`.
     pub(super) fn is_silent(&self, health: Health, started: Instant) -> bool {
-        health.is_silent(started, self.response_timeout(), clock::now())
+        health.is_silent(started, self.config.timeouts.response, clock::now())
     }
 
     /// The error for a call without a reply in time.
@@ -362,10 +345,6 @@ impl ClientEngine {
         let node = self.nodes.known(self.nodes.slot_of(name));
         let current = node.map(|node| Arc::clone(node.current().place()));
         current.unwrap_or_else(|| Arc::clone(self.nodes.place()))
-    }
-
-    pub(crate) fn response_timeout(&self) -> Duration {
-        self.config.timeouts.response
     }
 
     /// The deadline of an operation that waits for no other client, whatever fails: connecting, a

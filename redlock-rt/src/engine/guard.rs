@@ -181,7 +181,7 @@ impl HoldGuard {
 
     /// Makes the watchdog ask Redis at once whether the hold still exists.
     pub(crate) fn doubt(&self) {
-        self.hold.doubt(clock::now());
+        self.hold.lease().doubt(clock::now());
         self.hold.engine.rewatch(&self.hold);
     }
 

@@ -8,7 +8,10 @@ impl ClientEngine {
     /// The name of a lock of this client, with its namespace; for a client of a cluster, only if its
     /// keys are in one slot.
     pub(crate) fn name(&self, named: Named, name: &str) -> Result<LockName, BadName> {
-        self.in_one_slot(named, LockName::new(self.namespace(), name)?)
+        self.in_one_slot(
+            named,
+            LockName::new(self.config.namespace.as_deref(), name)?,
+        )
     }
 
     /// The name of a key of this client, without the namespace; for a client of a cluster, only if its keys

@@ -114,7 +114,7 @@ impl Sealed for Fair {}
 
 impl FairLock {
     pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str) -> Self {
-        let alive = engine.waiter_timeout();
+        let alive = engine.config.waiter_timeout;
         Self::new(engine, Named::Fair, name, |name| FairWire::new(name, alive))
     }
 

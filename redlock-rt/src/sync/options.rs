@@ -298,7 +298,7 @@ impl LockOptions {
     /// Checks the options but for the kind of lock, and fills in the client's defaults.
     pub(super) fn terms(&self, engine: &ClientEngine) -> Result<Terms, Error> {
         let refuse = |why: &'static str| Err(Error::bad_input(CHECK, why));
-        let lease = self.lease.unwrap_or_else(|| engine.lease());
+        let lease = self.lease.unwrap_or(engine.config.lease);
         check_lease(CHECK, lease)?;
         let renew = match self.renew.unwrap_or_default() {
             // Random, so that locks taken together are not all renewed together.

@@ -151,7 +151,7 @@ impl ReadWriteLock {
     #[must_use]
     pub fn prefer_writers(self, prefer: bool) -> Self {
         let preference = match prefer {
-            true => self.engine.longest_poll() + PREFERENCE_MARGIN,
+            true => self.engine.config.poll_interval * 2 + PREFERENCE_MARGIN,
             false => Duration::ZERO,
         };
         Self::with_preference(&self.engine, self.name, preference)

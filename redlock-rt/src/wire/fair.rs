@@ -31,19 +31,14 @@ use super::{keys, rlock};
 use crate::name::{ClientId, HoldId, LockName};
 
 script!(
-    ACQUIRE = [
-        "lock_hash",
-        "fair_wake",
-        "fair_turn",
-        "fair_enter",
-        "fair_queue"
-    ] + "fair_acquire"
+    ACQUIRE =
+        "lock_hash" + "fair_wake" + "fair_turn" + "fair_enter" + "fair_queue" + "fair_acquire"
 );
-script!(RELEASE = ["fair_wake", "fair_turn", "fair_give", "fair_queue"] + "fair_release");
+script!(RELEASE = "fair_wake" + "fair_turn" + "fair_give" + "fair_queue" + "fair_release");
 script!(
-    FORCE_RELEASE = ["lock_hash", "fair_wake", "fair_turn", "fair_queue"] + "fair_force_release"
+    FORCE_RELEASE = "lock_hash" + "fair_wake" + "fair_turn" + "fair_queue" + "fair_force_release"
 );
-script!(BEAT = ["lock_hash", "fair_wake", "fair_turn", "fair_queue"] + "fair_beat");
+script!(BEAT = "lock_hash" + "fair_wake" + "fair_turn" + "fair_queue" + "fair_beat");
 script!(POSITION = "fair_position");
 
 /// The part of a beat about one queue.

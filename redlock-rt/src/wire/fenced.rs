@@ -10,7 +10,7 @@ use super::rlock::RLockWire;
 use super::script::{Call, LONGEST_SPAN, millis, script};
 use crate::name::LockName;
 
-script!(ACQUIRE = ["lock_hash", "take", "fencing"] + "fenced_acquire");
+script!(ACQUIRE = "lock_hash" + "take" + "fencing" + "fenced_acquire");
 script!(TOKEN = "fenced_token");
 
 /// The calls of a FencedLock.

@@ -13,10 +13,10 @@ use super::script::{Call, millis, script};
 use super::semaphore::acquired;
 use crate::name::LockName;
 
-script!(ACQUIRE = ["permit_ids", "permits"] + "permits_acquire");
-script!(RELEASE = ["permit_ids", "permits"] + "permits_release");
-script!(RELEASE_ID = ["permit_ids", "permits"] + "permits_release_id");
-script!(UPDATE = ["permit_ids", "permits"] + "permits_update");
+script!(ACQUIRE = "permit_ids" + "permits" + "permits_acquire");
+script!(RELEASE = "permit_ids" + "permits" + "permits_release");
+script!(RELEASE_ID = "permit_ids" + "permits" + "permits_release_id");
+script!(UPDATE = "permit_ids" + "permits" + "permits_update");
 script!(SET = "permits" + "permits_set");
 script!(SET_ONCE = "permits" + "permits_set_once");
 script!(INSPECT = "permits" + "permits_inspect");

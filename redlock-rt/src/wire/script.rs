@@ -53,28 +53,16 @@ impl Script {
 
 /// Declares a script of `lua/` as a static.
 macro_rules! script {
-    ($(#[$doc:meta])* $ident:ident = $name:literal) => {
-        $(#[$doc])*
-        pub(super) static $ident: $crate::wire::Script = $crate::wire::Script::new(
-            $name,
-            include_str!(concat!("lua/", $name, ".lua")),
-            || sha1_smol::Sha1::from(include_str!(concat!("lua/", $name, ".lua"))).digest().to_string(),
-        );
-    };
     // The texts of other files come before its own.
-    ($ident:ident = $prelude:literal + $name:literal) => {
-        $crate::wire::script::script!($ident = [$prelude] + $name);
-    };
-    ($ident:ident = $first:literal + $second:literal + $name:literal) => {
-        $crate::wire::script::script!($ident = [$first, $second] + $name);
-    };
-    ($ident:ident = [$($prelude:literal),+] + $name:literal) => {
+    ($ident:ident = $first:literal $(+ $more:literal)*) => {
         pub(super) static $ident: $crate::wire::Script = {
+            const NAMES: &[&str] = &[$first $(, $more)*];
             const TEXT: &str = concat!(
-                $(include_str!(concat!("lua/", $prelude, ".lua")),)+
-                include_str!(concat!("lua/", $name, ".lua")),
+                include_str!(concat!("lua/", $first, ".lua"))
+                $(, include_str!(concat!("lua/", $more, ".lua")))*
             );
-            $crate::wire::Script::new($name, TEXT, || sha1_smol::Sha1::from(TEXT).digest().to_string())
+            let sha = || sha1_smol::Sha1::from(TEXT).digest().to_string();
+            $crate::wire::Script::new(NAMES[NAMES.len() - 1], TEXT, sha)
         };
     };
 }

@@ -288,24 +288,8 @@ impl Hold {
         self.lease().plan(now)
     }
 
-    pub(crate) fn slack(&self, now: Instant) -> Duration {
-        self.lease().slack(now)
-    }
-
     pub(crate) fn plan_early(&self, now: Instant) -> Option<Duration> {
         self.lease().plan_early(now)
-    }
-
-    pub(crate) fn is_renewed(&self, now: Instant) -> bool {
-        self.lease().is_renewed(now)
-    }
-
-    pub(crate) fn doubt(&self, now: Instant) {
-        self.lease().doubt(now);
-    }
-
-    pub(crate) fn retry_at(&self, now: Instant) -> Instant {
-        self.lease().retry_at(now)
     }
 
     /// Is woken when the lease was extended or lost, or a turn ended.

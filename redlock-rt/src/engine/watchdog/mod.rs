@@ -191,7 +191,7 @@ impl Watchdog {
         drop(doubtful);
         for (id, since) in some {
             if let Some(hold) = schedule.get(id) {
-                hold.doubt(since);
+                hold.lease().doubt(since);
                 let _ = schedule.reset(id, since);
             }
         }
@@ -226,7 +226,10 @@ impl Watchdog {
     pub(crate) fn renewals(&self) -> usize {
         let now = clock::now();
         let holds = self.holds();
-        holds.iter().filter(|hold| hold.is_renewed(now)).count()
+        holds
+            .iter()
+            .filter(|hold| hold.lease().is_renewed(now))
+            .count()
     }
 }
 

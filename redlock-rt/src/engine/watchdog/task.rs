@@ -199,7 +199,7 @@ impl Renewing {
             // Holds that are due soon are included: their times vary, and each alone would need a
             // call.
             if at == now {
-                horizon = horizon.max(clock::after(now, hold.slack(now)));
+                horizon = horizon.max(clock::after(now, hold.lease().slack(now)));
             }
             group.due.push((hold, ttl));
         }
@@ -270,7 +270,7 @@ impl Renewing {
         let mut due = Vec::new();
         let mut schedule = lock(&self.watchdog.schedule);
         for (hold, _) in holds {
-            hold.doubt(now);
+            hold.lease().doubt(now);
             if let RenewalPlan::Renew(ttl) = hold.plan(now)
                 && schedule.remove(hold.number).is_some()
             {
@@ -324,7 +324,7 @@ impl Watchdog {
     /// All are retried at the same moment, so that one call stays one call.
     fn failed<'a>(&self, holds: impl Iterator<Item = &'a Arc<Hold>> + Clone, fault: &Fault) {
         let now = clock::now();
-        let Some(retry_at) = holds.clone().map(|hold| hold.retry_at(now)).min() else {
+        let Some(retry_at) = holds.clone().map(|hold| hold.lease().retry_at(now)).min() else {
             return;
         };
         tracing::debug!(
@@ -353,7 +353,7 @@ impl Watchdog {
 
     fn again(&self, due: Vec<DueHold>) {
         for (hold, _) in due {
-            hold.doubt(clock::now());
+            hold.lease().doubt(clock::now());
             self.rewatch_or_end(&hold);
         }
     }
@@ -378,9 +378,9 @@ impl Watchdog {
         let mut schedule = lock(&self.schedule);
         let (at, ttl) = match turn {
             // Another command of the hold is in progress.
-            None => (hold.retry_at(now), None),
+            None => (hold.lease().retry_at(now), None),
             Some(_) => {
-                hold.doubt(now);
+                hold.lease().doubt(now);
                 match hold.plan(now) {
                     RenewalPlan::Renew(ttl) => {
                         (hold.deadline(), schedule.get(hold.number).map(|_| ttl))

@@ -326,7 +326,7 @@ impl RedLock {
     ) -> Result<Vec<T>, Error> {
         let recipes = self.recipes()?;
         let engines = &self.quorum.engines;
-        let lease = engines.iter().map(|engine| engine.lease()).min();
+        let lease = engines.iter().map(|engine| engine.config.lease).min();
         let timeout = self.quorum.server_timeout(self.server_timeout, lease);
         let until = clock::to_tokio(clock::after(clock::now(), timeout));
         let locks: Vec<_> = engines

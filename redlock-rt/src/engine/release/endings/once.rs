@@ -50,7 +50,7 @@ impl Ending for OnceRequest {
 
     /// Later the note may be gone, and the call would be carried out twice.
     fn give_up(&self, by: &Sending, _: Lapse) -> Option<Instant> {
-        let response = self.engine.response_timeout();
+        let response = self.engine.config.timeouts.response;
         let noted = self.noted.saturating_sub(response * 2);
         Some(clock::after(by.delivery.open_since()?, noted))
     }
