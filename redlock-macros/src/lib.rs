@@ -455,7 +455,7 @@ mod template;
 /// | value | waits for |
 /// | --- | --- |
 /// | `none` | no replica |
-/// | `2` | at least so many replicas |
+/// | `2` | at least this many replicas |
 /// | `majority` | so many that more than half of the servers have the lock, the master among them |
 /// | `all` | all replicas |
 /// | `{ ack }` | what an expression of type `ReplicaAck` says |

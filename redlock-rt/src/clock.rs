@@ -174,7 +174,7 @@ mod suspend {
     /// is noise.
     const NOISE: Duration = Duration::from_millis(10);
 
-    /// For so long a look for suspends counts as recent.
+    /// For this time a look for suspends counts as recent.
     const RECENT: Duration = Duration::from_millis(1);
 
     /// The known suspend time in nanoseconds. It only grows.

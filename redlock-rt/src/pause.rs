@@ -14,7 +14,7 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// The pause after so many others.
+    /// The pause after this many others.
     pub(crate) fn pause(&self, before: u32) -> Duration {
         let mut pause = self.shortest;
         for _ in 0..before {

@@ -116,7 +116,7 @@ impl Ack {
         replicas && self.fsync != Fsync::All
     }
 
-    /// So many replicas must have it, as far as that is known.
+    /// This many replicas must have it, as far as that is known.
     fn wanted(self, lane: &AckLane) -> Option<u32> {
         let there = lane.connection.replicas(self.replicas.misses());
         self.replicas.wanted(there)
@@ -157,11 +157,11 @@ impl Ack {
 
 /// How late the reply of WAIT may be: an idle server notices every 100 ms that the time is over.
 const LATE: Duration = Duration::from_millis(150);
-/// About so long is a turn at most, in which those that come later wait for the next one.
+/// A turn takes about this time at most, in which those that come later wait for the next one.
 const TURN: Duration = Duration::from_millis(250);
 /// The same where servers write to disk, which most do once a second.
 const DISK_TURN: Duration = Duration::from_millis(1250);
-/// One call touches at most so many locks, so that other clients need not wait for all of them.
+/// One call touches at most this many locks, so that other clients need not wait for all of them.
 const TOUCHED_AT_ONCE: usize = 100;
 
 /// A lock that waits for replicas.

@@ -50,6 +50,17 @@ pub(crate) struct AcquireParams<'a> {
     pub(crate) ack: Option<Ack>,
 }
 
+/// How a caller gets the lock.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every caller waits, and needs no allocation for that"
+)]
+enum AcquireEntry<'a> {
+    Waits(AcquireLoop<'a>),
+    /// Boxed: unboxed, each of these would add its size to every waiting future.
+    Else(BoxFuture<'a, Result<HoldGuard, Error>>),
+}
+
 impl ClientEngine {
     /// Acquires the lock, then waits for replicas.
     async fn lock_on_replicas(
@@ -80,51 +91,46 @@ impl ClientEngine {
         terms: Terms,
         params: AcquireParams<'a>,
     ) -> impl Future<Output = Result<HoldGuard, Error>> + Send + 'a {
-        let mut way = self.way(recipe, terms, params);
+        let mut entry = self.entry(recipe, terms, params);
         async move {
-            match &mut way {
-                Ok(acquisition) => acquisition.run().await,
-                Err(rarer) => rarer.await,
+            match &mut entry {
+                AcquireEntry::Waits(acquires) => acquires.run().await,
+                AcquireEntry::Else(acquires) => acquires.await,
             }
         }
     }
 
-    /// How to get the lock: by waiting for it, or in one of the rarer ways. Those are boxed: unboxed,
-    /// each would add its size to every waiting future.
-    fn way<'a>(
+    fn entry<'a>(
         self: &'a Arc<Self>,
         recipe: Arc<dyn Recipe>,
         terms: Terms,
         params: AcquireParams<'a>,
-    ) -> Result<AcquireLoop<'a>, BoxFuture<'a, Result<HoldGuard, Error>>> {
-        if let Err(error) = self.ensure_open(ACTION, recipe.name()) {
-            return Err(Box::pin(ready(Err(error))));
-        }
-        if let Some(ack) = params.ack {
-            let params = AcquireParams {
-                ack: None,
-                ..params
+    ) -> AcquireEntry<'a> {
+        let AcquireParams {
+            wait, owner, ack, ..
+        } = params;
+        let acquires: BoxFuture<'a, Result<HoldGuard, Error>> =
+            if let Err(error) = self.ensure_open(ACTION, recipe.name()) {
+                Box::pin(ready(Err(error)))
+            } else if let Some(ack) = ack {
+                let params = AcquireParams {
+                    ack: None,
+                    ..params
+                };
+                Box::pin(self.lock_on_replicas(recipe, terms, params, ack))
+            } else if wait.is_some_and(|wait| wait.is_zero()) {
+                Box::pin(async move { self.lock_now(&recipe, terms, owner).await })
+            } else if let Some(owner) = owner {
+                Box::pin(async move { self.lock_as(owner, &recipe, terms, params).await })
+            } else if let Some(around) = reentry::enclosing(&self.id, &*recipe) {
+                Box::pin(async move {
+                    let deadline = wait.map(|wait| clock::after(clock::now(), wait));
+                    self.lock_inside(around, &recipe, terms, deadline).await
+                })
+            } else {
+                return AcquireEntry::Waits(AcquireLoop::new(self, recipe, terms, params, wait));
             };
-            return Err(Box::pin(self.lock_on_replicas(recipe, terms, params, ack)));
-        }
-        let wait = params.wait;
-        if wait.is_some_and(|wait| wait.is_zero()) {
-            return Err(Box::pin(async move {
-                self.lock_now(&recipe, terms, params.owner).await
-            }));
-        }
-        if let Some(owner) = params.owner {
-            return Err(Box::pin(async move {
-                self.lock_as(owner, &recipe, terms, params).await
-            }));
-        }
-        match reentry::enclosing(&self.id, &*recipe) {
-            Some(around) => Err(Box::pin(async move {
-                let deadline = wait.map(|wait| clock::after(clock::now(), wait));
-                self.lock_inside(around, &recipe, terms, deadline).await
-            })),
-            None => Ok(AcquireLoop::new(self, recipe, terms, params, wait)),
-        }
+        AcquireEntry::Else(acquires)
     }
 
     /// Acquires the lock for an owner. Calls of one owner for one name run one after the

@@ -37,7 +37,7 @@ const MOST_LEFT_OVER: usize = 50;
 /// meanwhile, or the reply that says its place is not read yet.
 const NAMED: usize = 4;
 
-/// Replies are not read so many microseconds later than others that Redis wrote after them.
+/// Replies are not read this many microseconds later than others that Redis wrote after them.
 const MOST_LATE: u64 = 2_000_000;
 
 /// A waiter, and how to wake it.

@@ -164,7 +164,7 @@ impl Hub {
         lock(&self.registry).rivals(&channel.text()).map(ask)
     }
 
-    /// So many connections received what this client has published on a channel.
+    /// This many connections received what this client has published on a channel.
     pub(super) fn released(&self, channel: Channel<'_>, receivers: u64) {
         if receivers == 0 && self.channels() == 0 {
             return;

@@ -275,7 +275,7 @@ impl<L: Clone> Registry<L> {
         entry.map(|entry| &mut entry.rivals)
     }
 
-    /// So many connections received what this client has published on a channel. Where others do, this
+    /// This many connections received what this client has published on a channel. Where others do, this
     /// client is to know how often the lock is released, so it subscribes, and the subscription lingers.
     /// Returns whether it did.
     pub(super) fn released(&mut self, channel: &str, receivers: u32, now: Instant) -> bool {
@@ -392,7 +392,7 @@ impl<L: Clone> Registry<L> {
         }
     }
 
-    /// A message arrived, which lets so many clients have what they want. Returns the listeners to notify,
+    /// A message arrived, which lets this many clients have what they want. Returns the listeners to notify,
     /// and for how long they are to let other clients try first.
     pub(super) fn heard(
         &mut self,

@@ -77,7 +77,7 @@ pub(crate) struct Rivals {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Yield {
-    /// So many clients are to have the lock before.
+    /// This many clients are to have the lock before.
     Before(u32),
     /// All are believed idle.
     Probe,
@@ -93,7 +93,7 @@ impl Rivals {
         self.releasing = Some(now).filter(|_| self.others > 0);
     }
 
-    /// Redis has answered the release: so many other clients received the announcement.
+    /// Redis has answered the release: this many other clients received the announcement.
     pub(super) fn released(&mut self, others: u32) {
         // Redisson's clients subscribe for each wait anew, and may just be about to.
         let gone = others == 0 && self.others > 0;
@@ -110,7 +110,7 @@ impl Rivals {
         }
     }
 
-    /// A message has come, which lets so many clients have what they want. Returns the pause before this
+    /// A message has come, which lets this many clients have what they want. Returns the pause before this
     /// client tries.
     pub(super) fn heard(&mut self, now: Instant, free: u32) -> Option<Duration> {
         self.was_used();

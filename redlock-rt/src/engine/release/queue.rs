@@ -34,7 +34,7 @@ pub(in crate::engine) struct Queue<T> {
 #[derive(Debug)]
 struct Watch {
     at: Instant,
-    /// Those are old then that were among the first so many ever sent.
+    /// Those are old then that were among the first ones, up to this number, that were ever sent.
     old: u64,
 }
 

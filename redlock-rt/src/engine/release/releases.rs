@@ -22,10 +22,10 @@ use tokio::runtime::Handle;
 /// The number of cleanups in progress at once, pipelined on one connection.
 const MOST_AT_ONCE: usize = 128;
 /// In a cluster, where those of a node that hangs do not end. This is for all nodes together: the queue
-/// is one, so with so many at a node that hangs, those of other nodes wait for the first that ends.
+/// is one, so with that many at a node that hangs, those of other nodes wait for the first that ends.
 const MOST_AT_ALL_NODES: usize = 4096;
 
-/// So many more pause until a right comes back, and then ask for it.
+/// This many more pause until a right comes back, and then ask for it.
 const MOST_DENIED: usize = 384;
 
 /// So often in the response time-out the task looks for replies that do not come.
