@@ -161,16 +161,7 @@ impl Cleanup {
                 Err(fault) => return Some(CleanupProgress::Over(Err(fault))),
             }
         }
-        if let (None, Some(hold)) = (&self.turn, self.ending.hold()) {
-            let hold = Arc::clone(hold);
-            self.turn = Some(match CommandTurn::try_take(&hold) {
-                Some(turn) => turn,
-                None => {
-                    self.sending.now = None;
-                    clock::before(until, CommandTurn::take(&hold)).await?
-                }
-            });
-        }
+        self.take_turn(until).await?;
         loop {
             let fault = match self.ending.step(&mut self.sending, until).await? {
                 Ok(reply) => return Some(CleanupProgress::Over(Ok(reply))),
@@ -214,6 +205,21 @@ impl Cleanup {
                 clock::before(until, clock::sleep(pause)).await?;
             }
         }
+    }
+
+    /// Waits for the turn of the hold, if there is one; `None`: `until` came first.
+    async fn take_turn(&mut self, until: Option<Instant>) -> Option<()> {
+        if let (None, Some(hold)) = (&self.turn, self.ending.hold()) {
+            let hold = Arc::clone(hold);
+            self.turn = Some(match CommandTurn::try_take(&hold) {
+                Some(turn) => turn,
+                None => {
+                    self.sending.now = None;
+                    clock::before(until, CommandTurn::take(&hold)).await?
+                }
+            });
+        }
+        Some(())
     }
 
     /// A try failed, and there is no caller to notify.
