@@ -3,9 +3,6 @@
 //!
 //! Most of this fails at compile time.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::{
     collections::BTreeSet,
     error::Error as StdError,

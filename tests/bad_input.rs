@@ -1,8 +1,5 @@
 //! Invalid input is refused with one clear error each, and changes nothing in Redis.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::time::Duration;
 
 use redlock_rt::{Backoff, Client, Error, ErrorKind, Kind, Lock, LockOptions, Owner};

@@ -1,8 +1,5 @@
 //! Calls to a Redis Cluster go to the node that has their slot, whichever that is by then.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::time::{Duration, Instant};
 
 use redlock_rt::{Client, ClientBuilder, ErrorKind, GuardState, LockOptions, ReplicaAck, Shutdown};

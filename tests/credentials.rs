@@ -1,19 +1,15 @@
 //! Credentials that change while a client lives, and certificates of clients.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder, Credentials, ErrorKind, LockOptions};
 use tests::{
-    Matcher, Proxy, RedisServer, Which, eventually, lock_and_unlock, told, trace_init, unique,
-    within,
+    DEADLINE, Matcher, Proxy, RedisServer, Which, eventually, lock_and_unlock, told, trace_init,
+    unique, within,
 };
 
-const DEADLINE: Duration = Duration::from_secs(15);
 const SHORT: Duration = Duration::from_millis(300);
 
 /// A source of the password that is in force.

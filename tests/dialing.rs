@@ -1,9 +1,6 @@
 //! Errors that a server sends to a new connection: a temporary refusal is neither bad input nor a
 //! wrong password, and no release is given up because of one.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,13 +10,12 @@ use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::embedded::Engine;
 use redlock_rt::{Client, ClientBuilder, Credentials, ErrorKind, LockOptions};
 use tests::{
-    Proxy, RedisServer, client_over, connection_to, eventually, lock_and_unlock, shared_server,
-    told, trace_init, unique, within,
+    DEADLINE, Proxy, RedisServer, client_over, connection_to, eventually, lock_and_unlock,
+    shared_server, told, trace_init, unique, within,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-const DEADLINE: Duration = Duration::from_secs(20);
 /// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 const FULL: &str = "-ERR max number of clients reached\r\n";

@@ -1,17 +1,13 @@
 //! Each error code that a call can meet, from a real server that was brought to it. The table in
 //! docs/faults.md says what callers see.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::FromRedisValue;
 use redlock_rt::{Client, Error, ErrorKind, LockOptions};
-use tests::{RedisServer, eventually, lock_and_unlock, told, trace_init, unique, within};
+use tests::{DEADLINE, RedisServer, eventually, lock_and_unlock, told, trace_init, unique, within};
 
-const DEADLINE: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(300);
 
 async fn order<T: FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {

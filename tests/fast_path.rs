@@ -1,19 +1,15 @@
 //! Plain commands in place of scripts: the same keys, and the same outcomes where they fail.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use redlock_rt::{Client, ErrorKind, LockOptions, LostReason, Unlocked};
 use tests::{
-    CALL, Proxy, RedisServer, RedissonClient, RedissonRLock, Replicated, World, calls, eventually,
-    within,
+    CALL, DEADLINE, Proxy, RedisServer, RedissonClient, RedissonRLock, Replicated, World, calls,
+    eventually, within,
 };
 use tokio::task::JoinHandle;
 
-const DEADLINE: Duration = Duration::from_secs(15);
 /// Longer than a test.
 const LEASE: Duration = Duration::from_secs(600);
 const FOR_EVER: usize = usize::MAX;

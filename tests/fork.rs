@@ -1,21 +1,17 @@
 //! A client from before a fork.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
+use std::{io::Read, process::Stdio};
 
-use std::{io::Read, process::Stdio, time::Duration};
+use tests::{ChildProcess, DEADLINE, RedisServer, unique};
 
-use tests::{ChildProcess, RedisServer, unique};
-
-const DEADLINE: Duration = Duration::from_secs(20);
 const REFUSED: &str =
     "ShutDown (the client was made before this process was forked; make one in each process)";
 
-/// Runs `forker`; returns what it said, and the commands that the server was sent, with their numbers.
+/// Runs a process that forks; returns what the process said, and the commands that the server was sent, with their numbers.
 fn run(how: &str) -> (String, Vec<String>) {
     let server = RedisServer::start();
-    let arguments = [&server.url(), &unique("fork"), how];
-    let program = env!("CARGO_BIN_EXE_forker");
+    let arguments = ["fork", &server.url(), &unique("fork"), how];
+    let program = env!("CARGO_BIN_EXE_participant");
     let piped = |command: &mut std::process::Command| {
         command.stdout(Stdio::piped());
     };

@@ -1,9 +1,6 @@
 //! No new connection can be made, while those that are there work: each purpose of a connection of ours,
 //! for each reason.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -11,12 +8,11 @@ use futures::future::join_all;
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ClientBuilder, ErrorKind, LockOptions, RLockGuard, ReplicaAck, Unlocked};
 use tests::{
-    Cluster, Driver, Matcher, Proxy, RedisServer, Replicated, Which, eventually, lock_and_unlock,
-    told, trace_init, within,
+    Cluster, DEADLINE, Driver, Matcher, Proxy, RedisServer, Replicated, Which, eventually,
+    lock_and_unlock, told, trace_init, within,
 };
 use tokio::task::block_in_place;
 
-const DEADLINE: Duration = Duration::from_secs(20);
 /// Long enough for a renewal after a third of it, where threads wait for a processor.
 const LEASE: Duration = Duration::from_secs(2);
 /// Those that were lost were lost by then.

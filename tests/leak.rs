@@ -1,8 +1,5 @@
 //! Many locks leave nothing behind, neither in the client nor in Redis.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::time::Duration;
 
 use futures::{
@@ -14,11 +11,10 @@ use redlock_rt::{
     Client, ClientBuilder, LockOptions, Owner, RLockGuard, Unlocked, embedded::Engine,
 };
 use tests::{
-    LeakCheck, connection_over, eventually, processor_time, shared_server, unique, within,
+    DEADLINE, LeakCheck, connection_over, eventually, processor_time, shared_server, unique, within,
 };
 
 const LOCKS: usize = 10_000;
-const DEADLINE: Duration = Duration::from_secs(20);
 /// The number of concurrent calls of this client.
 const AT_ONCE: usize = 256;
 

@@ -1,8 +1,5 @@
 //! The log: each line that docs/observability.md promises, and its frequency.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::{
     io,
     sync::{Arc, Mutex},
@@ -11,13 +8,12 @@ use std::{
 
 use redlock_rt::{Client, ErrorKind, LockOptions, LostReason, ReplicaAck};
 use tests::{
-    Cluster, ENDS, Proxy, RedisServer, Replicated, eventually, lock_and_unlock, shared_server,
-    unique, within,
+    Cluster, DEADLINE, ENDS, Proxy, RedisServer, Replicated, eventually, lock_and_unlock,
+    shared_server, unique, within,
 };
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::EnvFilter;
 
-const DEADLINE: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_millis(300);
 /// A failover may take several votes on a busy machine.
 const FAILOVER: Duration = Duration::from_secs(60);

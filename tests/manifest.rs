@@ -1,8 +1,5 @@
 //! The claims in the manifests of the published packages.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::{
     collections::{HashMap, HashSet},
     process::Command,

@@ -1,9 +1,6 @@
 //! Addresses without a usable server. Calls end at once, also calls without a limit on the wait, and
 //! the error says what to use.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::error::Error as StdError;
 use std::iter::successors;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,22 +1,19 @@
 //! An address that leads to another server than before, as after a failover. All connections of a
 //! client follow the first one that reaches the new server.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder, ErrorKind, LockOptions, LostReason, RLockGuard};
 use tests::{
-    CALL, Matcher, Proxy, RedisServer, Which, eventually, lock_and_unlock, trace_init, within,
+    CALL, DEADLINE, Matcher, Proxy, RedisServer, Which, eventually, lock_and_unlock, trace_init,
+    within,
 };
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-const DEADLINE: Duration = Duration::from_secs(15);
 const LEASE: Duration = Duration::from_millis(900);
 /// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);

@@ -1,8 +1,5 @@
 //! More calls than the server can serve, and servers that answer slowly.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};

@@ -1,15 +1,11 @@
 //! What a process leaves behind when it ends.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
-use std::{future::ready, time::Duration};
+use std::future::ready;
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::Client;
-use tests::{ChildProcess, eventually, shared_server, unique};
+use tests::{ChildProcess, DEADLINE, eventually, shared_server, unique};
 
-const DEADLINE: Duration = Duration::from_secs(20);
 /// Enough runs that the test does not pass by chance: without the code that it guards, every second
 /// run fails.
 const RUNS: usize = 10;
@@ -20,11 +16,11 @@ async fn ask<T: FromRedisValue>(redis: &mut MultiplexedConnection, words: &[&str
     command.query_async(redis).await.unwrap()
 }
 
-/// Runs `leaver` until it has ended.
+/// Runs a process that ends while it holds something, until its end.
 async fn leave(name: &str, what: &str, runtime: &str, end: &str) {
     let url = shared_server().url();
-    let arguments = [&url, name, what, runtime, end];
-    let program = env!("CARGO_BIN_EXE_leaver");
+    let arguments = ["leave", &url, name, what, runtime, end];
+    let program = env!("CARGO_BIN_EXE_participant");
     let mut process = ChildProcess::spawn(program, arguments, |_| ()).unwrap();
     let status = eventually(DEADLINE, || ready(process.try_wait())).await;
     assert!(status.success(), "{what} {runtime} {end}: {status}");

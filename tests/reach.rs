@@ -1,8 +1,5 @@
 //! How a client reaches its server, and the threads from which it is used.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder, LockOptions, Shutdown};

@@ -2,9 +2,6 @@
 //!
 //! The Redisson player shares nothing with this crate. Neither side polls here.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::{
     ops::Deref,
     sync::{Arc, Mutex},
@@ -13,12 +10,11 @@ use std::{
 
 use redlock_rt::{FencedLock, LockOptions, Unlocked};
 use tests::{
-    RedissonClient, RedissonFencedLock, RedissonUnlock, World, lock_and_unlock, shared_server,
-    unique, within,
+    DEADLINE, RedissonClient, RedissonFencedLock, RedissonUnlock, World, lock_and_unlock,
+    shared_server, unique, within,
 };
 use tokio::task::{JoinHandle, JoinSet};
 
-const DEADLINE: Duration = Duration::from_secs(10);
 const LEASE: Duration = Duration::from_millis(300);
 
 /// One lock, seen from both sides.

@@ -1,17 +1,11 @@
 //! A CountDownLatch beside Redisson's: one latch, whichever side sets it, counts it down and waits.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
-use std::time::Duration;
-
 use redlock_rt::{CountDownLatch, Error};
 use tests::{
-    RedissonClient, RedissonCountDownLatch, World, eventually, shared_server, unique, within,
+    DEADLINE, RedissonClient, RedissonCountDownLatch, World, eventually, shared_server, unique,
+    within,
 };
 use tokio::task::JoinHandle;
-
-const DEADLINE: Duration = Duration::from_secs(10);
 
 struct Stage {
     world: World,

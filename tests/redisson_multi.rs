@@ -1,18 +1,14 @@
 //! A MultiLock and a RedLock beside Redisson's, which takes RLocks in the order of its caller, all of
 //! them or a majority.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::time::Duration;
 
 use redlock_rt::{Client, LockOptions, Quorum};
 use tests::{
-    LeakCheck, RedisServer, RedissonClient, RedissonRLock, RedissonUnlock, eventually,
+    DEADLINE, LeakCheck, RedisServer, RedissonClient, RedissonRLock, RedissonUnlock, eventually,
     shared_server, unique, within,
 };
 
-const DEADLINE: Duration = Duration::from_secs(20);
 const WAIT: Duration = Duration::from_secs(2);
 
 /// `RedissonMultiLock.tryLock(wait)`: each lock in turn within the wait; all are released if one fails.

@@ -3,9 +3,6 @@
 //! The Redisson player shares nothing with this crate. Neither side polls here: a waiter wakes by the
 //! other side's message.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::{
     ops::Deref,
     time::{Duration, Instant},
@@ -15,11 +12,11 @@ use futures::StreamExt;
 use redis::aio::{MultiplexedConnection, PubSub};
 use redlock_rt::{Client, LockOptions, LostReason, RLock, Unlocked};
 use tests::{
-    RedissonClient, RedissonRLock, RedissonUnlock, World, eventually, shared_server, unique, within,
+    DEADLINE, RedissonClient, RedissonRLock, RedissonUnlock, World, eventually, shared_server,
+    unique, within,
 };
 use tokio::task::{JoinHandle, JoinSet};
 
-const DEADLINE: Duration = Duration::from_secs(20);
 /// How soon a waiter usually gets a lock of the other side; its lease would end after 30 s.
 const WAKES: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 7;

@@ -4,9 +4,6 @@
 //! The Redisson player shares nothing with this crate. Unless a test says so, neither side polls here:
 //! a waiter wakes by the other side's message.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::{
     collections::BTreeMap,
     ops::Deref,
@@ -16,12 +13,11 @@ use std::{
 use futures::StreamExt;
 use redlock_rt::{Client, Kind, Lock, LockGuard, LockOptions, LostReason, ReadWriteLock, Unlocked};
 use tests::{
-    RedissonClient, RedissonModeLock, RedissonReadWriteLock, RedissonUnlock, World, eventually,
-    shared_server, within,
+    DEADLINE, RedissonClient, RedissonModeLock, RedissonReadWriteLock, RedissonUnlock, World,
+    eventually, shared_server, within,
 };
 use tokio::{task::JoinHandle, time::sleep};
 
-const DEADLINE: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(600);
 /// How late an event may be if threads have to wait for a processor. A missed event would come with
 /// the end of a lease of 30 s, or [never](NEVER).

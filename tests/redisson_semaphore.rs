@@ -3,17 +3,14 @@
 //! The Redisson player shares nothing with this crate. Neither side polls here: a waiter wakes by the
 //! other side's message, or at the end of a lease.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::time::{Duration, Instant};
 
 use redlock_rt::{Client, LostReason, PermitExpirableSemaphore, PermitOptions, Semaphore};
 use tests::{
-    RedissonClient, RedissonPermits, RedissonSemaphore, World, eventually, shared_server, within,
+    DEADLINE, RedissonClient, RedissonPermits, RedissonSemaphore, World, eventually, shared_server,
+    within,
 };
 
-const DEADLINE: Duration = Duration::from_secs(20);
 const LEASE: Duration = Duration::from_millis(300);
 /// How late an event may be if threads have to wait for a processor. A missed event would come with
 /// the end of a lease of 30 s, or never.

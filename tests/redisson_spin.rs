@@ -1,20 +1,17 @@
 //! SpinLock beside Redisson's in one Redis: they exclude each other, both poll, and nothing is
 //! announced.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use redis::aio::PubSub;
 use redlock_rt::{Client, LockOptions, LostReason, SpinLock, SpinLockGuard, Unlocked};
 use tests::{
-    RedissonClient, RedissonSpinLock, RedissonUnlock, World, eventually, shared_server, within,
+    DEADLINE, RedissonClient, RedissonSpinLock, RedissonUnlock, World, eventually, shared_server,
+    within,
 };
 use tokio::task::{JoinHandle, JoinSet};
 
-const DEADLINE: Duration = Duration::from_secs(20);
 const LEASE: Duration = Duration::from_millis(300);
 /// The longest pause of either side's default back-off, with its random addition.
 const PAUSE: Duration = Duration::from_millis(256);

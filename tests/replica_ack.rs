@@ -1,8 +1,5 @@
 //! Locks and permits that replicas must have before they are returned.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;

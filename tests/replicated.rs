@@ -1,16 +1,12 @@
 //! A master and its replicas in one URL, without sentinels: the master is found by its role, and a
 //! promotion by hand is followed.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::time::{Duration, Instant};
 
 use redlock_rt::{Client, ErrorKind, LockOptions, LostReason, ReplicaAck};
-use tests::{Proxy, RedisServer, Replicated, told, trace_init, unique, within};
+use tests::{DEADLINE, Proxy, RedisServer, Replicated, told, trace_init, unique, within};
 use tokio::net::TcpListener;
 
-const DEADLINE: Duration = Duration::from_secs(15);
 const SHORT: Duration = Duration::from_millis(300);
 
 async fn open(replicas: usize) -> Replicated {

@@ -1,15 +1,11 @@
 //! How often a server is asked that refuses for the moment, and when a caller is told.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use redlock_rt::{Client, Error, ErrorKind, LockOptions, ReplicaAck, RetryPolicy};
-use tests::{CALL, Matcher, Proxy, RedisServer, calls, eventually, trace_init, within};
+use tests::{CALL, DEADLINE, Matcher, Proxy, RedisServer, calls, eventually, trace_init, within};
 
-const DEADLINE: Duration = Duration::from_secs(15);
 const LOADING: &str = "-LOADING Redis is loading the dataset in memory\r\n";
 const FOR_EVER: usize = 1_000_000;
 

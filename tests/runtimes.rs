@@ -1,8 +1,5 @@
 //! A client outlives the runtimes that use it, and guards end wherever they are dropped.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::{
     cell::RefCell,
     future::{pending, ready},
@@ -18,15 +15,14 @@ use redlock_rt::{
     Unlocked,
 };
 use tests::{
-    CALL, Gate, LeakCheck, Matcher, Proxy, RedisServer, SharedServer, World, calls, eventually,
-    shared_server, unique, within,
+    CALL, DEADLINE, Gate, LeakCheck, Matcher, Proxy, RedisServer, SharedServer, World, calls,
+    eventually, shared_server, unique, within,
 };
 use tokio::{
     runtime::{Builder, Runtime},
     sync::oneshot,
 };
 
-const DEADLINE: Duration = Duration::from_secs(20);
 /// The limit for operations that need no time-out.
 const PROMPT: Duration = Duration::from_secs(5);
 const SHORT_LEASE: Duration = Duration::from_millis(600);

@@ -1,8 +1,5 @@
 //! The end of a client: by a shut-down of each kind, or with its last handle and guard.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::{
     collections::BTreeSet,
     ops::Deref,
@@ -14,10 +11,9 @@ use redlock_rt::{
     Client, ClientBuilder, ErrorKind, GuardState, LockOptions, LostReason, RLockGuard, Shutdown,
     Unlocked,
 };
-use tests::{CALL, Gate, Matcher, Proxy, RedisServer, World, eventually, within};
+use tests::{CALL, DEADLINE, Gate, Matcher, Proxy, RedisServer, World, eventually, within};
 use tokio::task::JoinHandle;
 
-const DEADLINE: Duration = Duration::from_secs(20);
 /// The limit for a shut-down over an existing connection.
 const PROMPT: Duration = Duration::from_secs(2);
 const COUNT: usize = 100;

@@ -2,9 +2,6 @@
 //!
 //! Counted on in-process streams, with a paused clock.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -12,13 +9,12 @@ use redlock_rt::{
     Backoff, Client, Error, ErrorKind, LockOptions, SpinLock, Unlocked, embedded::Engine,
 };
 use tests::{
-    CALL, LeakCheck, Monitor, Proxy, Recorder, connection_over, eventually, lock_and_unlock,
-    shared_server, unique, within,
+    CALL, DEADLINE, LeakCheck, Monitor, Proxy, Recorder, connection_over, eventually,
+    lock_and_unlock, shared_server, unique, within,
 };
 use tokio::time::Instant;
 
 const MS: Duration = Duration::from_millis(1);
-const DEADLINE: Duration = Duration::from_secs(10);
 /// A lease longer than any test.
 const LONG: Duration = Duration::from_secs(600);
 

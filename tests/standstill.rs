@@ -1,16 +1,12 @@
 //! A server that is stopped for longer than a lease, with calls in its sockets that have timed out
 //! meanwhile: when it continues, it runs them, and they leave nothing.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::{ops::Deref, time::Duration};
 
 use redlock_rt::{Client, ErrorKind, LockOptions, PermitOptions, Quorum};
-use tests::{RedisServer, World, eventually, lock_and_unlock, within};
+use tests::{DEADLINE, RedisServer, World, eventually, lock_and_unlock, within};
 use tokio::task::block_in_place;
 
-const DEADLINE: Duration = Duration::from_secs(20);
 const LEASE: Duration = Duration::from_secs(1);
 /// Longer than a lease and all margins.
 const STANDSTILL: Duration = Duration::from_millis(2800);

@@ -2,13 +2,10 @@
 //!
 //! The clock stands still while anything can run.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 use std::{fmt, pin::pin, time::Duration};
 
 use redlock_rt::{Client, Kind, Lock, LockOptions, PermitOptions, Quorum, embedded::Engine};
-use tests::{RedisServer, eventually, told};
+use tests::{DEADLINE, RedisServer, eventually, told};
 use tokio::{
     task::yield_now,
     time::{Instant, sleep, timeout},
@@ -18,7 +15,6 @@ use tokio_test::{assert_pending, assert_ready, task::Spawn};
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const NAME: &str = "kept";
-const DEADLINE: Duration = Duration::from_secs(15);
 
 /// A client, and another one of the same server.
 fn clients() -> [Client; 2] {

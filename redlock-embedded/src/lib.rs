@@ -29,6 +29,8 @@
 //!   returns is copied three times: out of that memory, to the replies of its session, and to its
 //!   reader.
 
+#![warn(clippy::unwrap_used)]
+
 mod collections;
 mod commands;
 mod glob;

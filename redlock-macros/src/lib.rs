@@ -13,6 +13,8 @@
 //! | `check` | options, function | a valid `plan` |
 //! | `expand` | plan, function | tokens |
 
+#![warn(clippy::unwrap_used)]
+
 use proc_macro::TokenStream;
 
 mod args;

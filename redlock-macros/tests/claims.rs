@@ -1,7 +1,5 @@
 //! What the page of the attribute says of corner cases, on the embedded engine.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,5 @@
 //! The attribute with the real crate, on its embedded engine.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -2,12 +2,7 @@
 //! on.
 
 #![deny(warnings, clippy::all, clippy::pedantic)]
-#![allow(
-    clippy::unwrap_used,
-    clippy::unused_async,
-    clippy::non_minimal_cfg,
-    reason = "tests"
-)]
+#![allow(clippy::unused_async, clippy::non_minimal_cfg, reason = "tests")]
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;

@@ -196,6 +196,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! * `embedded`: an in-process engine for tests and demos. The build compiles Lua 5.1 and needs a C
 //!   compiler.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![warn(clippy::unwrap_used)]
 
 mod client;
 mod clock;

@@ -4,9 +4,6 @@
 //! on the embedded engine, are about the functions that may have the attribute (`places`, `sends`,
 //! `boxed`, `web`) and about values of options (`templates`).
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod world;
 
 mod bindings;

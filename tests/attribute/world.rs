@@ -3,6 +3,7 @@
 use std::{ops::Deref, sync::Arc, time::Duration};
 
 use redlock_rt::{Client, ClientBuilder, Error, LateLoss};
+pub(crate) use tests::DEADLINE;
 pub(crate) use tests::Log;
 use tests::{Backend, Wires, unique, within};
 use tokio::time::Instant;
@@ -11,9 +12,6 @@ use tokio::time::Instant;
 /// release.)
 pub(crate) type Done = Result<(), Error>;
 
-/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
-/// event would come.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// How late an event may be if threads have to wait for a processor. Below the [span](SPAN), so
 /// that a test can distinguish an event at once from one after the span.
 pub(crate) const LATE: Duration = Duration::from_millis(1500);

@@ -1,9 +1,6 @@
 //! A wait is a hard limit of the whole call, and its error says why: another owner had the lock, or
 //! Redis did not answer.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod answers;
 mod bounds;
 mod refusals;
@@ -15,8 +12,7 @@ mod valve;
 use std::time::Duration;
 
 use redlock_rt::{Error, ErrorKind};
-
-const DEADLINE: Duration = Duration::from_secs(20);
+use tests::DEADLINE;
 
 fn ms(span: u64) -> Duration {
     Duration::from_millis(span)

@@ -3,9 +3,6 @@
 //! Each case runs on the embedded engine, on a real Redis and in a cluster, again and again, dropping
 //! its call one step later each time until the call completes. Some run with TLS and behind a sentinel.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod calls;
 mod fair;
 mod faults;
@@ -17,8 +14,8 @@ mod stage;
 mod waiting;
 
 use std::time::Duration;
+use tests::DEADLINE;
 
-const DEADLINE: Duration = Duration::from_secs(10);
 /// How soon the next caller gets the lock.
 const NEXT: Duration = Duration::from_millis(100);
 

@@ -1,8 +1,5 @@
 //! A real Redis Cluster: its slots, its sharded channels, nodes that die or hang, slots that move.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod busy;
 mod channels;
 mod crowd;

@@ -5,9 +5,6 @@
 //! [`Subject`](subject::Subject) and one line of [`kinds`]; it then has a test for each behaviour
 //! and backend. A behaviour that is not in the list is dead code, which clippy refuses.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod locks;
 mod party;
 mod subject;

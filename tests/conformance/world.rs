@@ -14,10 +14,8 @@ use crate::{
     party::Party,
     subject::{Guard, Subject},
 };
+pub(crate) use tests::DEADLINE;
 
-/// The limit for events that must happen. Below the [standard](STANDARD) lease, with whose end a
-/// missed event would come.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// How late an event may be if threads have to wait for a processor. A missed event would come with
 /// the end of a [standard](STANDARD) lease, or [never](NEVER).
 pub(crate) const LATE: Duration = Duration::from_secs(5);

@@ -4,9 +4,6 @@
 //! scripts) must agree. Commands that are sent as time passes are counted on in-process streams, with
 //! a paused clock.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod calls;
 mod idle;
 mod renewals;
@@ -17,9 +14,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ClientBuilder, RLock};
-use tests::{CALL, LeakCheck, Monitor, Proxy, RedisServer, eventually, unique};
+use tests::{CALL, DEADLINE, LeakCheck, Monitor, Proxy, RedisServer, eventually, unique};
 
-const DEADLINE: Duration = Duration::from_secs(10);
 /// The time that is given to events that must not happen.
 const MOMENT: Duration = Duration::from_millis(100);
 /// A poll interval longer than any test.

@@ -4,9 +4,6 @@
 //! one kind only, and of latches, each on each backend. A behaviour that is in no list is dead code,
 //! which clippy refuses.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod subject;
 mod world;
 

@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use futures::future::LocalBoxFuture;
 use redlock_rt::Client;
+pub(crate) use tests::DEADLINE;
 use tests::{Backend, eventually, within};
 use tokio::time::Instant;
 
 pub(crate) use tests::World;
 
-/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
-/// event would come.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// How late an event may be if threads have to wait for a processor. A missed event would come with
 /// the end of a lease of 30 s, or of a poll interval of minutes.
 pub(crate) const LATE: Duration = Duration::from_secs(5);

@@ -16,7 +16,7 @@
 //! `REDLOCK_SEED=n` repeats a run; `REDLOCK_SOAK=1` sends a million commands.
 
 // Helpers fail a test by a panic.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::print_stdout)]
 
 mod compare;
 mod conversations;

@@ -1,8 +1,5 @@
 //! The line driver: the rules of its protocol, on real Redis and on the embedded engine.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod cluster;
 mod composites;
 mod fair;
@@ -16,12 +13,9 @@ mod servers;
 
 use std::time::Duration;
 
-use tests::{Driver, eventually, shared_server};
+use tests::{DEADLINE, Driver, eventually, shared_server};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_driver");
-/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
-/// event would come.
-const DEADLINE: Duration = Duration::from_secs(20);
 /// How late an event may be if threads have to wait for a processor.
 const LATE: Duration = Duration::from_secs(5);
 

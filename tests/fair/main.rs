@@ -1,8 +1,5 @@
 //! FairLock: its order, its queue in Redis, and dead waiters.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod stage;
 
 mod beats;

@@ -3,10 +3,10 @@
 use std::{ops::Deref, time::Duration};
 
 use redlock_rt::{Client, ClientBuilder, Error, FairLock, FairLockGuard, LockOptions, Owner};
+pub(crate) use tests::DEADLINE;
 use tests::{RedisServer, World, eventually, shared_server, within};
 use tokio::task::JoinHandle;
 
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// A poll interval longer than any test: a waiter wakes by an announcement.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 

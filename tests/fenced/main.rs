@@ -1,21 +1,16 @@
 //! Fencing tokens: they grow, whatever happens to the counter, and a resource that compares them
 //! refuses late writers.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod counter;
 mod failover;
 mod paused;
 mod tokens;
 mod values;
 
-use std::{ops::Deref, time::Duration};
+use std::ops::Deref;
 
 use redlock_rt::{Client, FencedLock};
-use tests::{World, shared_server, within};
-
-const DEADLINE: Duration = Duration::from_secs(10);
+use tests::{DEADLINE, World, shared_server, within};
 
 /// A lock on the shared server, and its keys.
 struct Scene {

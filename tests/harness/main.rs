@@ -1,8 +1,5 @@
 //! The harness's own tests.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod cluster;
 mod driver;
 mod eventually;

@@ -11,11 +11,9 @@ use std::{
 
 use redis::Value;
 use redlock_rt::{Client, ErrorKind, LockOptions};
-use tests::{RedisServer, SERVICE, eventually, told, within};
+use tests::{DEADLINE, RedisServer, SERVICE, eventually, told, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-
-const DEADLINE: Duration = Duration::from_secs(15);
 
 /// What is said to a command.
 enum Says {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use redlock_rt::embedded::{Engine, Session};
-use tests::{eventually, processor_time};
+use tests::{DEADLINE, eventually, processor_time};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -13,7 +13,6 @@ use tokio::{
 };
 
 const MIB: usize = 1024 * 1024;
-const DEADLINE: Duration = Duration::from_secs(20);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Those that look at the memory of the process take turns.

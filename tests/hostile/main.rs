@@ -4,9 +4,6 @@
 //! Cases are generated from seeds: 20 000 always, and a million with `REDLOCK_SOAK=1`. A failure
 //! names its seed; `REDLOCK_SEED=n` runs that one alone, on either side.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod attack;
 mod calls;
 mod liars;

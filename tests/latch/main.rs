@@ -1,8 +1,5 @@
 //! CountDownLatch: every waiter wakes, nothing counts twice, and nothing is left.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod stage;
 
 mod basics;

@@ -4,10 +4,10 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder, CountDownLatch, Error};
+pub(crate) use tests::DEADLINE;
 use tests::{RedisServer, World, eventually, shared_server, within};
 use tokio::task::JoinHandle;
 
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// A poll interval longer than any test: a waiter wakes by an announcement.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 

@@ -1,9 +1,6 @@
 //! Locks are lost with their holder, with Redis, or by other clients: the guard notices in time,
 //! waiters are served, and a lost lock is never created again.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod many;
 mod outage;
 mod signal;
@@ -18,11 +15,8 @@ use std::{
 use futures::future::{join_all, ready};
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, GuardState, RLockGuard};
-use tests::{Driver, LeakCheck, eventually, shared_server, trace_init, unique, within};
+use tests::{DEADLINE, Driver, LeakCheck, eventually, shared_server, trace_init, unique, within};
 
-/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
-/// event would come.
-const DEADLINE: Duration = Duration::from_secs(20);
 /// How late an event may be if threads have to wait for a processor. A missed event would come with
 /// the end of a lease of a minute, or of a poll interval of several.
 const LATE: Duration = Duration::from_secs(5);

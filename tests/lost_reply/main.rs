@@ -3,9 +3,6 @@
 //!
 //! On a single server and in a cluster; some also with TLS and behind a sentinel.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod acquisitions;
 mod fair;
 mod late;
@@ -17,9 +14,8 @@ mod stage;
 use std::time::Duration;
 
 use futures::future::join_all;
-use tests::{Loss, Place};
+use tests::{DEADLINE, Loss, Place};
 
-const DEADLINE: Duration = Duration::from_secs(20);
 /// The time-out of a call. After half of it without a reply the client closes the connection. Short,
 /// since each lost reply costs this time; far longer than a reply takes.
 const RESPONSE: Duration = Duration::from_millis(2400);

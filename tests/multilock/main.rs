@@ -1,8 +1,5 @@
 //! Several locks as one: all or none, without deadlock, lost when one of them is lost.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod addresses;
 mod basics;
 mod contention;
@@ -15,11 +12,8 @@ mod tokens;
 use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder};
-use tests::{RedisServer, SharedServer, shared_server, unique};
+use tests::{DEADLINE, RedisServer, SharedServer, shared_server, unique};
 
-/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
-/// event would come.
-const DEADLINE: Duration = Duration::from_secs(20);
 /// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 

@@ -1,18 +1,10 @@
 //! Names as keys: names that look alike, and keys of other programs.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
-use std::time::Duration;
-
-use tests::{Backend, World, within};
+use tests::{Backend, DEADLINE, World, within};
 
 mod braces;
 mod foreign;
 mod numbers;
-
-/// The limit for events that must happen.
-const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Runs one behaviour on this backend, and checks that it has left nothing.
 async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&World)) {

@@ -4,10 +4,9 @@ use std::{future::Future, pin::pin, task::Poll, time::Duration};
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, LockOptions, Quorum, RedLock, Unlocked, embedded::Engine};
-use tests::{Wires, connection_over, eventually, within};
+use tests::{DEADLINE, Wires, connection_over, eventually, within};
 use tokio::{runtime::Builder, task::yield_now};
 
-const DEADLINE: Duration = Duration::from_secs(20);
 const NAME: &str = "cancelled";
 /// More than the number of steps of any call here.
 const MOST: usize = 1_000;

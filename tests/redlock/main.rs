@@ -1,8 +1,5 @@
 //! One lock over several servers: held while a majority has it, then lost for ever.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod basics;
 mod cancel;
 mod contention;
@@ -13,9 +10,8 @@ mod safety;
 use std::time::Duration;
 
 use redlock_rt::{Client, Quorum, RedLock};
-use tests::{Proxy, RedisServer, eventually};
+use tests::{DEADLINE, Proxy, RedisServer, eventually};
 
-const DEADLINE: Duration = Duration::from_secs(20);
 const NAME: &str = "red";
 /// Renewed in time also where threads have to wait for a processor.
 const LEASE: Duration = Duration::from_secs(6);

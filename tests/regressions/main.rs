@@ -1,8 +1,5 @@
 //! Former defects: each test is named for the symptom, and its comment tells the cause.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod dropped;
 mod unheard;
 
@@ -18,12 +15,11 @@ use redlock_rt::{
     Quorum, Unlocked,
 };
 use tests::{
-    CALL, LeakCheck, Matcher, Proxy, RedisServer, connection_over, shared_server, unique, within,
+    CALL, DEADLINE, LeakCheck, Matcher, Proxy, RedisServer, connection_over, shared_server, unique,
+    within,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
-
-const DEADLINE: Duration = Duration::from_secs(10);
 
 fn ms(span: u64) -> Duration {
     Duration::from_millis(span)

@@ -9,9 +9,6 @@
 //! `REDLOCK_SEED=n` repeats one round a few hundred times, since the library draws random intervals;
 //! `REDLOCK_SOAK=1` runs many more rounds.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod held;
 mod round;
 mod sentinel;

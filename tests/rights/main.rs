@@ -1,9 +1,6 @@
 //! Semaphores, latches and fair locks as users with few rights: the list on the front page is enough,
 //! all of it is needed, and a refused call returns an error and takes nothing.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod cluster;
 mod regained;
 mod roads;
@@ -11,9 +8,8 @@ mod roads;
 use std::time::Duration;
 
 use redlock_rt::{Client, Error, ErrorKind, LockOptions, PermitOptions, Unlocked};
-use tests::{Proxy, RedisServer, World, eventually, unique, within};
+use tests::{DEADLINE, Proxy, RedisServer, World, eventually, unique, within};
 
-const DEADLINE: Duration = Duration::from_secs(10);
 /// Short, since waiters without announcements poll.
 const POLL: Duration = Duration::from_millis(50);
 

@@ -1,9 +1,6 @@
 //! The behaviour that only the read-write lock has. `tests/conformance` has the behaviour of all locks,
 //! `redisson_rw.rs` that beside Redisson.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod convert;
 mod cost;
 mod crowd;
@@ -21,11 +18,8 @@ use std::{
 };
 
 use redlock_rt::{Client, HoldId, ReadWriteLock};
-use tests::{World, eventually, shared_server};
+use tests::{DEADLINE, World, eventually, shared_server};
 
-/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
-/// event would come.
-const DEADLINE: Duration = Duration::from_secs(20);
 /// A poll interval longer than any test, so that only an announcement wakes.
 const NEVER: Duration = Duration::from_secs(600);
 /// How late an event may be if threads have to wait for a processor. A missed event would come with

@@ -1,8 +1,5 @@
 //! Semaphores, with and without leases: no permit is lost or created, whatever happens.
 
-// clippy.toml allows it in test functions, but not in what they call.
-#![allow(clippy::unwrap_used)]
-
 mod stage;
 
 mod cancel;

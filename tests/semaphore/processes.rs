@@ -1,16 +1,9 @@
 //! Many processes that contend for permits, and are killed meanwhile.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    io::{BufRead, BufReader, Write},
-    path::Path,
-    process::{ChildStdin, ChildStdout, Stdio},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use redlock_rt::Client;
-use tests::{ChildProcess, LeakCheck, eventually, monotonic, shared_server, unique};
+use tests::{Contender, LeakCheck, eventually, monotonic, shared_server, unique};
 
 use crate::stage::DEADLINE;
 
@@ -20,60 +13,13 @@ const PERMITS: u32 = 6;
 const LEASE: Duration = Duration::from_millis(1500);
 const CONTEST: Duration = Duration::from_secs(10);
 
-struct Contender {
-    process: ChildProcess,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Contender {
-    /// `lease`: zero for a semaphore without leases.
-    fn start(url: &str, name: &str, log: &Path, tasks: usize, lease: Duration) -> Self {
-        let (tasks, lease) = (tasks.to_string(), lease.as_millis().to_string());
-        let program = env!("CARGO_BIN_EXE_permit_contender");
-        let arguments = [url, name, &tasks, log.to_str().unwrap(), &lease];
-        let mut process = ChildProcess::spawn(program, arguments, |command| {
-            command.stdout(Stdio::piped());
-        })
-        .unwrap();
-        let output = BufReader::new(process.take_stdout().unwrap());
-        let input = process.take_stdin().unwrap();
-        let mut this = Self {
-            process,
-            input,
-            output,
-        };
-        assert_eq!(this.line(), "ready");
-        this.input.write_all(b"go\n").unwrap();
-        this
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
-    }
-}
-
-/// Stops the processes, and returns the number of their turns without an error.
-fn turns_of(contenders: Vec<Contender>) -> usize {
-    let mut turns = 0;
-    // The end of their input tells them to stop.
-    let stopped = contenders.into_iter().map(|contender| {
-        let Contender {
-            process, output, ..
-        } = contender;
-        (process, output)
-    });
-    for (mut process, mut output) in stopped.collect::<Vec<_>>() {
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        let (had, errors) = line.trim_end().split_once(" turns, ").unwrap();
-        assert_eq!(errors, "0 errors");
-        turns += had.parse::<usize>().unwrap();
-        assert!(process.wait(CONTEST).unwrap().success());
-    }
-    turns
+/// `lease`: zero for a semaphore without leases.
+fn start(url: &str, name: &str, log: &Path, tasks: usize, lease: Duration) -> Contender {
+    let (tasks, lease) = (tasks.to_string(), lease.as_millis().to_string());
+    let arguments = ["permits", url, name, &tasks, log.to_str().unwrap(), &lease];
+    let mut contender = Contender::start(env!("CARGO_BIN_EXE_participant"), arguments);
+    contender.go();
+    contender
 }
 
 /// The most permits that were in use at once. A killed process has its permits until it is killed.
@@ -117,7 +63,7 @@ async fn no_more_permits_are_in_use_than_there_are_whoever_is_killed() {
     let client = Client::connect(&server.url()).await.unwrap();
     let semaphore = client.permit_expirable_semaphore(&name);
     assert!(semaphore.try_set_permits(PERMITS).await.unwrap());
-    let start = || Contender::start(&server.url(), &name, log.path(), TASKS, LEASE);
+    let start = || start(&server.url(), &name, log.path(), TASKS, LEASE);
     let mut contenders: Vec<_> = (0..PROCESSES).map(|_| start()).collect();
     let begin = monotonic();
     let mut killed = BTreeMap::new();
@@ -125,11 +71,11 @@ async fn no_more_permits_are_in_use_than_there_are_whoever_is_killed() {
         tokio::time::sleep(Duration::from_millis(fastrand::u64(50..700))).await;
         let mut victim = contenders.swap_remove(fastrand::usize(..contenders.len()));
         // Before the signal, since the process has its permits until then.
-        killed.insert(victim.process.pid(), monotonic());
-        victim.process.kill();
+        killed.insert(victim.pid(), monotonic());
+        victim.kill();
         contenders.push(start());
     }
-    let turns = turns_of(contenders);
+    let turns = Contender::turns_of(contenders);
     let text = fs::read_to_string(log.path()).unwrap();
     let (most, open) = most_in_use(&text, &killed);
     println!(
@@ -176,7 +122,7 @@ async fn killed_processes_keep_permits_without_leases_and_the_rest_goes_on() {
     let number = u32::try_from(PERMITS).unwrap();
     assert!(semaphore.try_set_permits(number).await.unwrap());
     let none = Duration::ZERO;
-    let start = || Contender::start(&server.url(), &name, log.path(), EACH, none);
+    let start = || start(&server.url(), &name, log.path(), EACH, none);
     let mut contenders: Vec<_> = (0..LIVING).map(|_| start()).collect();
     let lines = || fs::read_to_string(log.path()).unwrap().lines().count();
     let more = async || {
@@ -189,12 +135,12 @@ async fn killed_processes_keep_permits_without_leases_and_the_rest_goes_on() {
     for _ in 0..KILLS {
         more().await;
         let mut victim = contenders.swap_remove(fastrand::usize(..contenders.len()));
-        killed.insert(victim.process.pid(), never);
-        victim.process.kill();
+        killed.insert(victim.pid(), never);
+        victim.kill();
         contenders.push(start());
     }
     more().await;
-    assert!(turns_of(contenders) > 0);
+    assert!(Contender::turns_of(contenders) > 0);
 
     let text = fs::read_to_string(log.path()).unwrap();
     let (most, open) = most_in_use(&text, &killed);

@@ -4,11 +4,9 @@ use std::{ops::Deref, time::Duration};
 
 use bytes::Bytes;
 use redlock_rt::{Client, ClientBuilder, PermitExpirableSemaphore, Semaphore};
+pub(crate) use tests::DEADLINE;
 use tests::{Loss, Matcher, Proxy, World, eventually, shared_server};
 
-/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed
-/// event would come.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// A poll interval longer than any test: a waiter wakes by an announcement, or at the end of a lease.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 /// The response time-out. Short, since each lost reply costs it.

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use redlock_rt::{Client, ClientBuilder, ErrorKind, LockOptions, LostReason};
 use tests::{
-    CALL, Matcher, Proxy, RedisServer, Which, eventually, told, trace_init, unique, within,
+    CALL, DEADLINE, Matcher, Proxy, RedisServer, Which, eventually, told, trace_init, unique,
+    within,
 };
 use tokio::net::TcpListener;
 
 use crate::fake::Fake;
 
-const DEADLINE: Duration = Duration::from_secs(15);
 const SHORT: Duration = Duration::from_millis(300);
 /// Nobody looks without being told.
 const NEVER: Duration = Duration::from_secs(600);

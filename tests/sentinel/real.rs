@@ -1,11 +1,7 @@
 //! What real sentinels ask for: passwords, certificates.
 
-use std::time::Duration;
-
 use redlock_rt::{Client, ErrorKind};
-use tests::{RedisServer, Replicated, Sentinels, told, trace_init, unique, within};
-
-const DEADLINE: Duration = Duration::from_secs(15);
+use tests::{DEADLINE, RedisServer, Replicated, Sentinels, told, trace_init, unique, within};
 
 #[tokio::test]
 async fn sentinels_have_credentials_of_their_own() {

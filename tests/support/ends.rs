@@ -1,16 +1,11 @@
 //! All operations that end a wait of the same client: releases, additions, forced ends.
 
-// This is part of tests.
-#![allow(clippy::unwrap_used)]
-
 use std::{pin::Pin, time::Duration};
 
 use redlock_rt::{Client, LockOptions, Unlocked};
 use tokio::task::JoinHandle;
 
-use crate::{Proxy, eventually};
-
-const DEADLINE: Duration = Duration::from_secs(20);
+use crate::{DEADLINE, Proxy, eventually};
 
 type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;
 

@@ -4,6 +4,10 @@ use std::{fmt::Display, future::Future, panic::Location, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout};
 
+/// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed event
+/// would come.
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 

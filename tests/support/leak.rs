@@ -5,11 +5,8 @@ use std::{fmt, sync::Arc, thread, time::Duration};
 use redis::{RedisResult, aio::MultiplexedConnection};
 use redlock_rt::Client;
 
-use crate::{RedisServer, eventually::eventually};
+use crate::{DEADLINE, RedisServer, eventually::eventually};
 
-/// Longer than the linger of a subscription (1 s) and a release in progress. Below the default lease
-/// of 30 s, after which a leaked lock expires.
-const DEADLINE: Duration = Duration::from_secs(20);
 /// Databases of a server with the default configuration.
 const DATABASES: u8 = 16;
 

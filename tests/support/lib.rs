@@ -19,6 +19,7 @@
 //! | [`Monitor`] | the commands that a server has received |
 //! | [`RedissonClient`] | a Redisson client, played from its wire format |
 //! | [`Driver`] | redlock-rt in another process, to be killed or paused |
+//! | [`Contender`] | a process whose tasks take turns, to be killed |
 //! | [`Backend`], [`World`] | the same test on a real server and on the embedded engine |
 //! | [`ENDS`] | all operations that end a wait of the same client |
 //! | [`LeakCheck`] | nothing is left at the end of a test |
@@ -33,6 +34,7 @@
 mod backend;
 mod clock;
 mod cluster;
+mod contender;
 mod driver;
 mod ends;
 mod eventually;
@@ -67,9 +69,10 @@ pub use self::{
     backend::{Backend, Embedded, OneMaster, Redis, Tls, Watched},
     clock::{monotonic, processor_time},
     cluster::{Cluster, ClusterOptions, Migration, shared_cluster, slot_of},
+    contender::Contender,
     driver::{Answer, Driver, DriverError, Pending},
     ends::{ENDS, End},
-    eventually::{Verdict, eventually, within},
+    eventually::{DEADLINE, Verdict, eventually, within},
     executor::block_on,
     history::{Overlap, Turn, TurnLog as History, Turns},
     leak::{LeakCheck, in_use},

@@ -6,15 +6,12 @@ use std::{
     net::{Shutdown, TcpStream},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
 };
 
 use redis::aio::MultiplexedConnection;
 use tokio::sync::watch;
 
-use crate::{RedisServer, eventually::within, names::unique};
-
-const DEADLINE: Duration = Duration::from_secs(15);
+use crate::{DEADLINE, RedisServer, eventually::within, names::unique};
 
 /// One command that the server has run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,13 +12,12 @@ use redis::{FromRedisValue, RedisError};
 use tempfile::TempDir;
 
 use crate::{
-    RedisServer, ServerOptions, connection_to, eventually, port::ReservedPort,
+    DEADLINE, RedisServer, ServerOptions, connection_to, eventually, port::ReservedPort,
     process::ChildProcess, reaper,
 };
 
 /// The name of the service that the sentinels watch.
 pub const SERVICE: &str = "locks";
-const DEADLINE: Duration = Duration::from_secs(20);
 /// After this long without an answer a server counts as down, by default. A sentinel takes up to a second
 /// to connect to a new master: with less time it counts as down at once, and failovers follow each other.
 const DOWN_AFTER: Duration = Duration::from_secs(2);

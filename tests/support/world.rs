@@ -6,10 +6,8 @@ use std::{cell::RefCell, fmt, sync::Arc, time::Duration};
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ClientBuilder};
 
-use crate::{Backend, LeakCheck, RedisServer, eventually, trace_init, unique};
+use crate::{Backend, DEADLINE, LeakCheck, RedisServer, eventually, trace_init, unique};
 
-/// The limit for events that must happen.
-const DEADLINE: Duration = Duration::from_secs(20);
 /// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 

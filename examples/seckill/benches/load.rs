@@ -7,7 +7,7 @@
 //! Redis, PostgreSQL, the instances and the load generator share the machine. Each round has all
 //! scenes, in an order that alternates, and a ratio is of two scenes of one round: what else the
 //! machine does falls on both.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a report")]
+#![allow(clippy::print_stdout, reason = "a report")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

@@ -30,6 +30,8 @@
 //!
 //! Exit codes: 0 it went well, 1 the sale came out wrong, 2 it could not be held or served.
 
+#![warn(clippy::unwrap_used)]
+
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;

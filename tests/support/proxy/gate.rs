@@ -1,12 +1,11 @@
 //! A gate holds frames until the test opens it: order is forced, never slept for.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::DEADLINE;
 use crate::eventually::within;
-
-const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Holds every matching frame, and the frames behind it on the same connection.
 ///

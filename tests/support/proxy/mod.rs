@@ -32,9 +32,7 @@ use self::{
     listen::Listening,
     state::{Action, Phase, Progress, State},
 };
-use crate::{RedisServer, port::ReservedPort};
-
-const DEADLINE: Duration = Duration::from_secs(15);
+use crate::{DEADLINE, RedisServer, port::ReservedPort};
 
 /// A proxy that understands RESP2 and RESP3, on a port of 127.0.0.1 and a thread of its own.
 ///

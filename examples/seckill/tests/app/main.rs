@@ -1,6 +1,4 @@
 //! The app as its clients see it: real instances, a real Redis, both databases.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod api;
 mod away;
 mod bad_input;

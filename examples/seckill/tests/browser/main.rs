@@ -1,8 +1,6 @@
 //! The page as people use it: a real Chromium, two real instances, and the database beside them.
 //!
 //! `SECKILL_PICTURES=1 cargo test -p seckill --test browser` makes the README's pictures anew.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod audit;
 mod page;
 mod shop;

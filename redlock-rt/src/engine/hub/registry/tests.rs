@@ -63,8 +63,12 @@ fn a_lingering_channel_is_taken_up_again_without_a_command() {
 #[test]
 fn what_is_known_of_others_stays_while_the_subscription_lingers() {
     let now = Instant::now();
-    let mut registry = lingering(now);
+    let mut registry = live();
+    let (id, _) = registry.attach("c", 1);
+    let effect = registry.next_effect().unwrap();
+    registry.confirmed(&effect);
     assert!(!registry.released("c", 2, now));
+    registry.detach("c", id, SubscriptionEnd::Later, now);
     registry.rivals("c").unwrap().releasing(now, false);
     let (told, pause) = registry.heard("c", 1, now);
     assert!(told.is_empty());

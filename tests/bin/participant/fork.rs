@@ -1,36 +1,27 @@
 //! A process that forks, with a client from before.
 //!
-//!     forker URL NAME HOW
-//!
 //! The parent takes a lock, the child tries to take it with the same client, and both tell what came of it,
 //! a line each. HOW is what the client was before the fork: `unused`; `used` in a runtime that has ended;
 //! with a `dedicated` thread and a connection; or `held`: there is a guard, which the child drops.
 
-// The test reads it.
-#![allow(clippy::print_stdout)]
-
-use std::{env, error::Error, time::Duration};
+use std::{error::Error, time::Duration};
 
 use fork::{Fork, fork, waitpid};
 use redlock_rt::{Client, Error as LockError, LockOptions, RLockGuard};
 use tokio::runtime::{Builder, Runtime};
 
+use super::{Failure, say};
+
 /// A child does not outlive its test.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-type Failure = Box<dyn Error>;
-
-fn main() -> Result<(), Failure> {
-    let arguments: Vec<_> = env::args().skip(1).collect();
-    let [url, name, how] = &arguments[..] else {
-        return Err("usage: forker URL NAME HOW".into());
-    };
+pub(crate) fn run(url: &str, name: &str, how: &str) -> Result<(), Failure> {
     let client = Client::builder()
         .url(url)
         .dedicated_thread(how == "dedicated")
         .build()?;
     let parents = runtime()?;
-    let held = match how.as_str() {
+    let held = match how {
         "unused" => None,
         "used" => {
             let before = runtime()?;
@@ -65,8 +56,8 @@ async fn parent(client: &Client, name: &str, held: Option<RLockGuard>) -> Result
     let id = guard.hold_id().as_str().to_owned();
     let holder = client.rlock(name).holder().await?;
     let is_held = holder.is_some_and(|holder| holder.as_str() == id);
-    println!("parent: held {is_held}, {:?}", guard.unlock().await?);
-    Ok(())
+    let unlocked = guard.unlock().await?;
+    Ok(say(&format!("parent: held {is_held}, {unlocked:?}"))?)
 }
 
 fn child(client: &Client, url: &str, name: &str, held: Option<RLockGuard>) -> Result<(), Failure> {
@@ -76,10 +67,14 @@ fn child(client: &Client, url: &str, name: &str, held: Option<RLockGuard>) -> Re
         let tried = client.rlock(name).try_lock().await;
         let fair = client.fair_lock(name);
         let waited = fair.lock_with(LockOptions::new().wait(PATIENCE)).await;
-        println!("child: {}, {}", told(tried), told(waited.map(Some)));
+        say(&format!(
+            "child: {}, {}",
+            told(tried),
+            told(waited.map(Some))
+        ))?;
         let own = Client::connect(url).await?;
-        println!("child: another id {}", own.uuid() != client.uuid());
-        Ok(())
+        let differs = own.uuid() != client.uuid();
+        Ok(say(&format!("child: another id {differs}"))?)
     })
 }
 

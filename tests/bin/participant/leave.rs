@@ -1,33 +1,35 @@
 //! A process that ends while it holds a lock or a permit.
 //!
-//!     leaver URL NAME WHAT RUNTIME END
-//!
 //! WHAT is `guard`, `nested` (two guards of one hold), `many` (that many locks), `permit` or `latch`
 //! (a pending count-down); RUNTIME is `current` or `workers`. END is how the process ends: `drop` (the
 //! end of `main`), `exit` (a drop, then `process::exit`), `dedicated` (`drop`, with a separate thread
 //! for the client), `flush` (the same with `flush_on_drop`) or `shutdown`.
 
-use std::{any::Any, env, error::Error, time::Duration};
+use std::{any::Any, time::Duration};
 
 use redlock_rt::{Client, Shutdown};
 use tokio::runtime::Builder;
 
+use super::Failure;
+
 const MANY: usize = 500;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<_> = env::args().skip(1).collect();
-    let [url, name, what, runtime, end] = &arguments[..] else {
-        return Err("usage: leaver URL NAME WHAT RUNTIME END".into());
-    };
+pub(crate) fn run(
+    url: &str,
+    name: &str,
+    what: &str,
+    runtime: &str,
+    end: &str,
+) -> Result<(), Failure> {
     let mut builder = Client::builder().url(url);
-    if matches!(end.as_str(), "dedicated" | "flush") {
+    if matches!(end, "dedicated" | "flush") {
         builder = builder.dedicated_thread(true);
     }
     if end == "flush" {
         builder = builder.flush_on_drop(PATIENCE);
     }
-    let runtime = match runtime.as_str() {
+    let runtime = match runtime {
         "current" => Builder::new_current_thread().enable_all().build()?,
         "workers" => Builder::new_multi_thread().enable_all().build()?,
         other => return Err(format!("no such runtime: {other}").into()),
@@ -35,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     runtime.block_on(async {
         let client = builder.connect().await?;
         let held = hold(&client, name, what).await?;
-        match end.as_str() {
+        match end {
             "shutdown" => {
                 drop(held);
                 client.shutdown(Shutdown::Drain(PATIENCE)).await?;
@@ -51,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })
 }
 
-async fn hold(client: &Client, name: &str, what: &str) -> Result<Box<dyn Any>, Box<dyn Error>> {
+async fn hold(client: &Client, name: &str, what: &str) -> Result<Box<dyn Any>, Failure> {
     Ok(match what {
         "guard" => Box::new(client.rlock(name).lock().await?),
         "nested" => {

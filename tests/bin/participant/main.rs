@@ -1,0 +1,38 @@
+//! A process that takes part in a test of several processes.
+//!
+//!     participant lock URL NAME TASKS LOG               contends for a lock
+//!     participant permits URL NAME TASKS LOG LEASE_MS   contends for permits
+//!     participant leave URL NAME WHAT RUNTIME END       ends while it holds something
+//!     participant fork URL NAME HOW                     forks, with a client from before
+
+mod contest;
+mod fork;
+mod leave;
+mod lock;
+mod permits;
+
+use std::{
+    env,
+    error::Error,
+    io::{self, Write},
+};
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["lock", url, name, tasks, log] => lock::run(url, name, tasks.parse()?, log),
+        ["permits", url, name, tasks, log, lease] => {
+            permits::run(url, name, tasks.parse()?, log, lease.parse()?)
+        }
+        ["leave", url, name, what, runtime, end] => leave::run(url, name, what, runtime, end),
+        ["fork", url, name, how] => fork::run(url, name, how),
+        _ => Err(format!("not a part that a process can take: {arguments:?}").into()),
+    }
+}
+
+fn say(line: &str) -> io::Result<()> {
+    writeln!(io::stdout(), "{line}")
+}
