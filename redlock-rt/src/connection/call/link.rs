@@ -299,7 +299,7 @@ impl Link {
     fn reached(&self, sent: Result<Pending, Ended>) -> Result<Pending, Fault> {
         // The task that notices the end may not have been polled: without this, the caller would try
         // again here, without a pause.
-        sent.map_err(|ended| Fault::unreachable(self.ended(&ended)))
+        sent.map_err(|ended| self.over(&ended, Fault::unreachable))
     }
 
     /// What a script, or a command in its place, has answered.
@@ -325,17 +325,22 @@ impl Link {
                 }
                 Ok(value)
             }
-            Err(Unanswered::Ended(_)) if self.driver.is_inherited() => {
-                self.break_off();
-                Err(Fault::forked())
-            }
-            Err(Unanswered::Ended(ended)) => Err(Fault::unanswered(self.ended(&ended))),
-            Err(Unanswered::Unsent(ended)) => Err(Fault::unreachable(self.ended(&ended))),
+            Err(Unanswered::Ended(ended)) => Err(self.over(&ended, Fault::unanswered)),
+            Err(Unanswered::Unsent(ended)) => Err(self.over(&ended, Fault::unreachable)),
             Err(nonsense) => {
                 self.give_up(NONSENSE);
                 Err(nonsense.fault())
             }
         }
+    }
+
+    /// The connection has ended, or is that of the process that forked this one.
+    fn over(&self, ended: &Ended, fault: fn(std::io::Error) -> Fault) -> Fault {
+        if self.driver.is_inherited() {
+            self.break_off();
+            return Fault::forked();
+        }
+        fault(self.ended(ended))
     }
 
     /// The connection has ended. Returns why.
