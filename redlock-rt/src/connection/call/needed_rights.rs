@@ -39,10 +39,11 @@ impl Link {
         ];
         let mut answers = sent.await;
         // Without HDEL, locks are released by scripts.
-        let deletes = answers.pop().is_some_and(|answer| match answer {
-            Ok(Value::Error(error)) => Fault::lacking(error, "").is_none(),
-            answer => answer.is_ok(),
-        });
+        let deletes = match answers.pop() {
+            Some(Err(unanswered)) => return Err(unanswered.fault().while_dialing()),
+            Some(Ok(Value::Error(error))) => Fault::lacking(error, "").is_none(),
+            _ => true,
+        };
         for (answer, lacking) in answers.into_iter().zip(commands) {
             let answer = answer.map_err(|unanswered| unanswered.fault().while_dialing())?;
             if let Value::Error(error) = answer {
