@@ -11,6 +11,7 @@ mod losses;
 mod majorities;
 mod moves;
 mod refusals;
+mod replicated;
 mod serving;
 mod shares;
 mod tokens;
@@ -34,6 +35,8 @@ const TERMS: Terms = Terms {
     sets_clock_back: false,
     forgets_scripts: false,
     throng: false,
+    replicas: 0,
+    copying: 0,
 };
 const LEASE: Ms = 1000;
 const KEY: &str = "k";
@@ -75,6 +78,7 @@ fn asks(process: u32, called: Ms) -> Acquisition {
         announced: true,
         called,
         bound: None,
+        ack: None,
         returned: None,
         grant: None,
     }

@@ -16,6 +16,10 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             // A wait of zero asks once. Of a lock on several servers it gives back what it had then.
             let (bound, rest) = match (bound, one.mode) {
                 (0, Mode::Majority(_)) => (ROUND * server, server),
+                // Then replicas are waited for, and what they have not got is given back.
+                (0, _) if one.ack.is_some() => {
+                    (2 * history.terms.response + history.terms.replicas, 0)
+                }
                 (0, _) => (history.terms.response, 0),
                 (bound, _) => (bound, 0),
             };

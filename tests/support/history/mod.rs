@@ -16,6 +16,7 @@ mod majorities;
 mod moves;
 mod record;
 mod refusals;
+mod replicated;
 mod serving;
 mod shares;
 mod tokens;
@@ -26,8 +27,8 @@ use std::fmt;
 
 pub use self::{
     record::{
-        Acquisition, Again, Ahead, End, Foreign, Grant, Heard, History, LatchAct, LatchCall, Mode,
-        Moved, Ms, Outcome, Part, Pause, Redirection, Sight, Strike, Terms, TimedCall, Wiped,
+        Ack, Acquisition, Again, Ahead, End, Foreign, Grant, Heard, History, LatchAct, LatchCall,
+        Mode, Moved, Ms, Outcome, Part, Pause, Redirection, Sight, Strike, Terms, TimedCall, Wiped,
     },
     turns::{History as TurnLog, Overlap, Turn, Turns},
 };
@@ -76,6 +77,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         handed::check,
         majorities::check,
         moves::check,
+        replicated::check,
     ] {
         rule(history, &mut broken);
     }

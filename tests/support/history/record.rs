@@ -1,5 +1,7 @@
 //! What is written down.
 
+use serde::{Deserialize, Serialize};
+
 /// The longest pause between two tries to connect.
 const LONGEST_PAUSE: Ms = 1000;
 
@@ -32,6 +34,10 @@ pub struct History {
     pub sights: Vec<Sight>,
     /// The same for keys of a `RedLock`, at each server.
     pub server_sights: Vec<(usize, Sight)>,
+    /// The same for keys at each replica that copies from a master.
+    pub copies: Vec<(usize, Sight)>,
+    /// How many replicas the master has, from when on.
+    pub replicas: Vec<(Ms, usize)>,
     /// When whom a fault struck, at the server or, of several, the first.
     pub strikes: Vec<Strike>,
     /// When which process stood still.
@@ -162,6 +168,10 @@ pub struct Terms {
     pub forgets_scripts: bool,
     /// Whether all want one thing all the time, and nothing goes wrong.
     pub throng: bool,
+    /// How long replicas are waited for.
+    pub replicas: Ms,
+    /// How long a write takes at most on its way to one of them.
+    pub copying: Ms,
 }
 
 impl Terms {
@@ -194,6 +204,28 @@ pub enum Mode {
     Majority(usize),
 }
 
+/// How many replicas must have a lock before it is given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ack {
+    /// This many.
+    AtLeast(u32),
+    /// So many that most of the servers have it.
+    Majority,
+    /// All; at least one.
+    All,
+}
+
+impl Ack {
+    /// How many, where the master has so many.
+    pub fn wanted(self, replicas: usize) -> usize {
+        match self {
+            Self::AtLeast(wanted) => wanted as usize,
+            Self::Majority => replicas.div_ceil(2).max(1),
+            Self::All => replicas.max(1),
+        }
+    }
+}
+
 /// One call for a lock or for permits, and the hold that came of it.
 #[derive(Clone, Debug)]
 pub struct Acquisition {
@@ -209,6 +241,8 @@ pub struct Acquisition {
     pub called: Ms,
     /// For how long it was to wait at most; 0: not at all.
     pub bound: Option<Ms>,
+    /// How many replicas must have it, before it is given out.
+    pub ack: Option<Ack>,
     /// When and how it ended; `None` where the run ended before.
     pub returned: Option<(Ms, Outcome)>,
     /// What was given out.
@@ -235,6 +269,13 @@ pub enum Outcome {
     Refused,
     /// The wait was over.
     TimedOut,
+    /// It was had, and too few replicas had it in time.
+    NotReplicated {
+        /// How many were to have it.
+        wanted: u32,
+        /// How many were said to.
+        got: u32,
+    },
     /// Another error, in words.
     Failed(String),
     /// The caller dropped it.

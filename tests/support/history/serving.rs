@@ -187,6 +187,8 @@ fn firsts<'a>(
     }
     let may = |one: &Acquisition| match one.mode {
         Mode::Exclusive | Mode::Majority(_) => sight.holders.is_empty(),
+        // It may have it, and wait for replicas; that others can have it too does not show.
+        _ if one.ack.is_some() => false,
         Mode::Shared => sight.holders.is_empty() || sight.shared,
         Mode::Permits { taken, .. } => sight.number.is_some_and(|free| free >= u64::from(taken)),
     };

@@ -7,12 +7,22 @@ use crate::history::Ms;
 use crate::proxy::words;
 
 /// A key as it was.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Copied {
     key: String,
     make: Vec<Bytes>,
     /// When it ends, on the clock that all nodes share.
     ends: Option<Ms>,
+}
+
+impl Copied {
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub(super) fn is_of(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
 }
 
 /// The keys of a node for which this holds, in their order.

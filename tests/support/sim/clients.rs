@@ -115,6 +115,10 @@ impl Host {
             let net = nets[usize::from(port - PORT)].clone();
             SimStream::connect(net, place, process)
         });
+        let builder = match self.plan.copies() {
+            Some(of) => builder.replica_timeout(ms(of.timeout)),
+            None => builder,
+        };
         let made = builder
             .server_name(name)
             .fixed_id(number)

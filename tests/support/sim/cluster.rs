@@ -2,9 +2,12 @@
 //! nodes that take the place of masters that fail. A master that sentinels watch is a cluster with one
 //! shard, of which its clients know nothing.
 
+use std::cmp::Reverse;
+
 use bytes::Bytes;
 
 use super::carry::{copy, keys_where, paste};
+use super::copying::Copying;
 use super::failover::Failing;
 use super::faults::Due;
 use super::net::Listening;
@@ -67,6 +70,10 @@ impl Roles {
                 true => {
                     let clustered = plan.cluster.is_some();
                     node.server.slots = Some(Slots::new(at, view.clone(), clustered));
+                    if let Some(copies) = plan.copies() {
+                        node.server.copying = Some(Copying::new(copies, plan.seed));
+                        node.sights = Sights::of_replica(&plan.things, at);
+                    }
                 }
                 false => node.server.sentinel = Some(Sentinel::new()),
             }
@@ -109,6 +116,11 @@ impl World {
             Trouble::Evict { thing } => roles.owner_of(&self.plan.things[thing].key(thing)),
             Trouble::FailOver { thing, .. } => roles.view.owner(self.slot_to_move(thing)),
             Trouble::Switch { .. } => roles.shards[0],
+            Trouble::StopReplica { replica, .. } => {
+                let all = (0..self.plan.first_sentinel()).filter(|node| !roles.is_master(*node));
+                let all: Vec<usize> = all.collect();
+                all[replica % all.len()]
+            }
             _ if server > 0 && self.plan.watched.is_some() => {
                 let first = self.plan.first_sentinel();
                 first + (server - 1) % (self.nodes.len() - first)
@@ -124,6 +136,8 @@ impl World {
         };
         match trouble {
             Trouble::PauseServer { .. } | Trouble::CrashServer { .. } => self.is_well(server),
+            // One of those that are left takes the place of a master.
+            Trouble::StopReplica { .. } => self.is_well(server) && roles.failing.is_empty(),
             Trouble::FailOver { .. } | Trouble::Switch { .. } => {
                 self.is_well(server) && !roles.is_moving(server) && self.successor().is_some()
             }
@@ -160,8 +174,14 @@ impl World {
     /// A node that has no slots.
     pub(super) fn successor(&self) -> Option<usize> {
         let roles = self.cluster.as_ref()?;
-        let mut nodes = 0..self.nodes.len().min(self.plan.first_sentinel());
-        nodes.find(|node| !roles.is_master(*node) && self.is_well(*node))
+        let nodes = 0..self.nodes.len().min(self.plan.first_sentinel());
+        let mut others = nodes.filter(|node| !roles.is_master(*node) && self.is_well(*node));
+        let Some(copying) = &self.nodes[roles.shards[0]].server.copying else {
+            return others.next();
+        };
+        // Sentinels choose the one that has come furthest.
+        let known = others.filter_map(|node| Some((copying.offset_of(node)?, Reverse(node))));
+        known.max().map(|(_, Reverse(node))| node)
     }
 
     /// The server of a key.

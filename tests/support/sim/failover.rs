@@ -68,7 +68,8 @@ impl World {
         };
         let server = &self.nodes[node].server;
         server.at(self.now);
-        let copied = (lost > 0).then(|| copy(server, &keys_where(server, |_| true)));
+        let copies = self.plan.copies().is_some();
+        let copied = (lost > 0 && !copies).then(|| copy(server, &keys_where(server, |_| true)));
         let since = self.now;
         self.roles().failing.push(Failing {
             node,
@@ -80,6 +81,9 @@ impl World {
             still,
             well: false,
         });
+        if let Some(copying) = &mut self.nodes[node].server.copying {
+            copying.is_cut |= lost > 0;
+        }
         match lost {
             0 => self.stop(node),
             _ => self.then(lost, Next::Stop { node }),
@@ -139,16 +143,20 @@ impl World {
         let goes_on = failing.goes_on();
         let well = failing.well;
         let copied = failing.copied.take();
-        let lost = match copied.is_some() {
-            true => Some(since),
-            // What it does when it goes on.
-            false => goes_on.map(|_| stopped),
-        };
         self.nodes[node].server.at(now);
         self.nodes[next].server.at(now);
-        let server = &self.nodes[node].server;
-        let copied = copied.unwrap_or_else(|| copy(server, &keys_where(server, |_| true)));
-        paste(&mut self.nodes[next].server, &copied);
+        // What it does when it goes on.
+        let later = goes_on.map(|_| stopped);
+        let lost = match self.plan.copies() {
+            Some(_) => self.promote_copy(node, next, well, since).or(later),
+            None => {
+                let lost = copied.is_some().then_some(since).or(later);
+                let server = &self.nodes[node].server;
+                let copied = copied.unwrap_or_else(|| copy(server, &keys_where(server, |_| true)));
+                paste(&mut self.nodes[next].server, &copied);
+                lost
+            }
+        };
         let keys = self.things_at(node);
         let roles = self.roles();
         roles.view = roles
@@ -190,6 +198,18 @@ impl World {
         self.then(late.unwrap_or(NOTICED), Next::Return { node });
     }
 
+    /// What one that copied has not got since when; all others copy from it from now on.
+    fn promote_copy(&mut self, node: usize, next: usize, well: bool, since: Ms) -> Option<Ms> {
+        let is_cut = self.nodes[node]
+            .server
+            .copying
+            .as_ref()
+            .is_some_and(|copying| copying.is_cut);
+        let missed = self.hand_on(node, next, well);
+        self.copy_from(next, node);
+        missed.or_else(|| is_cut.then_some(since))
+    }
+
     /// The old master goes on with what has arrived, or starts again.
     pub(super) fn come_back(&mut self, node: usize) {
         self.log.line(self.now, format!("## s{node} is back"));
@@ -212,6 +232,9 @@ impl World {
         let view = roles.view.clone();
         self.slots(node).view = view;
         self.nodes[node].server.wipe(&["FLUSHALL"]);
+        if self.plan.copies().is_some() {
+            self.copy_also(node);
+        }
         // Sentinels end the connections, and an operator may not.
         if self.plan.watched.is_some() && Random::new(self.plan.seed ^ self.now).percent(50) {
             let Node { server, net, .. } = &mut self.nodes[node];

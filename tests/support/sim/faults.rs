@@ -328,6 +328,8 @@ impl World {
             Trouble::MoveSlot { thing, to, lasts } => self.move_slot(thing, to, lasts),
             Trouble::FailOver { .. } => self.fail_over(server, trouble),
             Trouble::Switch { still } => self.switch(server, still),
+            // The master goes on without it.
+            Trouble::StopReplica { .. } => self.nodes[server].stands = true,
         }
         self.follow(server, trouble);
     }
@@ -344,7 +346,7 @@ impl World {
             Trouble::CrashHost { host, lasts, .. } => (lasts, Due::Boot { host }),
             Trouble::PauseHost { host, lasts } => (lasts, Due::Resume { host }),
             Trouble::CrashServer { lasts, .. } => (lasts, Due::Serve),
-            Trouble::PauseServer { lasts } => (lasts, Due::Go),
+            Trouble::PauseServer { lasts } | Trouble::StopReplica { lasts, .. } => (lasts, Due::Go),
             Trouble::Overload { lasts, .. } => (lasts, Due::Hurry),
             Trouble::SetTtl { thing, lasts, .. } => (lasts, Due::Mend { thing }),
             Trouble::Replace { lasts } => (lasts, Due::EndOld),

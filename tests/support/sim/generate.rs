@@ -5,6 +5,7 @@
 use super::java_plan;
 use super::plan::{Cut, Ending, Meanwhile, Plan, Step, Terms, Thing, Turn};
 use super::quorum;
+use super::replicas;
 use super::shards;
 use super::throng;
 use super::troubles::faults;
@@ -67,6 +68,9 @@ impl Plan {
         }
         if watched::is_of(seed) {
             return watched::plan(seed);
+        }
+        if replicas::is_of(seed) {
+            return replicas::plan(seed);
         }
         let mut random = Random::new(seed);
         let random = &mut random;
@@ -370,6 +374,7 @@ fn turn(
         hold,
         meanwhile,
         end,
+        ack: None,
     }
 }
 

@@ -170,6 +170,7 @@ impl Host {
                 announced: true,
                 called: self.clock.now(),
                 bound: turn.wait,
+                ack: None,
                 returned: None,
                 grant: None,
             },

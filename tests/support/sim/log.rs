@@ -275,6 +275,7 @@ impl Entry {
             mode,
             called: now,
             bound: Some(0),
+            ack: None,
             returned: None,
             grant: None,
             ..before

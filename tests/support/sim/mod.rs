@@ -19,6 +19,7 @@ mod carry;
 mod clients;
 mod cluster;
 mod convert;
+mod copying;
 mod failover;
 mod faults;
 mod generate;
@@ -31,8 +32,10 @@ mod machine;
 mod net;
 mod node;
 mod plan;
+mod questions;
 mod quorum;
 mod redlock;
+mod replicas;
 mod rest;
 mod run;
 mod sentinel;
@@ -51,8 +54,8 @@ mod watched;
 
 pub use self::{
     plan::{
-        Cut, Ending, Fault, Meanwhile, Place, Plan, Refusal, Servers, Shards, Step, Terms, Thing,
-        Trouble, Turn, Watched,
+        Copies, Cut, Ending, Fault, Meanwhile, Place, Plan, Refusal, Servers, Shards, Step, Terms,
+        Thing, Trouble, Turn, Watched,
     },
     run::{Report, run},
     shrink::shrink,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::history::Ms;
+use crate::history::{Ack, Ms};
 
 /// One run. The same plan gives the same history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,18 @@ pub struct Watched {
     pub sentinels: usize,
     /// How long it takes at most until one of them knows of another master.
     pub lag: Ms,
+    /// How the replicas copy; `None`: what they have is drawn when one of them becomes the master.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Copies>,
+}
+
+/// Replicas that copy from their master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copies {
+    /// How long a write takes at most on its way to one of them.
+    pub delay: Ms,
+    /// `ClientBuilder::replica_timeout`.
+    pub timeout: Ms,
 }
 
 /// The nodes of a Redis Cluster.
@@ -125,6 +137,11 @@ impl Plan {
     pub(super) fn masters(&self) -> Option<usize> {
         let cluster = self.cluster.map(|of| of.masters);
         cluster.or_else(|| self.watched.map(|_| 1))
+    }
+
+    /// How replicas copy from the master.
+    pub(super) fn copies(&self) -> Option<Copies> {
+        self.watched.and_then(|of| of.copies)
     }
 
     /// Whether the server refuses this for a while.
@@ -233,6 +250,9 @@ pub struct Turn {
     pub meanwhile: Meanwhile,
     /// How it ends.
     pub end: Ending,
+    /// How many replicas must have it, where there are some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ack: Option<Ack>,
 }
 
 /// When a call is dropped, if it has not returned before.
@@ -442,6 +462,13 @@ pub enum Trouble {
         /// Where there are sentinels: for how long it takes itself for a master when it is there again.
         #[serde(default, skip_serializing_if = "is_zero")]
         still: Ms,
+    },
+    /// A replica stands still.
+    StopReplica {
+        /// Which of them.
+        replica: usize,
+        /// For how long.
+        lasts: Ms,
     },
     /// The sentinels make another one the master, although the old one is well.
     Switch {

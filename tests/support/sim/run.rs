@@ -123,6 +123,8 @@ impl World {
                 .iter()
                 .any(|fault| fault.what == Trouble::ForgetScripts),
             throng: plan.is_throng(),
+            replicas: plan.copies().map_or(0, |of| of.timeout),
+            copying: plan.copies().map_or(0, |of| of.delay),
             skew: plan
                 .terms
                 .skew
@@ -152,7 +154,7 @@ impl World {
         });
         let machines: Vec<Machine> = machines.collect();
         let begin = |fault: &Fault| (fault.at, fault.server, Due::Begin(fault.what));
-        Self {
+        let mut world = Self {
             struck: Vec::new(),
             jumps: Vec::new(),
             nodes,
@@ -166,7 +168,11 @@ impl World {
             machines,
             plan,
             log,
+        };
+        if world.plan.copies().is_some() {
+            world.copy_from(0, 0);
         }
+        world
     }
 
     /// Runs until all tasks are done and all faults over.
@@ -223,6 +229,7 @@ impl World {
             }
         }
         self.now += window;
+        self.copy_along();
         for server in 0..self.nodes.len() {
             if !self.nodes[server].stands {
                 self.serve(server);
@@ -274,6 +281,8 @@ impl World {
             *busy = now + *each;
             ran = true;
         }
+        let mut tell = |host, text| lines.push(format!("h{host}{name}{text}"));
+        server.answer_waits(&mut net, &mut tell);
         let cut = std::mem::take(&mut net.cut);
         drop(net);
         let published = server.published();

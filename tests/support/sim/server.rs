@@ -6,18 +6,18 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use redlock_rt::embedded::{Engine, Session};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::copying::{Copying, Wait};
 use super::net::{Item, Net};
 use super::plan::{Place, Refusal};
+use super::questions::{poll_read, read, write};
 use super::sentinel::Sentinel;
 use super::slots::{Asker, Slots};
 use crate::history::Ms;
@@ -33,7 +33,7 @@ pub(super) struct Server {
     time: Arc<AtomicU64>,
     engines: Vec<Engine>,
     seed: u64,
-    sessions: BTreeMap<u64, Connection>,
+    pub(super) sessions: BTreeMap<u64, Connection>,
     /// What each host is refused, and all.
     pub(super) refusals: Vec<(Option<usize>, Refusal)>,
     /// The newest engine that each process was answered by, and when first.
@@ -55,19 +55,21 @@ pub(super) struct Server {
     /// How many calls for locks it has run.
     pub(super) calls: usize,
     /// For questions that come past the network.
-    past: RefCell<Option<Session>>,
+    pub(super) past: RefCell<Option<Session>>,
     /// Where it is a node of a cluster, or a master or a replica that sentinels watch.
     pub(super) slots: Option<Slots>,
     /// Where it is a sentinel.
     pub(super) sentinel: Option<Sentinel>,
+    /// Where it is a master with replicas that copy from it, or one of these.
+    pub(super) copying: Option<Copying>,
     /// Hears what is published here, for the other nodes.
     pub(super) bus: Option<Session>,
 }
 
-struct Connection {
+pub(super) struct Connection {
     /// Which of the engines it leads to.
     engine: usize,
-    session: Session,
+    pub(super) session: Session,
     /// A part of a request.
     rest: BytesMut,
     fresh: bool,
@@ -75,6 +77,9 @@ struct Connection {
     stranger: bool,
     /// The next command comes after ASKING.
     asks: bool,
+    /// The number of its last write, and whether it waits for replicas that have it.
+    pub(super) mark: u64,
+    pub(super) waits: Option<Wait>,
 }
 
 /// What the server tells whoever writes the time line.
@@ -100,6 +105,7 @@ impl Server {
             past: RefCell::new(None),
             slots: None,
             sentinel: None,
+            copying: None,
             bus: None,
         };
         server.replace();
@@ -157,53 +163,9 @@ impl Server {
         self.changed = true;
     }
 
-    /// Has it forget something.
-    pub(super) fn wipe(&mut self, command: &[&str]) {
-        self.ask(command);
-        self.changed = true;
-    }
-
-    /// Runs one command past the network; its reply as it is.
-    pub(super) fn ask(&self, words: &[&str]) -> Bytes {
-        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        self.ask_bytes(&words)
-    }
-
-    /// As [`ask`](Self::ask), where a word need not be text.
-    pub(super) fn ask_bytes(&self, words: &[&[u8]]) -> Bytes {
-        let mut past = self.past.borrow_mut();
-        let session = past.get_or_insert_with(|| self.engine().connect());
-        let mut request = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            request.extend(format!("${}\r\n", word.len()).into_bytes());
-            request.extend([word, &b"\r\n"[..]].concat());
-        }
-        write(session, &request);
-        read(session).unwrap_or_default()
-    }
-
-    /// As [`ask`](Self::ask), where a number is answered, or the text of one.
-    pub(super) fn number(&self, words: &[&str]) -> Option<u64> {
-        let reply = self.ask(words);
-        let text = std::str::from_utf8(&reply).ok()?;
-        match text.strip_prefix(':') {
-            Some(number) => number.trim_end().parse().ok(),
-            None => text.lines().nth(1)?.parse().ok(),
-        }
-    }
-
     /// The server's clock.
     pub(super) fn time(&self) -> Ms {
         self.time.load(Ordering::Relaxed)
-    }
-
-    /// As [`ask`](Self::ask), where a list of words is answered.
-    pub(super) fn list(&self, words: &[&str]) -> Vec<String> {
-        let reply = self.ask(words);
-        let list = crate::proxy::words(&reply);
-        list.iter()
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .collect()
     }
 
     /// Runs one message that has arrived; answers whether there was one.
@@ -245,6 +207,8 @@ impl Server {
                 fresh: true,
                 stranger: self.refuses(host, Refusal::Login),
                 asks: false,
+                mark: 0,
+                waits: None,
             },
         };
         if let Some(link) = net.links.get_mut(&id) {
@@ -293,7 +257,7 @@ impl Server {
     }
 
     /// Gives a connection its bytes, request by request; `None` where it was turned away.
-    fn feed(
+    pub(super) fn feed(
         &mut self,
         net: &mut Net,
         (id, host, process): (u64, usize, u32),
@@ -302,7 +266,9 @@ impl Server {
         tell: &mut Tell<'_>,
     ) -> Option<Connection> {
         connection.rest.extend_from_slice(bytes);
-        while let Ok(Some(frame)) = take_frame(&mut connection.rest) {
+        while connection.waits.is_none()
+            && let Ok(Some(frame)) = take_frame(&mut connection.rest)
+        {
             let request = words(&frame);
             self.learn(&request);
             tell(host, format!("   {id}> {}", self.readable(&request)));
@@ -311,7 +277,15 @@ impl Server {
             let refusal = stranger.or_else(|| self.refusal(host, fresh, &request));
             let now = net.now;
             let by = Asker { process, now };
-            let answer = refusal.map(Cow::Borrowed);
+            let mut answer = refusal.map(Cow::Borrowed);
+            match self.waits(&request, now).filter(|_| answer.is_none()) {
+                Some(Ok(wait)) => {
+                    connection.waits = Some(wait);
+                    continue;
+                }
+                Some(Err(refused)) => answer = Some(refused.into()),
+                None => {}
+            }
             let answer = answer.or_else(|| self.as_sentinel(id, by, &request));
             match answer.or_else(|| self.as_node(&mut connection.asks, by, &request)) {
                 Some(text) => {
@@ -332,6 +306,9 @@ impl Server {
                     self.changed |= call;
                     self.calls += usize::from(call);
                     write(&mut connection.session, &frame);
+                    if call {
+                        self.keep_mark(net, id, &mut connection, &request);
+                    }
                 }
             }
         }
@@ -428,6 +405,12 @@ impl Server {
         }
     }
 
+    /// What the script of a call is called.
+    pub(super) fn name_of(&self, request: &[Bytes]) -> Option<&str> {
+        let digest = std::str::from_utf8(request.get(1)?).ok()?;
+        self.scripts.get(digest).map(|name| &**name)
+    }
+
     fn readable(&self, request: &[Bytes]) -> String {
         let mut text = String::new();
         for (place, word) in request.iter().enumerate() {
@@ -467,34 +450,4 @@ fn cut(net: &mut Net, host: usize) -> Option<Place> {
     }
     let due = cuts.iter().position(|(after, _)| *after == 0)?;
     Some(cuts.remove(due).1)
-}
-
-pub(super) fn write(session: &mut Session, bytes: &[u8]) {
-    let mut cx = Context::from_waker(Waker::noop());
-    // An engine takes all at once, or has ended; then there is nobody to tell.
-    let _ = Pin::new(session).poll_write(&mut cx, bytes);
-}
-
-pub(super) fn read(session: &mut Session) -> Option<Bytes> {
-    match poll_read(session) {
-        Poll::Ready(bytes) if !bytes.is_empty() => Some(bytes),
-        _ => None,
-    }
-}
-
-fn poll_read(session: &mut Session) -> Poll<Bytes> {
-    let mut cx = Context::from_waker(Waker::noop());
-    let mut all = BytesMut::new();
-    let mut room = [0; 4096];
-    loop {
-        let mut into = ReadBuf::new(&mut room);
-        match Pin::new(&mut *session).poll_read(&mut cx, &mut into) {
-            Poll::Ready(Ok(())) if !into.filled().is_empty() => {
-                all.extend_from_slice(into.filled())
-            }
-            Poll::Pending if all.is_empty() => return Poll::Pending,
-            // The end of a stream is told when all before it was read.
-            _ => return Poll::Ready(all.freeze()),
-        }
-    }
 }

@@ -9,6 +9,8 @@ use crate::history::{Ms, Sight};
 pub(super) struct Sights {
     /// At which server.
     at: usize,
+    /// Whether that copies from another.
+    is_replica: bool,
     things: Vec<(String, Thing)>,
     last: Vec<Option<Sight>>,
     /// When each of them ends by itself.
@@ -29,10 +31,34 @@ impl Sights {
             .collect();
         Self {
             at,
+            is_replica: false,
             last: vec![None; things.len()],
             expires: vec![None; things.len()],
             things,
         }
+    }
+
+    /// The same of a replica.
+    pub(super) fn of_replica(things: &[Thing], at: usize) -> Self {
+        let (is_replica, sights) = (true, Self::new(things, 0));
+        Self {
+            at,
+            is_replica,
+            ..sights
+        }
+    }
+
+    /// The server is no replica any more.
+    pub(super) fn forget(&mut self, log: &Log, now: Ms) {
+        let gone = self.last.iter_mut().filter_map(Option::take);
+        let gone = gone.map(|sight| Sight {
+            at: now,
+            key: sight.key,
+            ..Sight::default()
+        });
+        let history = &mut log.lock().history;
+        history.copies.extend(gone.map(|sight| (self.at, sight)));
+        self.expires.fill(None);
     }
 
     /// Whether something has ended by itself since the last look.
@@ -45,7 +71,7 @@ impl Sights {
         let seen = self.last.iter_mut().zip(&mut self.expires);
         for ((key, thing), (last, expires)) in self.things.iter().zip(seen) {
             // Of a cluster, each node has some.
-            if !server.shows(key) {
+            if !self.is_replica && !server.shows(key) {
                 continue;
             }
             let (sight, lives) = sight(server, key, *thing);
@@ -59,6 +85,7 @@ impl Sights {
                 };
                 let history = &mut log.lock().history;
                 match thing {
+                    _ if self.is_replica => history.copies.push((self.at, sight)),
                     Thing::RedLock => history.server_sights.push((self.at, sight)),
                     _ => history.sights.push(sight),
                 }

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::copying::Copying;
 use super::net::Net;
-use super::server::{Server, is_script, read, write};
+use super::questions::{read, write};
+use super::server::{Server, is_script};
 use crate::cluster::{SLOTS, slot_of};
 use crate::history::{Heard, Ms, Redirection};
 use crate::proxy::{take_frame, words};
@@ -95,7 +97,7 @@ impl Slots {
         }
     }
 
-    fn is_master(&self) -> bool {
+    pub(super) fn is_master(&self) -> bool {
         self.view.owners.contains(&self.me)
     }
 
@@ -272,8 +274,10 @@ impl Server {
             true => info.replace("mode:standalone", "mode:cluster"),
             false => info.to_owned(),
         };
+        let replicas = self.copying.as_ref().map_or(0, Copying::replicas);
+        let counted = format!("connected_slaves:{replicas}");
         bulk(&match slots.is_master() {
-            true => info,
+            true => info.replace("connected_slaves:0", &counted),
             false => info.replace("role:master", "role:slave"),
         })
     }

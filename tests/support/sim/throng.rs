@@ -98,5 +98,6 @@ fn turn(random: &mut Random, thing: Thing, hold: Ms) -> Step {
         hold: up_to(random, hold),
         meanwhile: Meanwhile::Nothing,
         end: Ending::Unlock,
+        ack: None,
     })
 }

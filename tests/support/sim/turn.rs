@@ -6,14 +6,14 @@ use std::sync::PoisonError;
 use std::task::Poll;
 use std::time::Duration;
 
-use redlock_rt::{Error, FencedLock, Kind, Lock, LockOptions, PermitOptions};
+use redlock_rt::{Error, FencedLock, Kind, Lock, LockOptions, PermitOptions, ReplicaAck};
 use tokio::time::Instant;
 
 use super::act::{Host, sleep, told};
 use super::guard::{Hold, Locked, Maybe};
 use super::log::Entry;
 use super::plan::{Cut, Ending, Meanwhile, Thing, Turn};
-use crate::history::{Acquisition, Mode, Ms, Outcome};
+use crate::history::{Ack, Acquisition, Mode, Ms, Outcome};
 
 /// How long a lock stays taken twice.
 pub(super) const STAY: Ms = 15;
@@ -37,6 +37,7 @@ impl Host {
                 announced: !matches!(thing, Thing::Spin | Thing::RedLock),
                 called: self.clock.now(),
                 bound: turn.wait,
+                ack: turn.ack,
                 returned: None,
                 grant: None,
             },
@@ -148,6 +149,7 @@ impl Host {
                 entry.refused(match error {
                     error if error.is_contended() => Outcome::Refused,
                     error if error.is_timed_out() => Outcome::TimedOut,
+                    error if error.is_not_replicated() => not_replicated(&error),
                     error => Outcome::Failed(told(&error)),
                 });
                 return None;
@@ -297,12 +299,33 @@ pub(super) fn options(turn: Turn) -> LockOptions {
     if let Some(lease) = turn.lease {
         options = options.lease(Duration::from_millis(lease));
     }
-    options
+    match turn.ack {
+        Some(ack) => options.replica_ack(asked(ack)),
+        None => options,
+    }
+}
+
+fn asked(ack: Ack) -> ReplicaAck {
+    match ack {
+        Ack::AtLeast(replicas) => ReplicaAck::AtLeast(replicas),
+        Ack::Majority => ReplicaAck::Majority,
+        Ack::All => ReplicaAck::All,
+    }
+}
+
+/// What such an error says.
+fn not_replicated(error: &Error) -> Outcome {
+    let (wanted, got) = error.replicas().map_or((0, 0), |of| (of.wanted, of.got));
+    Outcome::NotReplicated { wanted, got }
 }
 
 fn permit_options(turn: Turn, limit: u32) -> PermitOptions {
     let options = PermitOptions::new().permits(taken(turn.strong, limit));
-    options.wait(turn.wait.map(Duration::from_millis))
+    let options = options.wait(turn.wait.map(Duration::from_millis));
+    match turn.ack {
+        Some(ack) => options.replica_ack(asked(ack)),
+        None => options,
+    }
 }
 
 /// Runs a call until it returns or is to be dropped.

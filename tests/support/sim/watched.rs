@@ -28,6 +28,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         replicas: 1 + random.below(2),
         sentinels: 1 + random.below(3),
         lag: one_of(random, &[0, 5, 100, 3000]) as Ms,
+        copies: None,
     };
     let terms = terms(random);
     let things = things(random);
@@ -90,7 +91,7 @@ fn faults(random: &mut Random, plan: &Plan, sentinels: usize) -> Vec<Fault> {
 }
 
 /// For how long an old master takes itself for one: sentinels tell it within ten seconds.
-fn still(random: &mut Random) -> Ms {
+pub(super) fn still(random: &mut Random) -> Ms {
     let longest = one_of(random, &[0, 50, 1000, 9000]) as Ms;
     up_to(random, longest)
 }

@@ -1,0 +1,148 @@
+//! A lock that so many replicas must have is given out when so many have it, and refused only where they
+//! have it not.
+//!
+//! Judged by what the replicas showed. Which of them a master counted does not matter: it may have lost its
+//! place to one of them since.
+
+use super::serving::SETUP;
+use super::{Acquisition, History, Mode, Ms, Outcome, Violation};
+
+const RULE: &str = "replicated";
+/// The caller reads what its server told one way of a message before.
+const WAYS: Ms = 2;
+/// What whole milliseconds and the order of tasks add.
+const SLACK: Ms = 2;
+/// The turn of others on the same connection, with the time by which a server ends it late, and the same for
+/// one's own.
+const TURNS: Ms = 2 * (250 + 150);
+
+pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+    for one in &history.acquisitions {
+        let locked = matches!(one.mode, Mode::Exclusive | Mode::Shared);
+        let seen = history.copies.iter().any(|(_, sight)| sight.key == one.key);
+        let (Some(ack), Some((returned, outcome))) = (one.ack, &one.returned) else {
+            continue;
+        };
+        if !locked || !seen {
+            continue;
+        }
+        match (outcome, &one.grant) {
+            (Outcome::Granted, Some(grant)) => {
+                let wanted = ack.wanted(counts(history, one.called, *returned).min().unwrap_or(0));
+                given(history, one, (&grant.owner, *returned), wanted, broken);
+            }
+            (Outcome::NotReplicated { wanted, .. }, _) => {
+                // One that has gone is missed.
+                let most = counts(history, 0, *returned).max().unwrap_or(0);
+                let asked = ack.wanted(most);
+                if *wanted as usize > asked {
+                    let what = format!(
+                        "{}: {wanted} were missed where {asked} were asked for",
+                        one.key
+                    );
+                    broken.push(Violation::new(RULE, *returned, what));
+                }
+                refused(history, one, *returned, asked, broken);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How many replicas the master had at some moment of this time.
+fn counts(history: &History, from: Ms, until: Ms) -> impl Iterator<Item = usize> {
+    let all = &history.replicas;
+    let ends = all.iter().skip(1).map(|(at, _)| *at).chain([Ms::MAX]);
+    let during = all.iter().zip(ends);
+    let during = during.filter(move |((at, _), end)| *at <= until && from <= *end);
+    during.map(|((_, count), _)| *count)
+}
+
+fn given(
+    history: &History,
+    one: &Acquisition,
+    (owner, returned): (&str, Ms),
+    wanted: usize,
+    broken: &mut Vec<Violation>,
+) {
+    let mut strikes = history.strikes.iter();
+    let struck = strikes.any(|strike| {
+        let of = strike.process.is_none_or(|process| process == one.process);
+        of && strike.from <= returned && one.called <= strike.until
+    });
+    // What was told before somebody else became the master, or took long to arrive.
+    let since = match struck {
+        true => one.called,
+        false => returned.saturating_sub(WAYS * history.terms.latency + SLACK),
+    };
+    let most = spans(history, one, |of| of == owner)
+        .into_iter()
+        .filter(|(from, until, _)| *from <= returned && since <= *until)
+        .map(|(.., count)| count)
+        .max();
+    let most = most.unwrap_or(0);
+    if most < wanted {
+        let what = format!(
+            "{}: {owner} (process {}) had it, and {most} of {wanted} replicas had it then",
+            one.key, one.process
+        );
+        broken.push(Violation::new(RULE, returned, what));
+    }
+}
+
+fn refused(
+    history: &History,
+    one: &Acquisition,
+    returned: Ms,
+    wanted: usize,
+    broken: &mut Vec<Violation>,
+) {
+    // What no caller says that it has is what this one was refused.
+    let all = history.of_key(&one.key);
+    let given = |owner: &str| {
+        let mut grants = all.iter().filter_map(|one| one.grant.as_ref());
+        grants.any(|grant| grant.owner == owner)
+    };
+    let mine = |owner: &str| history.process_of(owner) == Some(one.process) && !given(owner);
+    let enough = TURNS + SETUP * history.terms.latency + 2 * history.terms.copying;
+    let mut had = 0;
+    for (from, until, count) in spans(history, one, mine) {
+        let (from, until) = (from.max(one.called), until.min(returned));
+        match count >= wanted && from < until {
+            true => had += until - from,
+            false => had = 0,
+        }
+        if had > enough && history.is_calm(one.process, one.called, returned) {
+            let what = format!(
+                "{}: process {} was told that too few replicas have it, and {count} had it for {had} ms",
+                one.key, one.process
+            );
+            return broken.push(Violation::new(RULE, returned, what));
+        }
+    }
+}
+
+/// How many replicas had the key for one of these owners, and when.
+fn spans(
+    history: &History,
+    one: &Acquisition,
+    owner: impl Fn(&str) -> bool,
+) -> Vec<(Ms, Ms, usize)> {
+    let sights = history
+        .copies
+        .iter()
+        .filter(|(_, sight)| sight.key == one.key);
+    let mut have = std::collections::BTreeSet::new();
+    let mut spans: Vec<(Ms, Ms, usize)> = vec![(0, Ms::MAX, 0)];
+    for (replica, sight) in sights {
+        match sight.holders.iter().any(|(of, _)| owner(of)) {
+            true => have.insert(*replica),
+            false => have.remove(replica),
+        };
+        if let Some(last) = spans.last_mut() {
+            last.1 = sight.at;
+        }
+        spans.push((sight.at, Ms::MAX, have.len()));
+    }
+    spans
+}
