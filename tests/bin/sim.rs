@@ -3,12 +3,14 @@
 // The results are what this program is for.
 #![allow(clippy::print_stdout)]
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Parser;
+use tests::history::EXCUSES;
 use tests::sim::{Plan, run, shrink};
 
 /// The real library on a simulated network: one seed, one history.
@@ -97,11 +99,21 @@ fn one(seed: u64, options: &Options) -> bool {
     for violation in &report.violations {
         println!("VIOLATION of {violation}");
     }
+    print_excused(&report.excused);
     let failed = !report.violations.is_empty();
     if failed && !options.no_shrink {
         print_smaller(&plan);
     }
     failed
+}
+
+/// What kept something from breaking a rule, and how often.
+fn print_excused(excused: &BTreeMap<&'static str, usize>) {
+    let all = EXCUSES.iter().map(|excuse| {
+        let count = excused.get(excuse).copied().unwrap_or(0);
+        format!("{excuse} {count}")
+    });
+    println!("excused: {}", all.collect::<Vec<_>>().join(", "));
 }
 
 /// Where a second run of a seed went another way.
@@ -128,6 +140,7 @@ fn print_smaller(plan: &Plan) {
 fn many(from: u64, to: u64, options: &Options) -> bool {
     let (next, done) = (AtomicU64::new(from), AtomicU64::new(0));
     let failed = Mutex::new(Vec::new());
+    let excused = Mutex::new(BTreeMap::new());
     let start = Instant::now();
     println!("seeds {from}..{to}");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -140,6 +153,11 @@ fn many(from: u64, to: u64, options: &Options) -> bool {
                         return;
                     }
                     let report = run(&Plan::of_seed(seed));
+                    let mut all = excused.lock().unwrap_or_else(PoisonError::into_inner);
+                    for (excuse, count) in &report.excused {
+                        *all.entry(*excuse).or_insert(0) += count;
+                    }
+                    drop(all);
                     if let Some(first) = report.violations.first() {
                         let count = report.violations.len();
                         println!("seed {seed}: {count} violations: {first}");
@@ -174,6 +192,7 @@ fn many(from: u64, to: u64, options: &Options) -> bool {
         start.elapsed(),
         failed.len()
     );
+    print_excused(&excused.into_inner().unwrap_or_else(PoisonError::into_inner));
     if let Some(seed) = failed.first().filter(|_| !options.no_shrink) {
         print_smaller(&Plan::of_seed(*seed));
     }

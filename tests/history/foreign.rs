@@ -45,6 +45,8 @@ fn a_dead_waiter_of_another_kind_that_stays_is_found() {
     let mut unclear = next_until(due() + 1);
     unclear.clocks_differ = Some(3000);
     assert_eq!(broken(&unclear), [""; 0], "its own clock says until when");
+    unclear.clocks_differ = Some(due() + 2);
+    assert_eq!(broken(&unclear), ["foreign"], "only later");
     let mut struck = next_until(due() + 1);
     struck.strikes.push(strike(Some(2), 2000, 2100));
     assert_eq!(broken(&struck), ["foreign"]);

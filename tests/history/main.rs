@@ -3,6 +3,7 @@
 mod bounds;
 mod counts;
 mod exclusion;
+mod excuses;
 mod fifo;
 mod foreign;
 mod handed;
@@ -19,6 +20,7 @@ mod told;
 
 use tests::history::{
     Acquisition, End, Foreign, Grant, History, Mode, Ms, Outcome, Sight, Strike, Terms, check,
+    judge,
 };
 
 const TERMS: Terms = Terms {
@@ -140,6 +142,13 @@ fn broken(history: &History) -> Vec<&'static str> {
         .collect();
     rules.dedup();
     rules
+}
+
+/// What keeps a history from breaking a rule.
+fn excused(history: &History) -> Vec<&'static str> {
+    let verdict = judge(history);
+    assert_eq!(verdict.broken, []);
+    verdict.excused.into_keys().collect()
 }
 
 #[test]

@@ -156,6 +156,8 @@ fn a_guard_whose_process_reaches_no_majority_may_be_lost() {
     let mut closed = lost();
     closed.shut_down.push((1, 490));
     assert_eq!(broken(&closed), [""; 0]);
+    closed.shut_down[0] = (1, 510);
+    assert_eq!(broken(&closed), ["loss"], "only later");
 }
 
 #[test]

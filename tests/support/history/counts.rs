@@ -1,10 +1,10 @@
 //! Redis counts the guards of a hold: no fewer than are held, and no more than were asked for.
 
-use super::{Acquisition, Grant, History, Ms, Violation};
+use super::{Acquisition, Grant, History, Ms, Verdict, Violation};
 
 const RULE: &str = "count";
 
-pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for key in history.seen_keys() {
         let all = history.of_key(key);
         for (sight, until) in history.states(key) {
@@ -32,24 +32,24 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
                     let then = moved.at <= until && sight.at <= moved.until + history.recovery();
                     moved.lost.is_some() && then
                 });
-                let least = if late || lost {
-                    0
-                } else {
-                    let least = grants().map(|grant| least(grant, sight.at, until));
-                    least.max().unwrap_or_default()
-                };
+                let least = grants().map(|grant| least(grant, sight.at, until));
+                let least = least.max().unwrap_or_default();
                 let called = |grant: &Grant| {
                     let again = grant.again.iter();
                     1 + again.filter(|again| again.called <= until).count()
                 };
                 let most = grants().map(called).max().unwrap_or_default();
                 let count = *count as usize;
-                if count < least || count > most {
+                let mut excused = || {
+                    verdict.excuses("count: late", late)
+                        || verdict.excuses("count: failed over", lost)
+                };
+                if count > most || count < least && !excused() {
                     let what = format!(
                         "{key}: Redis counts {count} for {owner} until {until} ms, and it had \
                          {least} to {most} guards"
                     );
-                    broken.push(Violation::new(RULE, sight.at, what));
+                    verdict.push(Violation::new(RULE, sight.at, what));
                 }
             }
         }

@@ -7,7 +7,7 @@
 //! or where it is not renewed, or a fault struck its process, until its lease is over. From then on the
 //! rule holds for it as for all others.
 
-use super::{Acquisition, Grant, History, Mode, Ms, Violation, Wiped, moves};
+use super::{Acquisition, Grant, History, Mode, Ms, Verdict, Violation, Wiped, moves};
 
 const RULE: &str = "exclusion";
 /// How often a lease is renewed before it would be over.
@@ -24,7 +24,7 @@ struct Span<'a> {
     grant: &'a Grant,
 }
 
-pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for key in history.keys() {
         let all = history.of_key(key);
         let mut spans: Vec<Span<'_>> = all
@@ -37,12 +37,12 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             })
             .collect();
         spans.sort_by_key(|span| span.grant.at);
-        exclusive(history, key, &spans, broken);
-        counted(history, key, &spans, broken);
+        exclusive(history, key, &spans, verdict);
+        counted(history, key, &spans, verdict);
     }
 }
 
-fn exclusive(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<Violation>) {
+fn exclusive(history: &History, key: &str, spans: &[Span<'_>], verdict: &mut Verdict) {
     for (place, later) in spans.iter().enumerate() {
         for earlier in &spans[..place] {
             // What has rules of its own.
@@ -56,7 +56,11 @@ fn exclusive(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<
                 continue;
             }
             let together = earlier.grant.believed.min(later.grant.believed);
-            if together <= later.grant.at || is_excused(history, key, earlier, later, together) {
+            if together <= later.grant.at {
+                continue;
+            }
+            let excused = excuse(history, key, earlier, later, together);
+            if excused.is_some_and(|excuse| verdict.excuses(excuse, true)) {
                 continue;
             }
             let what = format!(
@@ -69,18 +73,24 @@ fn exclusive(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<
                 later.of.process,
                 later.grant.at,
             );
-            broken.push(Violation::new(RULE, later.grant.at, what));
+            verdict.push(Violation::new(RULE, later.grant.at, what));
         }
     }
 }
 
 /// Whether Redis had forgotten one of the two holds when it gave the other, and the time of that guard to
 /// notice was not over.
-fn is_excused(history: &History, key: &str, first: &Span<'_>, next: &Span<'_>, until: Ms) -> bool {
+fn excuse(
+    history: &History,
+    key: &str,
+    first: &Span<'_>,
+    next: &Span<'_>,
+    until: Ms,
+) -> Option<&'static str> {
     let wiped = history.wiped(key).map(|wiped| (wiped.clone(), 0));
     let failed = history.moved(key).filter_map(moves::forgotten);
-    wiped.chain(failed).any(|(wiped, since)| {
-        let wiped = &wiped;
+    let found = wiped.chain(failed).find(|(wiped, since)| {
+        let since = *since;
         let is_since = |one: &Span<'_>, other: &Span<'_>| {
             since == 0 || moves::is_since(history, one.of, since, other.grant.at)
         };
@@ -100,6 +110,10 @@ fn is_excused(history: &History, key: &str, first: &Span<'_>, next: &Span<'_>, u
         };
         let is_next = is_between(history, wiped, next, first) && is_since(next, first) && is_late();
         is_first || is_next && !noticed(next)
+    });
+    found.map(|(_, since)| match since {
+        0 => "exclusion: forgotten",
+        _ => "exclusion: failed over",
     })
 }
 
@@ -133,37 +147,53 @@ fn chain<'a>(history: &'a History, last: &Span<'a>) -> impl Iterator<Item = &'a 
     })
 }
 
-fn counted(history: &History, key: &str, spans: &[Span<'_>], broken: &mut Vec<Violation>) {
-    if is_miscounted(history, key) {
-        return;
-    }
+fn counted(history: &History, key: &str, spans: &[Span<'_>], verdict: &mut Verdict) {
     for later in spans {
         let Mode::Permits { limit, .. } = later.of.mode else {
             continue;
         };
         let moment = later.grant.at;
-        if is_given_back_late(history, key, moment) {
-            return;
-        }
-        let held = spans.iter().filter(|span| {
-            span.grant.at <= moment
-                && moment < span.believed(history)
-                && !history
-                    .wiped(key)
-                    .any(|wiped| span.of.called <= wiped.until && wiped.at <= moment)
-                && !history
-                    .moved(key)
-                    .filter_map(moves::forgotten)
-                    .any(|(wiped, since)| {
-                        span.of.called <= wiped.until
-                            && wiped.at <= moment
-                            && moves::is_since(history, span.of, since, moment)
-                    })
-        });
-        let taken: u32 = held.map(|span| span.taken()).sum();
-        if taken > limit && !is_set_anew(history, key, moment) {
+        let held = spans
+            .iter()
+            .filter(|span| span.grant.at <= moment && moment < span.believed(history));
+        let held: Vec<&Span<'_>> = held.collect();
+        let forgotten = |span: &&&Span<'_>| {
+            let mut all = history.wiped(key);
+            all.any(|wiped| span.of.called <= wiped.until && wiped.at <= moment)
+        };
+        let failed = |span: &&&Span<'_>| {
+            let mut all = history.moved(key).filter_map(moves::forgotten);
+            all.any(|(wiped, since)| {
+                span.of.called <= wiped.until
+                    && wiped.at <= moment
+                    && moves::is_since(history, span.of, since, moment)
+            })
+        };
+        let count = |holds: &dyn Fn(&&&Span<'_>) -> bool| -> u32 {
+            let those = held.iter().filter(holds);
+            those.map(|span| span.taken()).sum()
+        };
+        let known = count(&|span| !forgotten(span));
+        let taken = count(&|span| !forgotten(span) && !failed(span));
+        let mut excused = || {
+            verdict.excuses("exclusion: forgotten", known <= limit)
+                || verdict.excuses("exclusion: failed over", taken <= limit)
+                || verdict.excuses(
+                    "exclusion: repeated by another kind",
+                    is_miscounted(history, key),
+                )
+                || verdict.excuses(
+                    "exclusion: given back by another kind",
+                    is_given_back_late(history, key, moment),
+                )
+                || verdict.excuses(
+                    "exclusion: set by another kind",
+                    is_set_anew(history, key, moment),
+                )
+        };
+        if count(&|_| true) > limit && !excused() {
             let what = format!("{key}: {taken} of {limit} permits were held");
-            broken.push(Violation::new(RULE, moment, what));
+            verdict.push(Violation::new(RULE, moment, what));
         }
     }
 }

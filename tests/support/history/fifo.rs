@@ -3,11 +3,11 @@
 //! Who is not heard any more loses its place, so this is asked only of waiters whose process no
 //! fault struck while they were queued.
 
-use super::{History, Sight, Violation};
+use super::{History, Sight, Verdict, Violation};
 
 const RULE: &str = "fifo";
 
-pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for key in history.seen_keys() {
         let sights: Vec<&Sight> = history
             .states(key)
@@ -15,7 +15,7 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             .map(|(sight, _)| sight)
             .collect();
         for pair in sights.windows(2) {
-            overtaken(history, key, &sights, pair[0], pair[1], broken);
+            overtaken(history, key, &sights, pair[0], pair[1], verdict);
         }
     }
 }
@@ -26,7 +26,7 @@ fn overtaken(
     sights: &[&Sight],
     before: &Sight,
     after: &Sight,
-    broken: &mut Vec<Violation>,
+    verdict: &mut Verdict,
 ) {
     let holder = |sight: &Sight| sight.holders.first().map(|(owner, _)| owner.clone());
     let Some(holder) = holder(after).filter(|_| holder(after) != holder(before)) else {
@@ -41,11 +41,14 @@ fn overtaken(
         };
         let queued = sights.iter().find(|sight| sight.queue.contains(owner));
         let since = queued.map_or(before.at, |sight| sight.at);
-        if history.is_calm(process, since, after.at)
-            && !history.wiped(key).any(|wiped| wiped.until >= since)
+        let struck = !history.is_calm(process, since, after.at);
+        let mut wiped = history.wiped(key);
+        let forgotten = wiped.any(|wiped| wiped.until >= since && wiped.at <= after.at);
+        if !verdict.excuses("fifo: struck", struck)
+            && !verdict.excuses("fifo: forgotten", forgotten)
         {
             let what = format!("{key}: {holder} had it before {owner}, queued since {since} ms");
-            broken.push(Violation::new(RULE, after.at, what));
+            verdict.push(Violation::new(RULE, after.at, what));
         }
     }
 }

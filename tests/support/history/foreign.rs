@@ -6,7 +6,7 @@
 //!
 //! And no script of another kind fails over what ours wrote.
 
-use super::{Acquisition, History, Ms, Outcome, Sight, Violation};
+use super::{Acquisition, History, Ms, Outcome, Sight, Verdict, Violation};
 
 const RULE: &str = "foreign";
 /// What a waiter of another kind gets at least when one of ours before it leaves.
@@ -21,11 +21,8 @@ struct Next<'a> {
     until: Ms,
 }
 
-pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
-    fails(history, broken);
-    if history.clocks_differ.is_some() {
-        return;
-    }
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
+    fails(history, verdict);
     for key in history.seen_keys() {
         let all = history.of_key(key);
         for next in nexts(history, key) {
@@ -33,18 +30,23 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             let from = behind.filter_map(|one| waits(history, one, &next)).min();
             let Some(from) = from else { continue };
             let due = from + longest(history, &next);
-            if next.until > due && !was_struck(history, &next) {
+            let differ = history.clocks_differ.is_some_and(|at| at <= next.until);
+            let mut excused = || {
+                verdict.excuses("foreign: clocks", differ)
+                    || verdict.excuses("foreign: struck", was_struck(history, &next))
+            };
+            if next.until > due && !excused() {
                 let what = format!(
                     "{key}: {} is next and does not take it from {} to {} ms, due at {due} ms",
                     next.owner, next.from, next.until
                 );
-                broken.push(Violation::new(RULE, due, what));
+                verdict.push(Violation::new(RULE, due, what));
             }
         }
     }
 }
 
-fn fails(history: &History, broken: &mut Vec<Violation>) {
+fn fails(history: &History, verdict: &mut Verdict) {
     let foreign = history.acquisitions.iter();
     for one in foreign.filter(|one| history.is_foreign(one.process)) {
         if let Some((at, Outcome::Failed(what))) = &one.returned
@@ -52,7 +54,7 @@ fn fails(history: &History, broken: &mut Vec<Violation>) {
             && what.contains(SCRIPT)
         {
             let what = format!("{}: process {} was told {what}", one.key, one.process);
-            broken.push(Violation::new(RULE, *at, what));
+            verdict.push(Violation::new(RULE, *at, what));
         }
     }
 }

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Acquisition, Grant, History, Mode, Ms, Violation};
+use super::{Acquisition, Grant, History, Mode, Ms, Verdict, Violation};
 
 const RULE: &str = "handed";
 /// What timers and the order of tasks may add.
 const SLACK: Ms = 5;
 
-pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
     // Several locks as one are not looked at: each of them is handed over by itself.
     for key in history.seen_keys() {
         let mut chains: BTreeMap<&str, Vec<(&Acquisition, &Grant)>> = BTreeMap::new();
@@ -29,7 +29,7 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             let mut chain = chain.into_iter();
             let Some(first) = chain.next() else { continue };
             for (_, next) in chain {
-                judge(history, key, first, next, broken);
+                judge(history, key, first, next, verdict);
             }
         }
     }
@@ -40,21 +40,19 @@ fn judge(
     key: &str,
     (of, first): (&Acquisition, &Grant),
     next: &Grant,
-    broken: &mut Vec<Violation>,
+    verdict: &mut Verdict,
 ) {
     let process = of.process;
-    if history.stood_until(process, of.called, next.at).is_some() {
-        return;
-    }
     let limits = history.hand_over.iter();
     let limits = limits.filter(|(of, _)| *of == process);
     let limit = limits.map(|(_, limit)| *limit).max().unwrap_or(0);
     let last = first.at + history.terms.slow(limit) + SLACK;
-    if next.at > last {
+    let stood = history.stood_until(process, of.called, next.at);
+    if next.at > last && !verdict.excuses("handed: stood still", stood.is_some()) {
         let what = format!(
             "{key}: {} was had at {} ms, handed over until {last} ms, and once more at {} ms",
             first.owner, first.at, next.at
         );
-        broken.push(Violation::new(RULE, next.at, what));
+        verdict.push(Violation::new(RULE, next.at, what));
     }
 }

@@ -3,11 +3,11 @@
 //!
 //! Each latch is given its count once.
 
-use super::{History, LatchAct, LatchCall, Violation};
+use super::{History, LatchAct, LatchCall, Ms, Verdict, Violation};
 
 const RULE: &str = "latch";
 
-pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
     let mut keys: Vec<&str> = history.latches.iter().map(|call| &*call.key).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -19,14 +19,23 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             .iter()
             .any(|call| history.is_foreign(call.process) && history.was_struck(call.process));
         // What Redis forgot is counted by nobody.
-        let lost = history.moved(key).any(|moved| moved.lost.is_some());
-        if history.wiped(key).next().is_none() && !lost && !repeats {
-            latch(key, &calls, broken);
+        let lost = history.moved(key).filter_map(|moved| moved.lost).min();
+        let forgotten = history.wiped(key).map(|wiped| wiped.at).min();
+        let mut found = Verdict::default();
+        latch(key, &calls, &mut found);
+        for broken in found.broken {
+            let before = |at: Option<Ms>| at.is_some_and(|at| at <= broken.at);
+            let excused = verdict.excuses("latch: forgotten", before(forgotten))
+                || verdict.excuses("latch: failed over", before(lost))
+                || verdict.excuses("latch: repeated by another kind", repeats);
+            if !excused {
+                verdict.push(broken);
+            }
         }
     }
 }
 
-fn latch(key: &str, calls: &[&LatchCall], broken: &mut Vec<Violation>) {
+fn latch(key: &str, calls: &[&LatchCall], verdict: &mut Verdict) {
     let set = calls.iter().find_map(|call| match call.act {
         LatchAct::Set(count) => call.returned.map(|(at, _)| (at, count)),
         _ => None,
@@ -53,7 +62,7 @@ fn latch(key: &str, calls: &[&LatchCall], broken: &mut Vec<Violation>) {
         };
         let left = count.saturating_sub(at_most(at));
         let mut tell =
-            |what: String| broken.push(Violation::new(RULE, at, format!("{key}: {what}")));
+            |what: String| verdict.push(Violation::new(RULE, at, format!("{key}: {what}")));
         match call.act {
             LatchAct::Wait if call.called > set_at && left > 0 => {
                 tell(format!("opened while {left} of {count} were left at least"));
@@ -81,6 +90,6 @@ fn latch(key: &str, calls: &[&LatchCall], broken: &mut Vec<Violation>) {
     numbers.sort_unstable();
     for pair in numbers.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
         let what = format!("{key}: two calls left {} of {count}", pair[0].0);
-        broken.push(Violation::new(RULE, pair[1].1, what));
+        verdict.push(Violation::new(RULE, pair[1].1, what));
     }
 }

@@ -5,7 +5,7 @@
 //! takes back those whose leases are over by that clock, whoever holds them. Where it is ahead of the
 //! server's, permits of ours are lost early.
 
-use super::{Acquisition, Grant, History, Mode, Ms, Violation, moves};
+use super::{Acquisition, Grant, History, Mode, Ms, Verdict, Violation, moves};
 
 const RULE: &str = "loss";
 /// A lease of fewer round trips than these may end before its renewal is answered.
@@ -13,7 +13,7 @@ const SHORT: Ms = 8;
 /// The margin of a lease: one in a hundred, and this.
 const MARGIN: Ms = 3;
 
-pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for one in &history.acquisitions {
         // Has a rule of its own.
         if matches!(one.mode, Mode::Majority(_)) {
@@ -29,16 +29,22 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             .any(|wiped| since <= wiped.until && wiped.at <= lost);
         // What Redis forgot is no excuse for other keys.
         let well = history.is_well(one.process, one.called, lost);
-        let excused = forgotten
-            || !well
-            || is_taken_back(history, one, lost)
-            || moves::was_apart(history, one, lost);
-        if !excused && is_early(history, grant, one.called, lost, lease) {
+        if !is_early(history, grant, one.called, lost, lease) {
+            continue;
+        }
+        let excused = verdict.excuses("loss: forgotten", forgotten)
+            || verdict.excuses("loss: struck", !well)
+            || verdict.excuses(
+                "loss: taken back by another kind",
+                is_taken_back(history, one, lost),
+            )
+            || verdict.excuses("loss: keys apart", moves::was_apart(history, one, lost));
+        if !excused {
             let what = format!(
                 "{}: {} (process {}) had it from {} ms, with a lease of {lease} ms, and lost it",
                 one.key, grant.owner, one.process, grant.at
             );
-            broken.push(Violation::new(RULE, lost, what));
+            verdict.push(Violation::new(RULE, lost, what));
         }
     }
 }

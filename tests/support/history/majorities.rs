@@ -16,7 +16,7 @@
 use super::exclusion::{ANSWER, RENEWALS};
 use super::losses::is_early;
 use super::serving::SETUP;
-use super::{Acquisition, Grant, History, Mode, Ms, Sight, Violation, Wiped};
+use super::{Acquisition, Grant, History, Mode, Ms, Sight, Verdict, Violation, Wiped};
 
 /// The longest pause between two rounds.
 const PAUSE: Ms = 100;
@@ -28,7 +28,7 @@ const REPAIR: Ms = 4;
 /// What whole milliseconds and the order of tasks add.
 const SLACK: Ms = 10;
 
-pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for name in history.keys() {
         let all = history.acquisitions.iter().enumerate();
         let all: Vec<(usize, &Acquisition)> = all.filter(|(_, one)| one.key == name).collect();
@@ -42,12 +42,12 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             states: (0..servers).map(|at| states(history, name, at)).collect(),
             all,
         };
-        key.exclusive(broken);
-        key.losses(broken);
-        key.turns(broken);
-        key.served(broken);
-        key.counted(broken);
-        key.repaired(broken);
+        key.exclusive(verdict);
+        key.losses(verdict);
+        key.turns(verdict);
+        key.served(verdict);
+        key.counted(verdict);
+        key.repaired(verdict);
     }
 }
 
@@ -117,20 +117,23 @@ impl<'a> Key<'a> {
         })
     }
 
-    fn tell(&self, broken: &mut Vec<Violation>, rule: &'static str, at: Ms, what: &str) {
-        broken.push(Violation::new(rule, at, format!("{}: {what}", self.name)));
+    fn tell(&self, verdict: &mut Verdict, rule: &'static str, at: Ms, what: &str) {
+        verdict.push(Violation::new(rule, at, format!("{}: {what}", self.name)));
     }
 
-    fn exclusive(&self, broken: &mut Vec<Violation>) {
+    fn exclusive(&self, verdict: &mut Verdict) {
         let mut holds: Vec<_> = self.holds().collect();
         holds.sort_by_key(|(.., grant)| grant.at);
         for (nth, later) in holds.iter().enumerate() {
             for earlier in &holds[..nth] {
                 let from = later.2.at;
                 let until = earlier.2.believed.min(later.2.believed);
+                if until <= from {
+                    continue;
+                }
                 let mut both = [earlier, later].into_iter();
-                if until <= from || both.any(|(place, of, _)| self.forgot(*place, of, from, until))
-                {
+                let forgot = both.any(|(place, of, _)| self.forgot(*place, of, from, until));
+                if verdict.excuses("majority: forgotten", forgot) {
                     continue;
                 }
                 let what = format!(
@@ -142,7 +145,7 @@ impl<'a> Key<'a> {
                     later.2.owner,
                     later.1.process,
                 );
-                self.tell(broken, "exclusion", from, &what);
+                self.tell(verdict, "exclusion", from, &what);
             }
         }
     }
@@ -179,31 +182,38 @@ impl<'a> Key<'a> {
         wiped.until + terms.slow(longest) + terms.latency * ANSWER + SLACK
     }
 
-    fn losses(&self, broken: &mut Vec<Violation>) {
+    fn losses(&self, verdict: &mut Verdict) {
         for (place, one, grant) in self.holds() {
             let (Some(lost), Some(lease)) = (grant.lost, grant.lease) else {
                 continue;
             };
             let ended = self.ended(one.process).is_some_and(|at| at <= lost);
             let stood = self.history.stood_until(one.process, one.called, lost);
-            if ended || stood.is_some() || !is_early(self.history, grant, one.called, lost, lease) {
+            let servers = 0..self.servers();
+            let there = servers.filter(|server| self.is_on(place, *server, grant.believed));
+            let mut there: Vec<usize> = there.collect();
+            let early = is_early(self.history, grant, one.called, lost, lease);
+            if !early || there.len() < self.need() {
                 continue;
             }
-            let there = (0..self.servers()).filter(|&server| {
-                self.is_on(place, server, grant.believed)
-                    && self.is_calm(one.process, server, one.called, lost)
-                    // What is forgotten is seen to be gone a moment later.
-                    && !self.wiped(server).any(|wiped| {
-                        grant.believed <= wiped.until + SLACK && wiped.at <= lost
-                    })
+            // What is forgotten is seen to be gone a moment later.
+            there.retain(|server| {
+                let mut wiped = self.wiped(*server);
+                !wiped.any(|wiped| grant.believed <= wiped.until + SLACK && wiped.at <= lost)
             });
-            let there = there.count();
-            if there >= self.need() {
+            let forgotten = there.len() < self.need();
+            there.retain(|server| self.is_calm(one.process, *server, one.called, lost));
+            let struck = stood.is_some() || there.len() < self.need();
+            let there = there.len();
+            let excused = verdict.excuses("majority: shut down", ended)
+                || verdict.excuses("majority: forgotten", forgotten)
+                || verdict.excuses("majority: struck", struck);
+            if !excused {
                 let what = format!(
                     "{} (process {}) had it from {} ms, with {there} parts at {} ms, and lost it",
                     grant.owner, one.process, grant.at, grant.believed
                 );
-                self.tell(broken, "loss", lost, &what);
+                self.tell(verdict, "loss", lost, &what);
             }
         }
     }
@@ -226,7 +236,7 @@ impl<'a> Key<'a> {
         one.returned.as_ref().map_or(end, |(at, _)| *at)
     }
 
-    fn turns(&self, broken: &mut Vec<Violation>) {
+    fn turns(&self, verdict: &mut Verdict) {
         for one in self.waiters() {
             let Some(grant) = &one.grant else { continue };
             let ahead = self.waiters().find(|other| {
@@ -239,7 +249,7 @@ impl<'a> Key<'a> {
                     "process {} asked at {} and at {} ms, and the second call had it first",
                     one.process, ahead.called, one.called
                 );
-                self.tell(broken, "fifo", grant.at, &what);
+                self.tell(verdict, "fifo", grant.at, &what);
             }
         }
     }
@@ -257,7 +267,7 @@ impl<'a> Key<'a> {
         spans
     }
 
-    fn served(&self, broken: &mut Vec<Violation>) {
+    fn served(&self, verdict: &mut Verdict) {
         let terms = &self.history.terms;
         let free: Vec<_> = (0..self.servers()).map(|at| self.free(at)).collect();
         let longest = ROUND * terms.server + PAUSE + ANSWER * terms.latency;
@@ -275,25 +285,32 @@ impl<'a> Key<'a> {
             let own: Vec<_> = own.map(|(.., grant)| (grant.at, over(grant))).collect();
             let starts = free.iter().flatten().map(|(from, _)| *from);
             let starts = starts.chain(own.iter().map(|(_, end)| *end));
-            let late = starts.map(|from| from.max(ready)).filter(|&from| {
+            let late = starts.map(|from| from.max(ready)).filter_map(|from| {
                 let until = from + longest;
                 if own.iter().any(|(at, end)| *at <= until && from < *end) {
-                    return false;
+                    return None;
                 }
                 let there = (0..self.servers()).filter(|&server| {
                     let mut spans = free[server].iter();
                     spans.any(|(begin, end)| *begin <= from && until < *end)
-                        && self.is_calm(one.process, server, one.called.min(from), until)
                 });
-                until < left && there.count() >= self.need()
+                let mut there: Vec<usize> = there.collect();
+                let late = until < left && there.len() >= self.need();
+                there.retain(|server| {
+                    self.is_calm(one.process, *server, one.called.min(from), until)
+                });
+                late.then_some((there.len() < self.need(), from))
             });
-            if let Some(from) = late.min() {
+            // That of which a fault is no reason, if there is one.
+            if let Some((struck, from)) = late.min()
+                && !verdict.excuses("majority: struck", struck)
+            {
                 let what = format!(
                     "a majority was free for {longest} ms from {from} ms on, while process {} \
                      waited since {} ms",
                     one.process, one.called
                 );
-                self.tell(broken, "serving", from + longest, &what);
+                self.tell(verdict, "serving", from + longest, &what);
             }
         }
     }
@@ -306,7 +323,7 @@ impl<'a> Key<'a> {
         Some((part.acquisition, one.grant.as_ref()?))
     }
 
-    fn counted(&self, broken: &mut Vec<Violation>) {
+    fn counted(&self, verdict: &mut Verdict) {
         for (server, states) in self.states.iter().enumerate() {
             for (sight, until) in states {
                 for (owner, count) in sight.holders.iter().filter(|(_, count)| *count > 1) {
@@ -320,25 +337,29 @@ impl<'a> Key<'a> {
                             "server {server} counts {count} for {owner} until {until} ms, and it \
                              had {most} guards at most"
                         );
-                        self.tell(broken, "count", sight.at, &what);
+                        self.tell(verdict, "count", sight.at, &what);
                     }
                 }
             }
         }
         for (place, one, grant) in self.holds() {
             for at in grant.again.iter().filter_map(|again| again.at) {
-                let calm = (0..self.servers()).all(|server| {
-                    self.is_calm(one.process, server, one.called, at)
-                        && self.wiped(server).all(|wiped| at < wiped.at)
-                });
+                let calm = (0..self.servers())
+                    .all(|server| self.is_calm(one.process, server, one.called, at));
+                let forgotten = (0..self.servers())
+                    .any(|server| self.wiped(server).any(|wiped| wiped.at <= at));
                 let two = (0..self.servers()).filter(|server| self.counts_two(place, *server, at));
                 let two = two.count();
-                if calm && two < self.need() {
+                let mut excused = || {
+                    verdict.excuses("majority: struck", !calm)
+                        || verdict.excuses("majority: forgotten", forgotten)
+                };
+                if two < self.need() && !excused() {
                     let what = format!(
                         "{} (process {}) was had once more at {at} ms, and {two} servers count that",
                         grant.owner, one.process
                     );
-                    self.tell(broken, "count", at, &what);
+                    self.tell(verdict, "count", at, &what);
                 }
             }
         }
@@ -354,7 +375,7 @@ impl<'a> Key<'a> {
         })
     }
 
-    fn repaired(&self, broken: &mut Vec<Violation>) {
+    fn repaired(&self, verdict: &mut Verdict) {
         let terms = &self.history.terms;
         for (_, one, grant) in self.holds().filter(|(.., grant)| grant.renewed) {
             let lease = grant.longest().unwrap_or(0);
@@ -366,15 +387,14 @@ impl<'a> Key<'a> {
             for server in 0..self.servers() {
                 for (from, until) in self.free(server) {
                     let (from, until) = (from.max(grant.at), until.min(over));
-                    if from + longest < until
-                        && self.is_calm(one.process, server, one.called, until)
-                    {
+                    let calm = || self.is_calm(one.process, server, one.called, until);
+                    if from + longest < until && !verdict.excuses("majority: struck", !calm()) {
                         let what = format!(
                             "{} (process {}) had it from {} ms, and server {server} has had no \
                              part of it since {from} ms",
                             grant.owner, one.process, grant.at
                         );
-                        self.tell(broken, "repair", from + longest, &what);
+                        self.tell(verdict, "repair", from + longest, &what);
                     }
                 }
             }

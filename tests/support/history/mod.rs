@@ -22,6 +22,7 @@ mod shares;
 mod tokens;
 mod told;
 mod turns;
+mod verdict;
 
 use std::fmt;
 
@@ -31,6 +32,7 @@ pub use self::{
         Mode, Moved, Ms, Outcome, Part, Pause, Redirection, Sight, Strike, Terms, TimedCall, Wiped,
     },
     turns::{History as TurnLog, Overlap, Turn, Turns},
+    verdict::{EXCUSES, Verdict},
 };
 
 /// A rule that was broken.
@@ -60,7 +62,12 @@ impl fmt::Display for Violation {
 
 /// Names all that breaks a rule, in order of time.
 pub fn check(history: &History) -> Vec<Violation> {
-    let mut broken = Vec::new();
+    judge(history).broken
+}
+
+/// Names all that breaks a rule, in order of time, and counts what is excused.
+pub fn judge(history: &History) -> Verdict {
+    let mut verdict = Verdict::default();
     for rule in [
         exclusion::check,
         fifo::check,
@@ -79,8 +86,8 @@ pub fn check(history: &History) -> Vec<Violation> {
         moves::check,
         replicated::check,
     ] {
-        rule(history, &mut broken);
+        rule(history, &mut verdict);
     }
-    broken.sort_by_key(|violation| violation.at);
-    broken
+    verdict.broken.sort_by_key(|violation| violation.at);
+    verdict
 }

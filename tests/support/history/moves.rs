@@ -11,15 +11,15 @@
 
 use super::exclusion::RENEWALS;
 use super::serving::SETUP;
-use super::{Acquisition, Grant, History, Mode, Moved, Ms, Strike, Violation, Wiped};
+use super::{Acquisition, Grant, History, Mode, Moved, Ms, Strike, Verdict, Violation, Wiped};
 
 /// What whole milliseconds and the order of tasks add.
 const SLACK: Ms = 10;
 /// The longest pause between two tries of a call that a node refuses for the moment.
 const PAUSE: Ms = 500;
 
-pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
-    redirected(history, broken);
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
+    redirected(history, verdict);
     for key in history.seen_keys() {
         for one in history.of_key(key) {
             let Some(grant) = one.grant.as_ref().filter(|grant| grant.renewed) else {
@@ -29,16 +29,24 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
                 continue;
             };
             for moved in history.moved(key).filter(|moved| grant.at < moved.from) {
-                if !is_hindered(history, one.process, moved) {
-                    verified(history, (one, grant, lease), moved, broken);
-                    kept(history, (one, grant, lease), moved, broken);
+                let mut found = Verdict::default();
+                verified(history, (one, grant, lease), moved, &mut found);
+                kept(history, (one, grant, lease), moved, &mut found);
+                let hindered = is_hindered(history, one.process, moved);
+                for broken in found.broken {
+                    if !verdict.excuses("moved: struck", hindered) {
+                        verdict.push(broken);
+                    }
+                }
+                for (excuse, count) in found.excused {
+                    *verdict.excused.entry(excuse).or_default() += count;
                 }
             }
         }
     }
 }
 
-fn redirected(history: &History, broken: &mut Vec<Violation>) {
+fn redirected(history: &History, verdict: &mut Verdict) {
     let terms = &history.terms;
     for (place, last) in history.redirections.iter().enumerate() {
         let same = |first: &&super::Redirection| {
@@ -59,13 +67,17 @@ fn redirected(history: &History, broken: &mut Vec<Violation>) {
             let then = first.at <= at + terms.connect && *at <= last.at;
             *process == last.process && *epoch < last.epoch && then
         });
-        if last.at > latest && strikes.next().is_none() && told.next().is_none() {
+        let mut excused = || {
+            verdict.excuses("moved: struck", strikes.next().is_some())
+                || verdict.excuses("moved: told late", told.next().is_some())
+        };
+        if last.at > latest && !excused() {
             let what = format!(
                 "process {} asked node {} about slot {} at {} ms, where another node has it since \
                  {} ms at least",
                 last.process, last.node, last.slot, last.at, first.at
             );
-            broken.push(Violation::new("redirected", last.at, what));
+            verdict.push(Violation::new("redirected", last.at, what));
         }
     }
 }
@@ -108,7 +120,7 @@ fn verified(
     history: &History,
     (one, grant, lease): (&Acquisition, &Grant, Ms),
     moved: &Moved,
-    broken: &mut Vec<Violation>,
+    verdict: &mut Verdict,
 ) {
     // Who was told of the change asks at once.
     let knows = |(at, process, epoch): &&(Ms, u32, u64)| {
@@ -134,7 +146,7 @@ fn verified(
              has it since {} ms, by {latest} ms",
             moved.key, grant.owner, one.process, moved.node, moved.at
         );
-        broken.push(Violation::new("verified", latest, what));
+        verdict.push(Violation::new("verified", latest, what));
     }
 }
 
@@ -142,23 +154,22 @@ fn kept(
     history: &History,
     (one, grant, lease): (&Acquisition, &Grant, Ms),
     moved: &Moved,
-    broken: &mut Vec<Violation>,
+    verdict: &mut Verdict,
 ) {
     let Some(lost) = grant.lost.filter(|lost| moved.from <= *lost) else {
         return;
     };
-    if moved.lost.is_some() || history.wiped(&moved.key).any(|wiped| wiped.at <= lost) {
-        return;
-    }
     // Renewed shortly before, at the latest.
     let least = left_of(history, lease);
     let short = moved.followed + finding(history, moved) < moved.from + least;
-    if lost < moved.from + least || short {
+    let forgotten = moved.lost.is_some() || history.wiped(&moved.key).any(|wiped| wiped.at <= lost);
+    let early = lost < moved.from + least || short;
+    if early && !verdict.excuses("moved: forgotten", forgotten) {
         let what = format!(
             "{}: {} (process {}) had it from {} ms, and lost it although node {} has it since {} ms",
             moved.key, grant.owner, one.process, grant.at, moved.node, moved.at
         );
-        broken.push(Violation::new("kept", lost, what));
+        verdict.push(Violation::new("kept", lost, what));
     }
 }
 

@@ -2,11 +2,11 @@
 //! had what it asked for, or waited for it.
 
 use super::serving::SETUP;
-use super::{Acquisition, History, Mode, Ms, Outcome, Sight, Violation};
+use super::{Acquisition, History, Mode, Ms, Outcome, Sight, Verdict, Violation};
 
 const RULE: &str = "refusal";
 
-pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for key in history.seen_keys() {
         let all = history.of_key(key);
         for one in &all {
@@ -21,18 +21,25 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             if history.is_foreign(one.process) || is_taken(history, one, returned) {
                 continue;
             }
+            // Of two servers at one address the old one is not seen.
+            let two = history.wiped(&one.key).any(|wiped| {
+                wiped.at < wiped.until && wiped.at <= returned && one.called <= wiped.until
+            });
             // Its own client knows who of it waits, or has not been told of the end of its hold.
             let wants = |other: &&&Acquisition| {
                 let until = ended(history, other) + 2 * history.terms.latency;
                 other.process == one.process && other.called <= returned && until >= one.called
             };
-            let calm = history.is_calm(one.process, one.called, returned);
-            if calm && all.iter().filter(wants).count() == 1 {
+            let struck = !history.is_calm(one.process, one.called, returned);
+            let excused = verdict.excuses("refusal: two servers", two)
+                || verdict.excuses("refusal: own client", all.iter().filter(wants).count() > 1)
+                || verdict.excuses("refusal: struck", struck);
+            if !excused {
                 let what = format!(
                     "{key}: process {} asked at {} ms, and was told at {returned} ms that others have it",
                     one.process, one.called
                 );
-                broken.push(Violation::new(RULE, returned, what));
+                verdict.push(Violation::new(RULE, returned, what));
             }
         }
     }
@@ -48,13 +55,6 @@ fn ended(history: &History, one: &Acquisition) -> Ms {
 
 /// Whether Redis showed at some time of the call that it could not be had.
 fn is_taken(history: &History, one: &Acquisition, returned: Ms) -> bool {
-    // Of two servers at one address the old one is not seen.
-    let mut wiped = history.wiped(&one.key);
-    if wiped
-        .any(|wiped| wiped.at < wiped.until && wiped.at <= returned && one.called <= wiped.until)
-    {
-        return true;
-    }
     let states = history.states(&one.key);
     let mut during = states
         .iter()

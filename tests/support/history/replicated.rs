@@ -5,7 +5,7 @@
 //! place to one of them since.
 
 use super::serving::SETUP;
-use super::{Acquisition, History, Mode, Ms, Outcome, Violation};
+use super::{Acquisition, History, Mode, Ms, Outcome, Verdict, Violation};
 
 const RULE: &str = "replicated";
 /// The caller reads what its server told one way of a message before.
@@ -16,7 +16,7 @@ const SLACK: Ms = 2;
 /// one's own.
 const TURNS: Ms = 2 * (250 + 150);
 
-pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for one in &history.acquisitions {
         let locked = matches!(one.mode, Mode::Exclusive | Mode::Shared);
         let seen = history.copies.iter().any(|(_, sight)| sight.key == one.key);
@@ -29,7 +29,7 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
         match (outcome, &one.grant) {
             (Outcome::Granted, Some(grant)) => {
                 let wanted = ack.wanted(counts(history, one.called, *returned).min().unwrap_or(0));
-                given(history, one, (&grant.owner, *returned), wanted, broken);
+                given(history, one, (&grant.owner, *returned), wanted, verdict);
             }
             (Outcome::NotReplicated { wanted, .. }, _) => {
                 // One that has gone is missed.
@@ -40,9 +40,9 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
                         "{}: {wanted} were missed where {asked} were asked for",
                         one.key
                     );
-                    broken.push(Violation::new(RULE, *returned, what));
+                    verdict.push(Violation::new(RULE, *returned, what));
                 }
-                refused(history, one, *returned, asked, broken);
+                refused(history, one, *returned, asked, verdict);
             }
             _ => {}
         }
@@ -63,30 +63,28 @@ fn given(
     one: &Acquisition,
     (owner, returned): (&str, Ms),
     wanted: usize,
-    broken: &mut Vec<Violation>,
+    verdict: &mut Verdict,
 ) {
     let mut strikes = history.strikes.iter();
     let struck = strikes.any(|strike| {
         let of = strike.process.is_none_or(|process| process == one.process);
         of && strike.from <= returned && one.called <= strike.until
     });
-    // What was told before somebody else became the master, or took long to arrive.
-    let since = match struck {
-        true => one.called,
-        false => returned.saturating_sub(WAYS * history.terms.latency + SLACK),
+    let spans = spans(history, one, |of| of == owner);
+    let most = |since: Ms| {
+        let during = spans.iter();
+        let during = during.filter(|(from, until, _)| *from <= returned && since <= *until);
+        during.map(|(.., count)| *count).max().unwrap_or(0)
     };
-    let most = spans(history, one, |of| of == owner)
-        .into_iter()
-        .filter(|(from, until, _)| *from <= returned && since <= *until)
-        .map(|(.., count)| count)
-        .max();
-    let most = most.unwrap_or(0);
-    if most < wanted {
+    let had = most(returned.saturating_sub(WAYS * history.terms.latency + SLACK));
+    // It was told before somebody else became the master, or that took long to arrive.
+    let before = struck && most(one.called) >= wanted;
+    if had < wanted && !verdict.excuses("replicated: struck", before) {
         let what = format!(
-            "{}: {owner} (process {}) had it, and {most} of {wanted} replicas had it then",
+            "{}: {owner} (process {}) had it, and {had} of {wanted} replicas had it then",
             one.key, one.process
         );
-        broken.push(Violation::new(RULE, returned, what));
+        verdict.push(Violation::new(RULE, returned, what));
     }
 }
 
@@ -95,7 +93,7 @@ fn refused(
     one: &Acquisition,
     returned: Ms,
     wanted: usize,
-    broken: &mut Vec<Violation>,
+    verdict: &mut Verdict,
 ) {
     // What no caller says that it has is what this one was refused.
     let all = history.of_key(&one.key);
@@ -112,12 +110,16 @@ fn refused(
             true => had += until - from,
             false => had = 0,
         }
-        if had > enough && history.is_calm(one.process, one.called, returned) {
+        if had > enough {
+            let struck = !history.is_calm(one.process, one.called, returned);
+            if verdict.excuses("replicated: struck", struck) {
+                return;
+            }
             let what = format!(
                 "{}: process {} was told that too few replicas have it, and {count} had it for {had} ms",
                 one.key, one.process
             );
-            return broken.push(Violation::new(RULE, returned, what));
+            return verdict.push(Violation::new(RULE, returned, what));
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Acquisition, History, LatchAct, Mode, Ms, Sight, Violation};
+use super::{Acquisition, History, LatchAct, Mode, Ms, Sight, Verdict, Violation};
 
 const RULE: &str = "serving";
 /// Ways of a message: the announcement, and the try.
@@ -40,15 +40,17 @@ struct Waiter<'a> {
     announced: bool,
     /// Whether it is a read-write lock.
     reads_and_writes: bool,
+    /// Whether it may have it, and wait for replicas: that others can have it too does not show.
+    may_have: bool,
 }
 
-pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for key in history.seen_keys() {
         let all = history.of_key(key);
         let reads_and_writes = all.iter().any(|one| one.mode == Mode::Shared);
         for (sight, end) in history.states(key) {
             for waiter in latch_waiters(history, key, sight) {
-                judge(history, sight, end, &waiter, broken);
+                judge(history, sight, end, &waiter, verdict);
             }
             for (one, first) in firsts(history, &all, sight, end) {
                 let waiter = Waiter {
@@ -64,35 +66,41 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
                     },
                     announced: one.announced,
                     reads_and_writes,
+                    may_have: one.ack.is_some() && one.mode != Mode::Exclusive,
                 };
-                judge(history, sight, end, &waiter, broken);
+                judge(history, sight, end, &waiter, verdict);
             }
         }
     }
 }
 
-fn judge(
-    history: &History,
-    sight: &Sight,
-    end: Ms,
-    waiter: &Waiter<'_>,
-    broken: &mut Vec<Violation>,
-) {
+fn judge(history: &History, sight: &Sight, end: Ms, waiter: &Waiter<'_>, verdict: &mut Verdict) {
     let until = end.min(waiter.until);
-    let due = due(history, sight, waiter, until);
-    if until > due {
+    let due = prompt(history, sight, waiter, 0);
+    if until <= due {
+        return;
+    }
+    let unannounced = unannounced(history, sight, waiter);
+    let found = prompt(history, sight, waiter, unannounced);
+    let moved = moved(history, sight, waiter, until);
+    let struck = struck(history, sight, waiter, until);
+    let due = due.max(found).max(moved).max(struck);
+    let excused = verdict.excuses("serving: waits for replicas", waiter.may_have)
+        || verdict.excuses("serving: not announced", until <= found)
+        || verdict.excuses("serving: failed over", until <= moved)
+        || verdict.excuses("serving: struck", until <= struck);
+    if !excused {
         let what = format!(
             "{}: free from {} to {until} ms, while process {} waited since {} ms, and due at {due} ms",
             waiter.key, sight.at, waiter.process, waiter.called
         );
-        broken.push(Violation::new(RULE, until, what));
+        verdict.push(Violation::new(RULE, until, what));
     }
 }
 
-/// When it must have what is free since this sight.
-fn due(history: &History, sight: &Sight, waiter: &Waiter<'_>, until: Ms) -> Ms {
+/// When it must have what is free since this sight, where nothing goes wrong.
+fn prompt(history: &History, sight: &Sight, waiter: &Waiter<'_>, unannounced: Ms) -> Ms {
     let terms = &history.terms;
-    let unannounced = unannounced(history, sight, waiter);
     let pause = if waiter.announced { 0 } else { terms.backoff };
     // The end of a lease is not announced: a waiter knows when it will be, by its own clock.
     let loads = if terms.forgets_scripts { LOADED } else { 0 };
@@ -100,20 +108,34 @@ fn due(history: &History, sight: &Sight, waiter: &Waiter<'_>, until: Ms) -> Ms {
     let since = sight.at.max(waiter.first);
     let told = since + pause + unannounced + ways + terms.drift(terms.poll) + terms.yields + SLACK;
     let ready = waiter.called + SETUP * terms.latency + pause + SLACK;
-    let prompt = told.max(ready);
-    let begun = waiter.called.max(sight.at);
-    let strikes = history.strikes.iter().filter(|strike| {
-        strike.process.is_none_or(|struck| struck == waiter.process) && strike.from <= until
-    });
+    told.max(ready)
+}
+
+/// From when a waiter that a fault kept from it has the time to recover.
+fn begun(sight: &Sight, waiter: &Waiter<'_>) -> Ms {
+    waiter.called.max(sight.at).max(waiter.first)
+}
+
+/// The same where its master was another one meanwhile.
+fn moved(history: &History, sight: &Sight, waiter: &Waiter<'_>, until: Ms) -> Ms {
+    let since = waiter.called.max(sight.at);
     let moves = history
         .moved(waiter.key)
-        .filter(|moved| moved.from <= until && begun <= moved.at + history.recovery());
-    let moved = moves.map(|moved| moved.at.max(begun).max(since) + history.recovery());
-    let prompt = moved.fold(prompt, Ms::max);
-    strikes
-        .filter(|strike| begun <= strike.until + strike.unheard + history.recovery())
-        .map(|strike| strike.until.max(begun).max(since) + history.recovery())
-        .fold(prompt, Ms::max)
+        .filter(|moved| moved.from <= until && since <= moved.at + history.recovery());
+    let ends = moves.map(|moved| moved.at.max(begun(sight, waiter)) + history.recovery());
+    ends.max().unwrap_or(0)
+}
+
+/// The same where a fault struck it.
+fn struck(history: &History, sight: &Sight, waiter: &Waiter<'_>, until: Ms) -> Ms {
+    let since = waiter.called.max(sight.at);
+    let strikes = history.strikes.iter().filter(|strike| {
+        strike.process.is_none_or(|struck| struck == waiter.process)
+            && strike.from <= until
+            && since <= strike.until + strike.unheard + history.recovery()
+    });
+    let ends = strikes.map(|strike| strike.until.max(begun(sight, waiter)) + history.recovery());
+    ends.max().unwrap_or(0)
 }
 
 /// How long it takes where nobody is told: until the waiter looks by itself.
@@ -187,8 +209,6 @@ fn firsts<'a>(
     }
     let may = |one: &Acquisition| match one.mode {
         Mode::Exclusive | Mode::Majority(_) => sight.holders.is_empty(),
-        // It may have it, and wait for replicas; that others can have it too does not show.
-        _ if one.ack.is_some() => false,
         Mode::Shared => sight.holders.is_empty() || sight.shared,
         Mode::Permits { taken, .. } => sight.number.is_some_and(|free| free >= u64::from(taken)),
     };
@@ -212,6 +232,7 @@ fn latch_waiters<'a>(history: &'a History, key: &'a str, sight: &Sight) -> Vec<W
             ways: LOOKED,
             announced: true,
             reads_and_writes: false,
+            may_have: false,
         });
     waiters.filter(|waiter| waiter.until > sight.at).collect()
 }

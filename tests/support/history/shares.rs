@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::serving::SETUP;
-use super::{History, Ms, Violation};
+use super::{History, Ms, Verdict, Violation};
 
 const RULE: &str = "share";
 /// The slowest process has this part of the median's turns at least.
@@ -23,7 +23,7 @@ const EACH: usize = 8;
 /// When each process asked, and when it had what it asked for.
 type Turns = BTreeMap<u32, Vec<(Ms, Ms)>>;
 
-pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
     if !history.terms.throng {
         return;
     }
@@ -35,15 +35,15 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
         }
         // Tasks of one process hand it over to each other, so their turns are no measure.
         if turns.values().all(|of| is_lone(of)) {
-            few(key, &turns, broken);
+            few(key, &turns, verdict);
         }
-        long(key, &turns, history.terms.latency, broken);
-        many(history, key, &turns, broken);
+        long(key, &turns, history.terms.latency, verdict);
+        many(history, key, &turns, verdict);
     }
 }
 
 /// Who has too few turns, from when all have had one until the first wants nothing more.
-fn few(key: &str, turns: &Turns, broken: &mut Vec<Violation>) {
+fn few(key: &str, turns: &Turns, verdict: &mut Verdict) {
     let firsts = turns
         .values()
         .filter_map(|of| of.iter().map(|(_, at)| *at).min());
@@ -58,12 +58,12 @@ fn few(key: &str, turns: &Turns, broken: &mut Vec<Violation>) {
     let (median, _) = counts[counts.len() / 2];
     if median >= FEWEST && fewest * PART < median {
         let what = format!("{key}: process {process} had {fewest} turns, and the median {median}");
-        broken.push(Violation::new(RULE, during.end, what));
+        verdict.push(Violation::new(RULE, during.end, what));
     }
 }
 
 /// Who of the processes with one task waits too long.
-fn long(key: &str, turns: &Turns, latency: Ms, broken: &mut Vec<Violation>) {
+fn long(key: &str, turns: &Turns, latency: Ms, verdict: &mut Verdict) {
     let of_each = |(process, of): (&u32, &Vec<(Ms, Ms)>)| {
         let process = *process;
         of.iter()
@@ -83,19 +83,19 @@ fn long(key: &str, turns: &Turns, latency: Ms, broken: &mut Vec<Violation>) {
                 "{key}: process {process} waited from {called} ms, {} ms, and {most} ms at most",
                 at - called
             );
-            broken.push(Violation::new(RULE, *at, what));
+            verdict.push(Violation::new(RULE, *at, what));
         }
     }
 }
 
 /// More calls than the turns need.
-fn many(history: &History, key: &str, turns: &Turns, broken: &mut Vec<Violation>) {
+fn many(history: &History, key: &str, turns: &Turns, verdict: &mut Verdict) {
     let count: usize = turns.values().map(Vec::len).sum();
     let most = (CALLS + turns.len() / EACH) * count;
     let calls = history.calls_run;
     if calls > most {
         let what = format!("{key}: {calls} calls for {count} turns, and {most} at most");
-        broken.push(Violation::new(RULE, history.end, what));
+        verdict.push(Violation::new(RULE, history.end, what));
     }
 }
 

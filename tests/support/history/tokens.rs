@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Grant, History, Ms, Violation, Wiped};
+use super::{Grant, History, Ms, Verdict, Violation, Wiped};
 
 const RULE: &str = "tokens";
 
@@ -21,7 +21,7 @@ fn is_foreign(history: &History, grant: &Grant) -> bool {
     process.is_some_and(|process| history.is_foreign(process))
 }
 
-pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for key in history.keys() {
         let mut holds: Vec<(u64, u64, &Grant)> = history
             .of_key(key)
@@ -56,12 +56,13 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
                 && history.wiped(key).next().is_some();
             // The clock was set back by as much as has passed since.
             let forgotten = is_forgotten(history, key, *asked, other);
-            if first == second && !two && !recounted && !forgotten {
+            let excused = two || recounted || forgotten;
+            if first == second && !verdict.excuses("tokens: forgotten", excused) {
                 let what = format!(
                     "{key}: {} and {} have token {first}",
                     one.owner, other.owner
                 );
-                broken.push(Violation::new(RULE, other.at, what));
+                verdict.push(Violation::new(RULE, other.at, what));
             }
         }
         // Who called after another had its token has a greater one. In order of tokens, nobody may
@@ -71,13 +72,16 @@ pub(super) fn check(history: &History, broken: &mut Vec<Violation>) {
             if let Some((before, asked, other)) = latest
                 && asked > grant.at
                 && before < token
-                && !is_forgotten(history, key, called, other)
+                && !verdict.excuses(
+                    "tokens: forgotten",
+                    is_forgotten(history, key, called, other),
+                )
             {
                 let what = format!(
                     "{key}: {} asked at {asked} ms and has token {before}, {} had {token} at {} ms",
                     other.owner, grant.owner, grant.at
                 );
-                broken.push(Violation::new(RULE, other.at, what));
+                verdict.push(Violation::new(RULE, other.at, what));
             }
             if latest.is_none_or(|(_, asked, _)| called > asked) {
                 latest = Some((token, called, grant));

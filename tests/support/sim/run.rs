@@ -1,5 +1,6 @@
 //! Runs a plan: moves the time, brings about the faults, and looks at what is left.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
@@ -33,6 +34,8 @@ pub struct Report {
     pub history: History,
     /// What breaks a rule.
     pub violations: Vec<Violation>,
+    /// How often something was excused that would break one, and by what.
+    pub excused: BTreeMap<&'static str, usize>,
     /// The time line.
     pub lines: Vec<String>,
 }
@@ -80,7 +83,8 @@ pub fn run(plan: &Plan) -> Report {
     let mut history = written.history;
     history.end = world.now;
     history.calls_run = world.nodes.iter().map(|node| node.server.calls).sum();
-    violations.extend(history::check(&history));
+    let verdict = history::judge(&history);
+    violations.extend(verdict.broken);
     violations.sort_by_key(|violation| violation.at);
     let mut lines = written.lines;
     lines.sort_by_key(|(at, _)| *at);
@@ -91,6 +95,7 @@ pub fn run(plan: &Plan) -> Report {
     Report {
         history,
         violations,
+        excused: verdict.excused,
         lines,
     }
 }
