@@ -68,16 +68,6 @@ impl Stage {
         self.redis(&["GET", &self.mark_key()]).await
     }
 
-    /// The number of script calls that the server has run.
-    pub(crate) async fn scripts_run(&self) -> usize {
-        let info: String = self.redis(&["INFO", "commandstats"]).await;
-        let calls = info.lines().find_map(|line| {
-            let rest = line.strip_prefix("cmdstat_evalsha:calls=")?;
-            rest.split(',').next()?.parse().ok()
-        });
-        calls.unwrap_or_default()
-    }
-
     /// Waits until this many connections are subscribed to the channel.
     pub(crate) async fn subscribed(&self, count: usize) {
         self.subscribed_to(&self.channel(), count).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tests::{Driver, Proxy, RedisServer, Which, calls, eventually, shared_server};
+use tests::{Driver, Proxy, RedisServer, Which, calls, shared_server};
 
 use crate::stage::{DEADLINE, Stage, ended, wait, waiting};
 
@@ -210,14 +210,13 @@ async fn a_look_sent_before_a_new_count_does_not_open_the_latch() {
     let latch = stage.latch();
     // Loads the script.
     assert_eq!(latch.count().await.unwrap(), 0);
-    let before = stage.scripts_run().await;
     stage.clients_connect_to(proxy.url());
     let client = stage.client();
     let theirs = client.count_down_latch(&stage.name);
     // There is no latch yet, so the first waiter finds it open.
     let gate = proxy.hold_reply(calls("latch_check"));
     let first = wait(&theirs);
-    eventually(DEADLINE, async || stage.scripts_run().await > before).await;
+    gate.reached().await;
     latch.try_set_count(1).await.unwrap();
     let second = wait(&theirs);
     waiting(&client, 2).await;

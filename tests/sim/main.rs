@@ -145,7 +145,7 @@ fn replicas_are_waited_for_and_missed() {
         given > 40 && refused > 20,
         "{given} were given out, {refused} refused"
     );
-    assert!(stopped > 10, "{stopped} replicas stood still");
+    assert!(stopped > 3, "{stopped} replicas stood still");
 }
 
 /// Nor does one in which nobody has a lock whose slot moves, or whose master fails.
