@@ -119,10 +119,9 @@ async fn a_call_whose_time_is_over_fails_alone() {
 }
 
 /// How many of the callers of this many tasks were served within their wait, a second. Each task thinks for
-/// a second on average, and then wants a lock of its own.
-async fn served(client: &Client, tasks: usize) -> f64 {
+/// a second on average, and then wants a lock of its own for so long.
+async fn served(client: &Client, tasks: usize, wait: Duration) -> f64 {
     const SPAN: Duration = ms(30_000);
-    const WAIT: Duration = ms(1000);
     // Until the number of those that wait is steady.
     let from = Instant::now() + SPAN / 3;
     let until = from + SPAN;
@@ -135,9 +134,9 @@ async fn served(client: &Client, tasks: usize) -> f64 {
             while Instant::now() < until {
                 tokio::time::sleep(ms(random.below(2001) as u64)).await;
                 let began = Instant::now();
-                match lock.lock_with(LockOptions::new().wait(WAIT)).await {
+                match lock.lock_with(LockOptions::new().wait(wait)).await {
                     Ok(guard) => {
-                        assert!(began.elapsed() <= WAIT + ms(5));
+                        assert!(began.elapsed() <= wait + ms(5));
                         served += u32::from((from..until).contains(&Instant::now()));
                         guard.unlock().await.unwrap();
                     }
@@ -164,7 +163,7 @@ async fn with_more_callers_than_the_server_serves_nobody_was_served() {
     let connections = server.connections();
     let mut best = 0.0_f64;
     for load in [1, 2, 10, 100] {
-        let served = served(&client, 100 * load).await;
+        let served = served(&client, 100 * load, ms(1000)).await;
         eprintln!("{load} x: {served:.1} served a second");
         best = best.max(served);
         assert!(served >= 0.8 * best, "{load} x: {served:.1} of {best:.1}");
@@ -173,6 +172,18 @@ async fn with_more_callers_than_the_server_serves_nobody_was_served() {
         server.connections() <= connections + 1,
         "one more to subscribe"
     );
+}
+
+/// Releases of what came too late had room beside the calls of others, which then came too late as well: with
+/// 200 commands in flight, each after 600 ms.
+#[tokio::test(start_paused = true)]
+async fn callers_with_half_a_second_all_came_a_moment_too_late() {
+    let server = SlowServer::new(ms(3));
+    let client = warm(&server).await;
+    for load in [2, 3, 10] {
+        let served = served(&client, 100 * load, ms(500)).await;
+        assert!(served >= 80.0, "{load} x: {served:.1} of 111");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,9 @@
 //!
 //! 1. The calls of one share are sent in the order in which they came.
 //! 2. A call waits only while its share has no room.
-//! 3. Releases have a share of their own, so that none waits for calls that acquire.
+//! 3. Releases have a share of their own, so that none waits for calls that acquire. These have what releases
+//!    leave of theirs, and room for one: all are in one line at the server, and of a call that came too late
+//!    there is a release.
 //!
 //! A call for which there is no room is sent by the task of the connection, so a caller that is not polled
 //! holds up nobody. A caller that leaves takes its call back: it was never sent, and nothing is to be
@@ -22,8 +24,8 @@ use crate::clock;
 
 /// Room for calls in flight: for so many, or so many KiB.
 const MOST: usize = 1024;
-/// So much room is left to callers of a server that is slow.
-const LEAST: usize = 64;
+/// So much room is left to callers of a server that is slow; other clients have as much.
+const LEAST: usize = 16;
 /// The room is halved while replies take so much longer than twice the shortest time.
 const SLOW: Duration = Duration::from_millis(100);
 
@@ -87,8 +89,16 @@ impl<T> Default for Room<T> {
 impl<T> Admission<T> {
     /// Whether a call may be sent now.
     pub(super) fn admits(&self, share: Share) -> bool {
+        self.has_room(share) && self.room(share).line.is_empty()
+    }
+
+    fn has_room(&self, share: Share) -> bool {
         let room = self.room(share);
-        room.taken < room.most && room.line.is_empty()
+        let others = match share {
+            Share::Callers => self.upkeep.taken.min(room.most - 1),
+            Share::Upkeep => 0,
+        };
+        room.taken + others < room.most
     }
 
     /// A call waits until [`next`](Self::next) returns it.
@@ -101,8 +111,8 @@ impl<T> Admission<T> {
         [Share::Upkeep, Share::Callers]
             .into_iter()
             .find_map(|share| {
+                let has_room = self.has_room(share);
                 let room = self.room_mut(share);
-                let has_room = room.taken < room.most;
                 let call = has_room.then(|| room.line.pop_front())??;
                 if room.line.is_empty() {
                     // The memory of a long line is not kept.
@@ -147,10 +157,12 @@ impl<T> Admission<T> {
         let shortest = self.pace.shortest.map_or(took, |known| known.min(took));
         self.pace.shortest = Some(shortest);
         self.pace.last_two = [self.pace.last_two[1], took];
+        // Halved, and raised by steps, as by TCP: several clients settle at a fair part each, and the line at the
+        // server does not swing between short and too long.
         let most = &mut self.callers.most;
         *most = match took > shortest * 2 + SLOW {
             true => (*most / 2).max(LEAST),
-            false => (*most * 2).min(MOST),
+            false => (*most + LEAST).min(MOST),
         };
     }
 
@@ -159,7 +171,10 @@ impl<T> Admission<T> {
     pub(super) fn is_too_late(&self, until: Option<Instant>, now: Instant) -> bool {
         // A server that stood still once is not slow.
         let usual = self.pace.last_two.into_iter().min().unwrap_or_default();
-        until.is_some_and(|until| until <= clock::after(now, usual))
+        // Longer than the last ones, while the line at the server grows.
+        let shortest = self.pace.shortest.unwrap_or(usual);
+        let expected = usual + usual.saturating_sub(shortest);
+        until.is_some_and(|until| until <= clock::after(now, expected))
     }
 
     /// Nothing more is sent.
@@ -206,7 +221,7 @@ mod tests {
         assert_eq!(room(&mut admission), MOST, "that far away");
         (0..20).for_each(|_| admission.took(181 * MS));
         assert_eq!(room(&mut admission), LEAST);
-        (0..20).for_each(|_| admission.took(180 * MS));
+        (0..MOST / LEAST).for_each(|_| admission.took(180 * MS));
         assert_eq!(room(&mut admission), MOST);
     }
 
@@ -230,6 +245,38 @@ mod tests {
         assert!(!admission.admits(Share::Callers) && admission.admits(Share::Upkeep));
         admission.gives_back(Share::Callers, long);
         assert!(admission.admits(Share::Callers));
+    }
+
+    #[test]
+    fn callers_have_the_room_that_releases_leave_and_at_least_one_call() {
+        let mut admission = Admission::<()>::default();
+        let mut released = 0;
+        while admission.admits(Share::Upkeep) {
+            released += admission.takes(Share::Upkeep, 1);
+        }
+        assert_eq!(room(&mut admission), 1);
+        admission.gives_back(Share::Upkeep, released - 10);
+        assert_eq!(room(&mut admission), MOST - 10);
+        // The other way round there is as much as before.
+        while admission.admits(Share::Callers) {
+            admission.takes(Share::Callers, 1);
+        }
+        assert!(admission.admits(Share::Upkeep));
+    }
+
+    #[test]
+    fn a_reply_is_expected_later_than_the_last_while_the_line_grows() {
+        let mut admission = Admission::<()>::default();
+        let now = clock::now();
+        let late =
+            |admission: &Admission<()>, rest| admission.is_too_late(Some(now + rest * MS), now);
+        (0..2).for_each(|_| admission.took(200 * MS));
+        assert!(
+            late(&admission, 200) && !late(&admission, 201),
+            "that far away"
+        );
+        (0..2).for_each(|_| admission.took(300 * MS));
+        assert!(late(&admission, 400) && !late(&admission, 401));
     }
 
     #[test]
