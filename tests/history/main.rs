@@ -5,6 +5,7 @@ mod counts;
 mod exclusion;
 mod excuses;
 mod fifo;
+mod floods;
 mod foreign;
 mod handed;
 mod latches;
@@ -37,6 +38,7 @@ const TERMS: Terms = Terms {
     sets_clock_back: false,
     forgets_scripts: false,
     throng: false,
+    flood: None,
     replicas: 0,
     copying: 0,
 };

@@ -8,6 +8,7 @@ mod bounds;
 mod counts;
 mod exclusion;
 mod fifo;
+mod floods;
 mod foreign;
 mod handed;
 mod latches;
@@ -28,8 +29,9 @@ use std::fmt;
 
 pub use self::{
     record::{
-        Ack, Acquisition, Again, Ahead, End, Foreign, Grant, Heard, History, LatchAct, LatchCall,
-        Mode, Moved, Ms, Outcome, Part, Pause, Redirection, Sight, Strike, Terms, TimedCall, Wiped,
+        Ack, Acquisition, Again, Ahead, End, Flood, Foreign, Grant, Heard, History, LatchAct,
+        LatchCall, Mode, Moved, Ms, Outcome, Part, Pause, Redirection, Sight, Strike, Terms,
+        TimedCall, Wiped,
     },
     turns::{History as TurnLog, Overlap, Turn, Turns},
     verdict::{EXCUSES, Verdict},
@@ -85,6 +87,7 @@ pub fn judge(history: &History) -> Verdict {
         majorities::check,
         moves::check,
         replicated::check,
+        floods::check,
     ] {
         rule(history, &mut verdict);
     }

@@ -60,6 +60,8 @@ pub struct History {
     pub layouts: Vec<(Ms, u32, u64)>,
     /// The words of calls that ran at the nodes of a cluster after its first change.
     pub heard: Vec<Heard>,
+    /// The most commands that were on their way to a server on one connection, or waited there.
+    pub in_flight: usize,
     /// How many calls for locks the servers have run.
     pub calls_run: usize,
     /// When the run was over.
@@ -168,6 +170,8 @@ pub struct Terms {
     pub forgets_scripts: bool,
     /// Whether all want one thing all the time, and nothing goes wrong.
     pub throng: bool,
+    /// More is wanted than the server can serve.
+    pub flood: Option<Flood>,
     /// How long replicas are waited for.
     pub replicas: Ms,
     /// How long a write takes at most on its way to one of them.
@@ -184,6 +188,17 @@ impl Terms {
     pub(super) fn drift(&self, time: Ms) -> Ms {
         (2 * time * self.skew).div_ceil(100_000)
     }
+}
+
+/// More is wanted than a server can serve.
+#[derive(Clone, Copy, Debug)]
+pub struct Flood {
+    /// Since when what it serves is judged.
+    pub from: Ms,
+    /// Until when.
+    pub until: Ms,
+    /// How long its commands for one turn take.
+    pub turn: Ms,
 }
 
 /// Who may hold it at the same time.

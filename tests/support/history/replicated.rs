@@ -101,7 +101,20 @@ fn refused(
         let mut grants = all.iter().filter_map(|one| one.grant.as_ref());
         grants.any(|grant| grant.owner == owner)
     };
-    let mine = |owner: &str| history.process_of(owner) == Some(one.process) && !given(owner);
+    // A replica that stood still may have what an earlier call was refused.
+    let before = history
+        .copies
+        .iter()
+        .filter(|(_, sight)| sight.at < one.called);
+    let earlier: Vec<_> = before
+        .filter(|(_, sight)| sight.key == one.key)
+        .flat_map(|(_, sight)| sight.holders.iter().map(|(of, _)| of.clone()))
+        .collect();
+    let mine = |owner: &str| {
+        history.process_of(owner) == Some(one.process)
+            && !given(owner)
+            && !earlier.iter().any(|of| of == owner)
+    };
     let enough = TURNS + SETUP * history.terms.latency + 2 * history.terms.copying;
     let mut had = 0;
     for (from, until, count) in spans(history, one, mine) {

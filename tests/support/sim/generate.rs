@@ -2,6 +2,7 @@
 //!
 //! Every seed has weights of its own, so that some runs are calm and crowded, and others all faults.
 
+use super::flood;
 use super::java_plan;
 use super::plan::{Cut, Ending, Meanwhile, Plan, Step, Terms, Thing, Turn};
 use super::quorum;
@@ -68,6 +69,9 @@ impl Plan {
         }
         if watched::is_of(seed) {
             return watched::plan(seed);
+        }
+        if flood::is_of(seed) {
+            return flood::plan(seed);
         }
         if replicas::is_of(seed) {
             return replicas::plan(seed);
@@ -189,6 +193,7 @@ impl Plan {
             quorum: None,
             cluster: None,
             watched: None,
+            flood: None,
         };
         if java {
             plan.add_java(random);

@@ -22,6 +22,7 @@ mod convert;
 mod copying;
 mod failover;
 mod faults;
+mod flood;
 mod generate;
 mod guard;
 mod java;
@@ -54,8 +55,8 @@ mod watched;
 
 pub use self::{
     plan::{
-        Copies, Cut, Ending, Fault, Meanwhile, Place, Plan, Refusal, Servers, Shards, Step, Terms,
-        Thing, Trouble, Turn, Watched,
+        Copies, Cut, Ending, Fault, Flood, Meanwhile, Place, Plan, Refusal, Servers, Shards, Step,
+        Terms, Thing, Trouble, Turn, Watched,
     },
     run::{Report, run},
     shrink::shrink,

@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
-use super::plan::Place;
+use super::plan::{Flood, Place};
 use crate::Random;
 use crate::history::Ms;
+use crate::proxy::take_frame;
 
 /// Something that arrives on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +73,10 @@ pub(super) struct Net {
     latency: (Ms, Ms),
     random: Random,
     opened: u64,
+    /// Each command is a message of its own.
+    pub(super) flood: Option<Flood>,
+    /// The most messages that were on their way to the server, or waited there, on one connection.
+    pub(super) most: usize,
     /// Hosts whose connections were cut, and for how long something of them is still on its way.
     pub(super) cut: Vec<(usize, Ms)>,
 }
@@ -113,6 +118,8 @@ impl Net {
             latency,
             random: Random::new(seed),
             opened: 0,
+            flood: None,
+            most: 0,
             cut: Vec::new(),
         })))
     }
@@ -172,7 +179,14 @@ impl Net {
         let arrives = self.now + self.way(host);
         if let Some(link) = self.links.get_mut(&id) {
             let last = link.up.back().map_or(0, |(at, _)| *at);
-            link.up.push_back((arrives.max(last), item));
+            let items = if self.flood.is_some() {
+                split(item)
+            } else {
+                vec![item]
+            };
+            let items = items.into_iter().map(|item| (arrives.max(last), item));
+            link.up.extend(items);
+            self.most = self.most.max(link.up.len());
         }
         if let Some(later) = self.paths[host].stray.take() {
             self.stray(id, later);
@@ -309,4 +323,20 @@ impl Net {
             self.links.remove(&id);
         }
     }
+}
+
+/// Commands, each by itself; what is not whole stays together.
+fn split(item: Item) -> Vec<Item> {
+    let Item::Data(bytes) = item else {
+        return vec![item];
+    };
+    let mut rest = BytesMut::from(&*bytes);
+    let mut items = Vec::new();
+    while let Ok(Some(frame)) = take_frame(&mut rest) {
+        items.push(Item::Data(frame));
+    }
+    if !rest.is_empty() {
+        items.push(Item::Data(rest.freeze()));
+    }
+    items
 }

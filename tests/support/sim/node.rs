@@ -52,13 +52,23 @@ impl Node {
         if !plan.faults.iter().any(delays) {
             server.may_ask = 4 * latency.1;
         }
+        let net = Net::shared(plan.hosts.len(), latency, seed ^ 0x6e65_7477);
+        net.lock().flood = plan.flood;
         Self {
-            net: Net::shared(plan.hosts.len(), latency, seed ^ 0x6e65_7477),
+            net,
             server,
             stands: false,
             each: 0,
             busy: 0,
-            sights: Sights::new(&plan.things, at),
+            // Of a flood there are too many to look at each after each command.
+            sights: Sights::new(
+                if plan.flood.is_some() {
+                    &[]
+                } else {
+                    &plan.things
+                },
+                at,
+            ),
         }
     }
 }

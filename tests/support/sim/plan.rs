@@ -30,6 +30,20 @@ pub struct Plan {
     /// The servers are a master and its replicas, and sentinels that name the master.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watched: Option<Watched>,
+    /// More is wanted than the server can serve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flood: Option<Flood>,
+}
+
+/// A server that takes a while for each command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flood {
+    /// When what it serves is judged.
+    pub from: Ms,
+    /// Until when.
+    pub until: Ms,
+    /// How long a command takes.
+    pub each: Ms,
 }
 
 /// A master that sentinels watch.

@@ -103,6 +103,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         quorum: Some(servers),
         cluster: None,
         watched: None,
+        flood: None,
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         sentinels: 1,
         lag: one_of(random, &[0, 5, 100]) as Ms,
         copies: Some(Copies {
-            delay: one_of(random, &[1, 10, 100, 400]) as Ms,
+            delay: one_of(random, &[1, 10, 100, 200]) as Ms,
             timeout: one_of(random, &[300, 1000, 3000]) as Ms,
         }),
     };
@@ -57,6 +57,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         quorum: None,
         cluster: None,
         watched: Some(watched),
+        flood: None,
     };
     plan.faults = faults(random, &plan, replicas);
     plan

@@ -8,6 +8,7 @@ use super::act::Host;
 use super::alone::Alone;
 use super::cluster::Roles;
 use super::faults::{Due, Struck, write_down};
+use super::flood;
 use super::log::{Clock, Log};
 use super::machine::Machine;
 use super::node::Node;
@@ -82,6 +83,8 @@ pub fn run(plan: &Plan) -> Report {
     let written = std::mem::take(&mut *world.log.lock());
     let mut history = written.history;
     history.end = world.now;
+    let most = world.nodes.iter().map(|node| node.net.lock().most);
+    history.in_flight = most.max().unwrap_or_default();
     history.calls_run = world.nodes.iter().map(|node| node.server.calls).sum();
     let verdict = history::judge(&history);
     violations.extend(verdict.broken);
@@ -128,6 +131,11 @@ impl World {
                 .iter()
                 .any(|fault| fault.what == Trouble::ForgetScripts),
             throng: plan.is_throng(),
+            flood: plan.flood.map(|of| history::Flood {
+                from: of.from,
+                until: of.until,
+                turn: flood::COMMANDS * of.each,
+            }),
             replicas: plan.copies().map_or(0, |of| of.timeout),
             copying: plan.copies().map_or(0, |of| of.delay),
             skew: plan

@@ -64,6 +64,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         quorum: None,
         cluster: Some(cluster),
         watched: None,
+        flood: None,
     }
 }
 

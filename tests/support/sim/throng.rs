@@ -65,6 +65,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         quorum: None,
         cluster: None,
         watched: None,
+        flood: None,
     }
 }
 

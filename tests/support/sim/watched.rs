@@ -53,6 +53,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         quorum: None,
         cluster: None,
         watched: Some(watched),
+        flood: None,
     };
     plan.faults = faults(random, &plan, watched.sentinels);
     plan
