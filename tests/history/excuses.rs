@@ -5,6 +5,7 @@ use tests::history::{
     Ack, Again, EXCUSES, History, LatchAct, LatchCall, Mode, Moved, Ms, Outcome, Sight, Wiped,
 };
 
+use super::serving::free_until;
 use super::{KEY, asks, broken, excused, foreigner, history, holds, sight, strike, with};
 
 /// The key was forgotten at this time.
@@ -157,19 +158,6 @@ fn of_two_servers_one_is_not_seen() {
     assert_eq!(excused(&refused(60)), ["refusal: two servers"]);
     assert_eq!(broken(&refused(59)), ["refusal"], "the old one was gone");
     assert_eq!(broken(&refused(40)), ["refusal"], "there was one");
-}
-
-/// One that waits since 20 ms for what is free from 1000 ms to that time.
-fn free_until(at: Ms) -> History {
-    let mut one = holds(2, 90_000, 90_010);
-    one.called = 20;
-    let mut history = history([one]);
-    history.sights = vec![
-        sight(20, &["client-1:1"]),
-        sight(1000, &[]),
-        sight(at, &["client-2:1"]),
-    ];
-    history
 }
 
 #[test]

@@ -35,18 +35,11 @@ fn a_server_that_works_for_those_that_have_gone_is_found() {
 #[test]
 fn what_comes_before_and_after_is_not_counted() {
     let mut early = flood(16, 5);
-    early.acquisitions[0]
-        .grant
-        .as_mut()
-        .expect("it was granted")
-        .at = 999;
-    assert_eq!(broken(&early), ["goodput"]);
-    early.acquisitions[0]
-        .grant
-        .as_mut()
-        .expect("it was granted")
-        .at = 2000;
-    assert_eq!(broken(&early), ["goodput"]);
+    for at in [999, 2000] {
+        let grant = early.acquisitions[0].grant.as_mut();
+        grant.expect("it was granted").at = at;
+        assert_eq!(broken(&early), ["goodput"]);
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn waits() -> Acquisition {
 }
 
 /// What Redis shows: held until 1000 ms, then free until then.
-fn free_until(at: Ms) -> History {
+pub(super) fn free_until(at: Ms) -> History {
     let mut history = history([waits()]);
     history.sights = vec![
         sight(20, &["client-1:1"]),

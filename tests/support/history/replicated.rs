@@ -108,12 +108,10 @@ fn refused(
         .filter(|(_, sight)| sight.at < one.called);
     let earlier: Vec<_> = before
         .filter(|(_, sight)| sight.key == one.key)
-        .flat_map(|(_, sight)| sight.holders.iter().map(|(of, _)| of.clone()))
+        .flat_map(|(_, sight)| sight.holders.iter().map(|(of, _)| of.as_str()))
         .collect();
     let mine = |owner: &str| {
-        history.process_of(owner) == Some(one.process)
-            && !given(owner)
-            && !earlier.iter().any(|of| of == owner)
+        history.process_of(owner) == Some(one.process) && !given(owner) && !earlier.contains(&owner)
     };
     let enough = TURNS + SETUP * history.terms.latency + 2 * history.terms.copying;
     let mut had = 0;

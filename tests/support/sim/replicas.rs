@@ -2,11 +2,11 @@
 //!
 //! Replicas stand still, and masters are replaced by them, with what they have by then.
 
-use super::generate::{one_of, terms, up_to};
-use super::plan::{Copies, Fault, Meanwhile, Plan, Step, Trouble, Watched};
-use super::shards::{OTHERS, fails_over, hosts, things, weights};
+use super::generate::{one_of, up_to};
+use super::plan::{Copies, Fault, Meanwhile, Plan, Trouble, Watched};
+use super::shards::{OTHERS, fails_over};
 use super::troubles::trouble;
-use super::watched::still;
+use super::watched::{still, without_faults};
 use crate::Random;
 use crate::history::{Ack, Ms};
 
@@ -38,31 +38,12 @@ pub(super) fn plan(seed: u64) -> Plan {
             timeout: one_of(random, &[300, 1000, 3000]) as Ms,
         }),
     };
-    let terms = terms(random);
-    let things = things(random);
-    let weights = weights(random);
-    let count = 1 + random.below(3);
-    let mut hosts = hosts(random, count, &weights, &things, &terms);
-    for step in hosts.iter_mut().flatten().flatten() {
-        if let Step::Turn(turn) = step
-            && !matches!(turn.meanwhile, Meanwhile::Body | Meanwhile::Convert)
-            && random.percent(ASKS)
-        {
+    let mut plan = without_faults(seed, random, watched, 1..=3, |random, turn| {
+        let may_ask = !matches!(turn.meanwhile, Meanwhile::Body | Meanwhile::Convert);
+        if may_ask && random.percent(ASKS) {
             turn.ack = Some(ack(random, replicas));
         }
-    }
-    let mut plan = Plan {
-        seed,
-        terms,
-        things,
-        hosts,
-        faults: Vec::new(),
-        java: Vec::new(),
-        quorum: None,
-        cluster: None,
-        watched: Some(watched),
-        flood: None,
-    };
+    });
     plan.faults = faults(random, &plan, replicas);
     plan
 }

@@ -3,8 +3,10 @@
 //! The master fails, or the sentinels make another one the master though it is well, while locks are in
 //! use; in most plans beside a few other troubles, also on the way to the sentinels.
 
+use std::ops::RangeInclusive;
+
 use super::generate::{one_of, terms, up_to};
-use super::plan::{Fault, Plan, Step, Trouble, Watched};
+use super::plan::{Fault, Plan, Step, Trouble, Turn, Watched};
 use super::shards::{OTHERS, fails_over, hosts, things, weights};
 use super::troubles::trouble;
 use crate::Random;
@@ -30,20 +32,34 @@ pub(super) fn plan(seed: u64) -> Plan {
         lag: one_of(random, &[0, 5, 100, 3000]) as Ms,
         copies: None,
     };
+    let mut plan = without_faults(seed, random, watched, 2..=3, |random, turn| {
+        if turn.renew && random.percent(LONG) {
+            turn.hold += up_to(random, 8000);
+        }
+    });
+    plan.faults = faults(random, &plan, watched.sentinels);
+    plan
+}
+
+/// With so many hosts. `change` draws what turns have beside what they have in all plans.
+pub(super) fn without_faults(
+    seed: u64,
+    random: &mut Random,
+    watched: Watched,
+    counts: RangeInclusive<usize>,
+    mut change: impl FnMut(&mut Random, &mut Turn),
+) -> Plan {
     let terms = terms(random);
     let things = things(random);
     let weights = weights(random);
-    let count = 2 + random.below(2);
+    let count = counts.start() + random.below(counts.clone().count());
     let mut hosts = hosts(random, count, &weights, &things, &terms);
     for step in hosts.iter_mut().flatten().flatten() {
-        if let Step::Turn(turn) = step
-            && turn.renew
-            && random.percent(LONG)
-        {
-            turn.hold += up_to(random, 8000);
+        if let Step::Turn(turn) = step {
+            change(random, turn);
         }
     }
-    let mut plan = Plan {
+    Plan {
         seed,
         terms,
         things,
@@ -54,9 +70,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         cluster: None,
         watched: Some(watched),
         flood: None,
-    };
-    plan.faults = faults(random, &plan, watched.sentinels);
-    plan
+    }
 }
 
 fn faults(random: &mut Random, plan: &Plan, sentinels: usize) -> Vec<Fault> {
