@@ -118,6 +118,30 @@ async fn dead_waiters_of_ours_with_short_waits_blocked_java_for_ten_minutes() {
     stage.assert_clean().await;
 }
 
+/// The first had 5 s when ours was gone, and the second lost 3 of its own 7 with that.
+#[tokio::test]
+async fn a_java_waiter_lost_its_place_when_the_one_before_it_gave_up() {
+    let stage = Stage::open("fair-java-gives-up").await;
+    let lock = ours(&stage);
+    let (_client, theirs) = java(&stage).await;
+    let guard = lock.lock().await.unwrap();
+    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.queued(1).await;
+    for thread in [1, 2] {
+        let queued = theirs.attempt(thread, Some(3 * S)).await.unwrap();
+        assert!(queued.is_some());
+    }
+    guard.unlock().await.unwrap();
+    pass(waiting).await;
+    let [first, second] = [1, 2].map(|thread| theirs.owner(thread));
+    let apart = left(&stage, &second).await - left(&stage, &first).await;
+    theirs.give_up(1, Some(3 * S)).await.unwrap();
+    let rest = left(&stage, &second).await;
+    assert!(apart > 2.9 && rest > 4.0, "{apart} {rest}");
+    theirs.give_up(2, Some(3 * S)).await.unwrap();
+    stage.assert_clean().await;
+}
+
 /// A waiter dies behind one of Java that came before any of ours, and nothing of ours runs any more. Returns for
 /// how many seconds the dead waiter blocks those behind it, once the one before it has had the lock.
 async fn dead_behind_java(is_ours: bool, bound: Option<Duration>) -> f64 {

@@ -123,17 +123,17 @@ local function take_out(owner)
     if not left or not left.ours then
         return
     end
+    local shift, first = -left.counts, waiters[at]
+    if at == 1 and first and not first.ours and first.score then
+        -- All behind get as much: each loses the wait of the first when that gives up.
+        shift = math.max(shift, now + GRACE + 0.5 - first.score)
+    end
     for i = at, #waiters do
         local waiter = waiters[i]
-        waiter.nominal = waiter.nominal - left.counts
+        waiter.nominal = waiter.nominal + shift
         if not waiter.ours and waiter.score then
-            waiter.score = waiter.score - left.counts
+            waiter.score = waiter.score + shift
         end
-    end
-    local first = waiters[1]
-    if at == 1 and first and not first.ours and first.score then
-        first.score = math.max(first.score, now + GRACE + 0.5)
-        first.nominal = first.score
     end
 end
 
