@@ -26,6 +26,8 @@ pub(super) fn port(node: usize) -> usize {
 
 /// Commands about one key, beside those that calls are made of.
 const OF_A_KEY: [&str; 3] = ["HGET", "PTTL", "PEXPIRE"];
+/// With this one a client asks any node what it may do; to be sent elsewhere is an answer.
+const RIGHTS_KEY: &str = "redlock_probe";
 const SPLIT: &str = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
 const NOT_LOCAL: &str = "-ERR Script attempted to access a non local key in a cluster node\r\n";
 const DOWN: &str = "-CLUSTERDOWN The cluster is down\r\n";
@@ -199,6 +201,7 @@ impl Server {
         if let Some(text) = &refusal
             && text.starts_with("-MOVED")
             && is_script(request)
+            && keys[0] != RIGHTS_KEY
         {
             slots.redirections.push(Redirection {
                 at: by.now,
