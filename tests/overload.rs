@@ -191,14 +191,16 @@ async fn a_server_that_answers_now_and_then_holds_nobody_up() {
     let server = SlowServer::new(ms(0));
     let client = warm(&server).await;
     let connections = server.connections();
+    let locks = (0..100).map(|at| client.rlock(format!("lock:{at}")));
+    let locks: Vec<_> = locks.collect();
+    let options = || LockOptions::new().wait(20 * RESPONSE);
+    let all = || try_join_all(locks.iter().map(|lock| lock.lock_with(options())));
+    let guards = all().await.unwrap();
     // Never silent for as long as a reply may take.
     server.set_pace(RESPONSE / 3);
     let began = Instant::now();
-    let calls = (0..100).map(|at| {
-        let lock = client.rlock(format!("lock:{at}"));
-        async move { lock.lock_with(LockOptions::new().wait(20 * RESPONSE)).await }
-    });
-    let calls = tokio::spawn(join_all(calls.collect::<Vec<_>>()));
+    // Of callers no more are in flight than are answered in that time.
+    drop(guards);
     while server.connections() == connections {
         tokio::time::sleep(ms(100)).await;
         let waited = began.elapsed();
@@ -206,7 +208,5 @@ async fn a_server_that_answers_now_and_then_holds_nobody_up() {
     }
     assert!(began.elapsed() >= 4 * RESPONSE);
     server.set_pace(ms(0));
-    for outcome in calls.await.unwrap() {
-        drop(outcome.unwrap());
-    }
+    drop(all().await.unwrap());
 }

@@ -14,6 +14,8 @@ const SPAN: (Ms, Ms) = (3000, 9000);
 const LOADS: [usize; 4] = [3, 3, 6, 12];
 /// Instead, so many that want one turn each at the same time: more than are in flight on a connection.
 const BURST: usize = 4000;
+/// The most clients that want that.
+const CLIENTS: usize = 8;
 /// Commands of a turn: one that takes it, one that releases it, one that announces that.
 pub(super) const COMMANDS: Ms = 3;
 /// For how long a task thinks, on average, and then waits.
@@ -50,15 +52,17 @@ pub(super) fn plan(seed: u64) -> Plan {
             .map(|_| turn(random, thing, think, wait))
             .collect()
     };
-    let host = (0..tasks).map(|thing| task(random, thing)).collect();
+    let clients = 1 + random.below(CLIENTS);
+    let mut hosts = vec![Vec::new(); clients];
+    for thing in 0..tasks {
+        hosts[thing % clients].push(task(random, thing));
+    }
     let lasts = SPAN.1;
     Plan {
         seed,
         terms,
         things,
-        // Of several clients each knows its own part of the line at the server only: that they serve each other
-        // is not judged.
-        hosts: vec![host],
+        hosts,
         faults: vec![Fault {
             at: 1,
             what: Trouble::Overload { each, lasts },

@@ -24,8 +24,8 @@ use crate::clock;
 
 /// Room for calls in flight: for so many, or so many KiB.
 const MOST: usize = 1024;
-/// So much room is left to callers of a server that is slow; other clients have as much.
-const LEAST: usize = 16;
+/// So much room callers have at first, and of a server that is slow; other clients have as much.
+const LEAST: usize = 4;
 /// The room is halved while replies take so much longer than twice the shortest time.
 const SLOW: Duration = Duration::from_millis(100);
 
@@ -63,24 +63,26 @@ struct Pace {
     /// The command that is measured, and a moment before it.
     measured: Option<(u64, Instant)>,
     shortest: Option<Duration>,
+    /// Whether one has been late.
+    was_late: bool,
     last_two: [Duration; 2],
 }
 
 impl<T> Default for Admission<T> {
     fn default() -> Self {
         Self {
-            callers: Room::default(),
-            upkeep: Room::default(),
+            callers: Room::of(LEAST),
+            upkeep: Room::of(MOST),
             pace: Pace::default(),
         }
     }
 }
 
-impl<T> Default for Room<T> {
-    fn default() -> Self {
+impl<T> Room<T> {
+    fn of(most: usize) -> Self {
         Self {
             taken: 0,
-            most: MOST,
+            most,
             line: VecDeque::new(),
         }
     }
@@ -157,12 +159,18 @@ impl<T> Admission<T> {
         let shortest = self.pace.shortest.map_or(took, |known| known.min(took));
         self.pace.shortest = Some(shortest);
         self.pace.last_two = [self.pace.last_two[1], took];
-        // Halved, and raised by steps, as by TCP: several clients settle at a fair part each, and the line at the
-        // server does not swing between short and too long.
-        let most = &mut self.callers.most;
-        *most = match took > shortest * 2 + SLOW {
-            true => (*most / 2).max(LEAST),
-            false => (*most + LEAST).min(MOST),
+        // As by TCP: doubled until a reply is late, then halved, and raised by steps while it is used. Several
+        // clients settle at a fair part each, and what came at once does not fill the line at the server.
+        let Room { taken, most, .. } = &mut self.callers;
+        *most = if took > shortest * 2 + SLOW {
+            self.pace.was_late = true;
+            (*most / 2).max(LEAST)
+        } else if *taken < *most / 2 {
+            *most
+        } else if self.pace.was_late {
+            (*most + LEAST).min(MOST)
+        } else {
+            (*most * 2).min(MOST)
         };
     }
 
@@ -182,6 +190,12 @@ impl<T> Admission<T> {
         let rooms = [&mut self.upkeep, &mut self.callers];
         let lines = rooms.map(|room| std::mem::take(&mut room.line));
         lines.into_iter().flatten()
+    }
+
+    /// Callers have as much as they ever get.
+    #[cfg(test)]
+    pub(super) fn has_all_room(&mut self) {
+        self.callers.most = MOST;
     }
 
     fn room(&self, share: Share) -> &Room<T> {
@@ -206,23 +220,47 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn room(admission: &mut Admission<()>) -> usize {
+        let room = fill(admission);
+        admission.gives_back(Share::Callers, room);
+        room
+    }
+
+    fn fill(admission: &mut Admission<()>) -> usize {
         let mut room = 0;
         while admission.admits(Share::Callers) {
             room += admission.takes(Share::Callers, 1);
         }
-        admission.gives_back(Share::Callers, room);
         room
+    }
+
+    /// A reply came while callers had all their room.
+    fn took(admission: &mut Admission<()>, took: Duration) {
+        let room = fill(admission);
+        admission.took(took);
+        admission.gives_back(Share::Callers, room);
     }
 
     #[test]
     fn a_slow_server_has_less_in_flight_and_a_fast_one_more_again() {
         let mut admission = Admission::default();
-        admission.took(40 * MS);
+        (0..8).for_each(|_| took(&mut admission, 40 * MS));
         assert_eq!(room(&mut admission), MOST, "that far away");
-        (0..20).for_each(|_| admission.took(181 * MS));
+        (0..20).for_each(|_| took(&mut admission, 181 * MS));
         assert_eq!(room(&mut admission), LEAST);
-        (0..MOST / LEAST).for_each(|_| admission.took(180 * MS));
+        (0..MOST / LEAST - 1).for_each(|_| took(&mut admission, 180 * MS));
         assert_eq!(room(&mut admission), MOST);
+    }
+
+    #[test]
+    fn what_callers_do_not_use_does_not_become_more() {
+        let mut admission = Admission::default();
+        for taken in 0..LEAST / 2 {
+            admission.took(MS);
+            assert_eq!(taken + room(&mut admission), LEAST);
+            admission.takes(Share::Callers, 1);
+        }
+        admission.took(MS);
+        assert_eq!(LEAST / 2 + room(&mut admission), 2 * LEAST);
     }
 
     #[test]
@@ -241,6 +279,7 @@ mod tests {
     #[test]
     fn long_commands_take_more_room() {
         let mut admission = Admission::<()>::default();
+        admission.has_all_room();
         let long = admission.takes(Share::Callers, MOST * 1024);
         assert!(!admission.admits(Share::Callers) && admission.admits(Share::Upkeep));
         admission.gives_back(Share::Callers, long);
@@ -250,6 +289,7 @@ mod tests {
     #[test]
     fn callers_have_the_room_that_releases_leave_and_at_least_one_call() {
         let mut admission = Admission::<()>::default();
+        admission.has_all_room();
         let mut released = 0;
         while admission.admits(Share::Upkeep) {
             released += admission.takes(Share::Upkeep, 1);

@@ -1059,6 +1059,7 @@ mod tests {
     /// As many as there is room for, and more.
     fn crowd(both: &Both, more: usize) -> (Vec<Pending>, Vec<Pending>) {
         let mut in_flight = Vec::new();
+        both.multiplexer.state().admission.has_all_room();
         while both.multiplexer.state().admission.admits(Share::Callers) {
             in_flight.push(both.caller("IN", Share::Callers));
         }
