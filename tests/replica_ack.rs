@@ -221,6 +221,17 @@ async fn other_calls_keep_their_latency_while_all_replicas_hang() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_was_over_while_replicas_were_waited_for_was_called_deleted() {
+    let stage = Stage::open(1).await;
+    stage.stop(&[1]);
+    let lock = stage.client.rlock("short");
+    let options = asking(ReplicaAck::All).lease(PATIENCE).renew(false);
+    let error = lock.lock_with(options).await.unwrap_err();
+    stage.go_on(&[1]);
+    assert_eq!(error.lost_reason(), Some(LostReason::Expired), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_re_entry_that_is_not_replicated_gives_back_one_hold_only() {
     let stage = Stage::open(1).await;
     let owner = Owner::new();

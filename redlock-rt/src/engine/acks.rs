@@ -273,7 +273,12 @@ impl ClientEngine {
             until,
             outcome: SetOnce::new(),
         });
-        let outcome = clock::timeout_at(clock::to_tokio(until), self.counted(&entry)).await;
+        let counted = clock::timeout_at(clock::to_tokio(until), self.counted(&entry));
+        let outcome = tokio::select! {
+            biased;
+            outcome = counted => outcome,
+            reason = guard.lost() => return Err(guard.hold.lost_error(action, reason)),
+        };
         let node = self.nodes.known(entry.slot);
         if let (Ok(AckOutcome::Counted { wanted, got, .. }), Some(node)) = (&outcome, &node) {
             node.current().replicated(*got, *wanted);
