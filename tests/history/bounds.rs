@@ -1,4 +1,4 @@
-use tests::history::{Acquisition, Mode, Ms, Outcome, Pause, TimedCall};
+use tests::history::{Ack, Acquisition, Mode, Ms, Outcome, Pause, TimedCall};
 
 use super::{TERMS, asks, broken, history, strike};
 
@@ -60,6 +60,28 @@ fn who_stood_still_returns_when_it_goes_on() {
     pause.from = 308;
     history.pauses = vec![pause];
     assert_eq!(broken(&history), ["bound"]);
+}
+
+#[test]
+fn a_try_that_stood_still_then_waits_for_replicas() {
+    let tries = |returned| {
+        let tries = Acquisition {
+            ack: Some(Ack::All),
+            bound: Some(0),
+            ..waits(0, returned)
+        };
+        let mut history = history([tries]);
+        history.terms.replicas = 300;
+        history.pauses.push(Pause {
+            process: 1,
+            from: 100,
+            until: 9000,
+        });
+        broken(&history)
+    };
+    // The response time-out, and that of the replicas, by a slow clock.
+    assert_eq!(tries(9000 + 1313 + 5), [""; 0]);
+    assert_eq!(tries(9000 + 1313 + 6), ["bound"]);
 }
 
 /// The servers are asked for 50 ms, and what was had is given back for as long.

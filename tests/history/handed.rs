@@ -1,4 +1,4 @@
-use tests::history::{Acquisition, History, Mode, Ms, Pause};
+use tests::history::{Ack, Acquisition, History, Mode, Ms, Pause};
 
 use super::{broken, foreigner, history, holds, sight, with};
 
@@ -47,6 +47,15 @@ fn a_process_that_stood_still_is_late() {
         until,
     });
     assert_eq!(broken(&still), [""; 0]);
+}
+
+#[test]
+fn replicas_are_waited_for_after_the_hand_over() {
+    let mut waits = chain(&[(20, 60), (400, 500)]);
+    waits.terms.replicas = 400;
+    assert_eq!(broken(&waits), ["handed"]);
+    waits.acquisitions[1].ack = Some(Ack::All);
+    assert_eq!(broken(&waits), [""; 0]);
 }
 
 #[test]

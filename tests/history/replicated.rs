@@ -95,6 +95,24 @@ fn a_refusal_that_is_not_true_is_found() {
 }
 
 #[test]
+fn a_replica_that_stands_still_says_nothing() {
+    let stands = |replica, from, until| {
+        let copies = [1, 2].map(|at| (at, sight(100, &["client-1:9"])));
+        let mut history = seen(refused(200 + ENOUGH), copies.to_vec());
+        history.standing.push((replica, from, until));
+        broken(&history)
+    };
+    assert_eq!(stands(2, 198, 300), [""; 0]);
+    assert_eq!(stands(2, 300, 3000), [""; 0]);
+    assert_eq!(
+        stands(2, 50, 199),
+        ["replicated"],
+        "for long enough after that"
+    );
+    assert_eq!(stands(3, 198, 300), ["replicated"], "another one");
+}
+
+#[test]
 fn more_replicas_missed_than_were_asked_for_are_found() {
     let missed = |asked| {
         let mut one = refused(300);

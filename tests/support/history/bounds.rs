@@ -18,7 +18,8 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
                 (0, Mode::Majority(_)) => (ROUND * server, server),
                 // Then replicas are waited for, and what they have not got is given back.
                 (0, _) if one.ack.is_some() => {
-                    (2 * history.terms.response + history.terms.replicas, 0)
+                    let after = history.terms.response + history.terms.replicas;
+                    (history.terms.response + after, after)
                 }
                 (0, _) => (history.terms.response, 0),
                 (bound, _) => (bound, 0),

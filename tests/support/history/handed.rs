@@ -28,7 +28,7 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
             chain.sort_by_key(|(_, grant)| grant.at);
             let mut chain = chain.into_iter();
             let Some(first) = chain.next() else { continue };
-            for (_, next) in chain {
+            for next in chain {
                 judge(history, key, first, next, verdict);
             }
         }
@@ -39,14 +39,16 @@ fn judge(
     history: &History,
     key: &str,
     (of, first): (&Acquisition, &Grant),
-    next: &Grant,
+    (then, next): (&Acquisition, &Grant),
     verdict: &mut Verdict,
 ) {
     let process = of.process;
     let limits = history.hand_over.iter();
     let limits = limits.filter(|(of, _)| *of == process);
     let limit = limits.map(|(_, limit)| *limit).max().unwrap_or(0);
-    let last = first.at + history.terms.slow(limit) + SLACK;
+    // Who asks for replicas has the lock, and then waits for them.
+    let rest = then.ack.map_or(0, |_| history.terms.replicas);
+    let last = first.at + history.terms.slow(limit + rest) + SLACK;
     let stood = history.stood_until(process, of.called, next.at);
     if next.at > last && !verdict.excuses("handed: stood still", stood.is_some()) {
         let what = format!(

@@ -36,6 +36,8 @@ pub struct History {
     pub server_sights: Vec<(usize, Sight)>,
     /// The same for keys at each replica that copies from a master.
     pub copies: Vec<(usize, Sight)>,
+    /// Which of these stood still, from when until when.
+    pub standing: Vec<(usize, Ms, Ms)>,
     /// How many replicas the master has, from when on.
     pub replicas: Vec<(Ms, usize)>,
     /// When whom a fault struck, at the server or, of several, the first.

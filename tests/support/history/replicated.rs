@@ -4,6 +4,8 @@
 //! Judged by what the replicas showed. Which of them a master counted does not matter: it may have lost its
 //! place to one of them since.
 
+use std::collections::BTreeSet;
+
 use super::serving::SETUP;
 use super::{Acquisition, History, Mode, Ms, Outcome, Verdict, Violation};
 
@@ -70,7 +72,7 @@ fn given(
         let of = strike.process.is_none_or(|process| process == one.process);
         of && strike.from <= returned && one.called <= strike.until
     });
-    let spans = spans(history, one, |of| of == owner);
+    let spans = spans(history, one, &[], |of| of == owner);
     let most = |since: Ms| {
         let during = spans.iter();
         let during = during.filter(|(from, until, _)| *from <= returned && since <= *until);
@@ -115,7 +117,7 @@ fn refused(
     };
     let enough = TURNS + SETUP * history.terms.latency + 2 * history.terms.copying;
     let mut had = 0;
-    for (from, until, count) in spans(history, one, mine) {
+    for (from, until, count) in spans(history, one, &history.standing, mine) {
         let (from, until) = (from.max(one.called), until.min(returned));
         match count >= wanted && from < until {
             true => had += until - from,
@@ -135,27 +137,46 @@ fn refused(
     }
 }
 
-/// How many replicas had the key for one of these owners, and when.
+/// How many replicas had the key for one of these owners, and when; those that stood still (`standing`) say
+/// nothing.
 fn spans(
     history: &History,
     one: &Acquisition,
+    standing: &[(usize, Ms, Ms)],
     owner: impl Fn(&str) -> bool,
 ) -> Vec<(Ms, Ms, usize)> {
-    let sights = history
-        .copies
-        .iter()
-        .filter(|(_, sight)| sight.key == one.key);
-    let mut have = std::collections::BTreeSet::new();
+    let sights = history.copies.iter();
+    let mut changes: Vec<_> = sights
+        .filter(|(_, sight)| sight.key == one.key)
+        .map(|(replica, sight)| {
+            let has = sight.holders.iter().any(|(of, _)| owner(of));
+            (sight.at, *replica, Some(has))
+        })
+        .collect();
+    let ends = |(replica, from, until): &(usize, Ms, Ms)| [(*from, *replica), (*until, *replica)];
+    let ends = standing.iter().flat_map(ends);
+    changes.extend(ends.map(|(at, replica)| (at, replica, None)));
+    changes.sort_by_key(|(at, ..)| *at);
+    let (mut have, mut still) = (BTreeSet::new(), BTreeSet::new());
     let mut spans: Vec<(Ms, Ms, usize)> = vec![(0, Ms::MAX, 0)];
-    for (replica, sight) in sights {
-        match sight.holders.iter().any(|(of, _)| owner(of)) {
-            true => have.insert(*replica),
-            false => have.remove(replica),
+    for (at, replica, change) in changes {
+        let (of, comes) = match change {
+            Some(has) => (&mut have, has),
+            None => (
+                &mut still,
+                standing
+                    .iter()
+                    .any(|(of, from, _)| (*of, *from) == (replica, at)),
+            ),
+        };
+        match comes {
+            true => of.insert(replica),
+            false => of.remove(&replica),
         };
         if let Some(last) = spans.last_mut() {
-            last.1 = sight.at;
+            last.1 = at;
         }
-        spans.push((sight.at, Ms::MAX, have.len()));
+        spans.push((at, Ms::MAX, have.difference(&still).count()));
     }
     spans
 }

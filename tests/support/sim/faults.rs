@@ -329,7 +329,11 @@ impl World {
             Trouble::FailOver { .. } => self.fail_over(server, trouble),
             Trouble::Switch { still } => self.switch(server, still),
             // The master goes on without it.
-            Trouble::StopReplica { .. } => self.nodes[server].stands = true,
+            Trouble::StopReplica { lasts, .. } => {
+                self.nodes[server].stands = true;
+                let standing = (server, self.now, self.now + lasts);
+                self.log.lock().history.standing.push(standing);
+            }
         }
         self.follow(server, trouble);
     }
