@@ -1,9 +1,0 @@
-use redlock_rt::{Error, distributed_lock};
-
-#[distributed_lock(key = "order:<user_id>", guard = held)]
-#[distributed_lock(key = "user:<user_id>", guard = held)]
-async fn place(user_id: u64) -> Result<(), Error> {
-    Ok(())
-}
-
-fn main() {}

@@ -1,8 +1,0 @@
-use redlock_rt::{Error, distributed_lock};
-
-#[distributed_lock(key = "order:<user_id>", on_timeout = "skip")]
-async fn place(user_id: u64) -> Result<(), Error> {
-    Ok(())
-}
-
-fn main() {}

@@ -1,8 +1,0 @@
-use redlock_rt::{Error, distributed_lock};
-
-#[distributed_lock(key = "order:<user_id>")]
-fn place(user_id: u64) -> impl Future<Output = Result<(), Error>> {
-    async { Ok(()) }
-}
-
-fn main() {}

@@ -1,8 +1,0 @@
-use redlock_rt::distributed_lock;
-
-#[distributed_lock(key = "order:<user_id>")]
-async fn place(user_id: u64) -> Option<u64> {
-    Some(user_id)
-}
-
-fn main() {}

@@ -1,8 +1,0 @@
-use redlock_rt::{Error, distributed_lock};
-
-#[distributed_lock(key = "order:<user_id>", on_unavailable = value(Ok("none")))]
-async fn place(user_id: u64) -> Result<u64, Error> {
-    Ok(user_id)
-}
-
-fn main() {}
