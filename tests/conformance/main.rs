@@ -62,6 +62,20 @@ macro_rules! every_behaviour {
     };
 }
 
+/// Where only the way to the server is another one: what connects, waits, subscribes, renews or loses
+/// something.
+macro_rules! some_behaviours {
+    ($runtime:meta, $backend:ty, $kind:ty) => {
+        behaviours! { $runtime, $backend, $kind,
+            exclusion: a_hundred_tasks_of_two_clients_count_to_a_hundred;
+            waiting: a_release_wakes_a_waiter_elsewhere, a_wait_runs_out,
+                a_release_that_nobody_announced_is_found_by_polling;
+            lease: a_lease_is_renewed;
+            loss: a_taken_lock_is_lost, a_force_unlocked_lock_is_lost;
+        }
+    };
+}
+
 macro_rules! behaviours {
     ($runtime:meta, $backend:ty, $kind:ty, $($module:ident: $($behaviour:ident),+;)+) => {
         $(mod $module {
@@ -81,10 +95,10 @@ macro_rules! behaviours {
 macro_rules! kinds {
     ($($name:ident = $kind:ty;)+ @independent $($single:ident = $other:ty;)+) => {
         $(mod $name {
-            tests::everywhere!(every_behaviour, $kind);
+            tests::everywhere!(every_behaviour, some_behaviours, $kind);
         })+
         $(mod $single {
-            tests::where_servers_are_independent!(every_behaviour, $other);
+            tests::where_servers_are_independent!(every_behaviour, some_behaviours, $other);
         })+
     };
 }

@@ -113,7 +113,7 @@ macro_rules! every_latch {
 macro_rules! suites {
     ($($name:ident = $suite:ident, $kind:ty;)+) => {
         $(mod $name {
-            tests::everywhere!($suite, $kind);
+            tests::everywhere!($suite, $suite, $kind);
         })+
     };
 }

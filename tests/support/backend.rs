@@ -32,11 +32,12 @@ pub trait Backend: Send + Sync + 'static {
 }
 
 /// The tests of a suite wherever clients connect to, each place as a module. `$suite!` makes those of
-/// one place of the attribute of a test, a [`Backend`] and a kind of lock.
+/// one place of the attribute of a test, a [`Backend`] and a kind of lock; `$short!` those of places where
+/// only the way to the server is another one.
 #[macro_export]
 macro_rules! everywhere {
-    ($suite:ident, $kind:ty) => {
-        $crate::where_servers_are_independent!($suite, $kind);
+    ($suite:ident, $short:ident, $kind:ty) => {
+        $crate::where_servers_are_independent!($suite, $short, $kind);
         $crate::where_servers_are_independent!(@ $suite, $kind, cluster = OneMaster);
     };
 }
@@ -44,14 +45,13 @@ macro_rules! everywhere {
 /// As [`everywhere!`], for a kind of lock that no cluster has.
 #[macro_export]
 macro_rules! where_servers_are_independent {
-    ($suite:ident, $kind:ty) => {
+    ($suite:ident, $short:ident, $kind:ty) => {
         /// With a paused clock, since the engine is in the same process.
         mod embedded {
             $suite!(tokio::test(start_paused = true), $crate::Embedded, $kind);
         }
-        $crate::where_servers_are_independent!(
-            @ $suite, $kind, redis = Redis, tls = Tls, sentinel = Watched
-        );
+        $crate::where_servers_are_independent!(@ $suite, $kind, redis = Redis);
+        $crate::where_servers_are_independent!(@ $short, $kind, tls = Tls, sentinel = Watched);
     };
     (@ $suite:ident, $kind:ty, $($place:ident = $backend:ident),+) => {
         $(mod $place {
