@@ -11,13 +11,9 @@ mod rw;
 mod semaphores;
 mod servers;
 
-use std::time::Duration;
-
 use tests::{DEADLINE, Driver, eventually, shared_server};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_driver");
-/// How late an event may be if threads have to wait for a processor.
-const LATE: Duration = Duration::from_secs(5);
 
 async fn connected() -> Driver {
     let driver = Driver::start(PROGRAM);

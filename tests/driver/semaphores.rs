@@ -1,10 +1,8 @@
 //! Semaphores by the driver, and the permits of a driver that is killed.
 
-use std::time::{Duration, Instant};
-
 use tests::unique;
 
-use crate::{LATE, connected, waits_for};
+use crate::{connected, waits_for};
 
 #[tokio::test]
 async fn permits_without_leases() {
@@ -74,20 +72,4 @@ async fn permits_with_leases() {
     assert_eq!(driver.ok(&format!("psem.available {name}")).await, "2");
     assert_eq!(driver.ok(&format!("psem.addpermits {name} 3")).await, "ok");
     assert_eq!(driver.ok(&format!("psem.permits {name}")).await, "5");
-}
-
-#[tokio::test]
-async fn the_permit_of_the_killed_is_taken_when_its_lease_is_over() {
-    let name = unique("psem-killed");
-    let (mut holder, waiter) = (connected().await, connected().await);
-    holder.ok(&format!("psem.setpermits {name} 1")).await;
-    holder.ok(&format!("psem.acquire {name} -1 1000")).await;
-    let taken = Instant::now();
-    let permit = waiter.send(&format!("psem.acquire {name} -1 0"));
-    waits_for(&waiter, 1).await;
-    holder.kill();
-    let id = permit.answer().await.ok();
-    let after = taken.elapsed();
-    assert!(after <= Duration::from_secs(1) + LATE, "{after:?}");
-    assert_eq!(waiter.ok(&format!("psem.release {name} {id}")).await, "ok");
 }

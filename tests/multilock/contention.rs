@@ -1,10 +1,7 @@
 //! Waiting for several locks: in one order, within one wait.
 
 use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -83,43 +80,6 @@ async fn the_wait_is_one_budget_for_all() {
         }
         eventually(DEADLINE, async || client.stats().names == 0).await;
     }
-}
-
-/// Overlapping sets in any order, by several clients: every task finishes, and no two overlap.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn overlapping_sets_exclude_each_other_and_all_finish() {
-    const ROUNDS: usize = 25;
-    let (server, prefix, names) = names("overlap");
-    let clients: Vec<_> = (0..3).map(|_| client(&server)).collect();
-    let mut leaks = LeakCheck::on(&server, &prefix).await;
-    for client in &clients {
-        leaks = leaks.client(client);
-    }
-    let inside: [Arc<AtomicUsize>; 3] = Default::default();
-    let sets = [[0, 1], [1, 2], [2, 0], [1, 0], [2, 1], [0, 2]];
-    let tasks = (0..12).map(|task| {
-        let (client, set) = (clients[task % 3].clone(), sets[task % 6]);
-        let (names, inside) = (names.clone(), inside.clone());
-        tokio::spawn(async move {
-            let lock = client.multi_lock(set.map(|at| &names[at]));
-            for _ in 0..ROUNDS {
-                let guard = lock.lock().await.unwrap();
-                for at in set {
-                    assert_eq!(inside[at].fetch_add(1, Ordering::SeqCst), 0);
-                }
-                tokio::task::yield_now().await;
-                for at in set {
-                    inside[at].fetch_sub(1, Ordering::SeqCst);
-                }
-                guard.unlock().await.unwrap();
-            }
-        })
-    });
-    let all = futures::future::join_all(tasks);
-    for task in within(6 * DEADLINE, all).await {
-        task.unwrap();
-    }
-    leaks.assert_clean().await;
 }
 
 /// A waiter for one lock in this client's queue is not overtaken by a caller that wants this lock

@@ -1,48 +1,11 @@
 //! Many concurrent callers.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tests::within;
 use tokio::time::Instant;
 
 use crate::{DEADLINE, LEASE, Servers};
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sixty_four_tasks_of_each_of_two_clients_exclude_each_other() {
-    const TASKS: usize = 64;
-    let servers = Servers::start(5);
-    let parties = [servers.party(), servers.party()];
-    let inside = Arc::new(AtomicUsize::new(0));
-    let turns: [Arc<AtomicUsize>; 2] = Default::default();
-    let mut tasks = tokio::task::JoinSet::new();
-    for task in 0..2 * TASKS {
-        let lock = parties[task % 2].lock();
-        let (inside, turns) = (inside.clone(), turns[task % 2].clone());
-        tasks.spawn(async move {
-            let guard = lock.lock().await.unwrap();
-            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
-            tokio::task::yield_now().await;
-            assert!(guard.is_valid());
-            inside.fetch_sub(1, Ordering::SeqCst);
-            guard.unlock().await.unwrap();
-            turns.fetch_add(1, Ordering::SeqCst);
-        });
-    }
-    within(6 * DEADLINE, tasks.join_all()).await;
-    for turns in &turns {
-        assert_eq!(turns.load(Ordering::SeqCst), TASKS);
-    }
-    servers.assert_free(0..5).await;
-    for party in &parties {
-        party.assert_idle(0..5).await;
-    }
-}
 
 /// Callers that split the servers among them do not do so for ever: one of three always gets the lock
 /// long before a lease is over.

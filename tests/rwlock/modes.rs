@@ -41,25 +41,6 @@ async fn many_read_together_and_nobody_writes() {
 }
 
 #[tokio::test]
-async fn a_writer_is_alone() {
-    let stage = Stage::set("alone").await;
-    let (client, other) = (stage.client(), stage.client());
-    let guard = stage.lock_of(&client).write().await.unwrap();
-    for client in [&client, &other] {
-        let lock = stage.lock_of(client);
-        assert!(lock.try_read().await.unwrap().is_none());
-        assert!(lock.try_write().await.unwrap().is_none());
-        let error = lock
-            .read_with(LockOptions::new().wait(Duration::from_secs(1)))
-            .await
-            .unwrap_err();
-        assert!(error.is_timed_out(), "{error}");
-    }
-    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    stage.end().await;
-}
-
-#[tokio::test]
 async fn what_stands_in_redis() {
     let stage = Stage::set("shape").await;
     let (lock, lease) = (stage.lock(), Duration::from_secs(30));

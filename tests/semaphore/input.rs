@@ -26,28 +26,8 @@ async fn numbers_that_cannot_be_are_refused() {
         error(leased.acquire_many(bad).await.unwrap_err());
         error(leased.try_acquire_many(bad).await.unwrap_err());
     }
-    for bad in [0, TOO_MANY, u32::MAX] {
-        let (semaphore, leased) = (semaphore.clone().limit(bad), leased.clone().limit(bad));
-        for refused in [
-            semaphore.acquire().await.unwrap_err(),
-            semaphore.try_acquire().await.unwrap_err(),
-            leased.acquire().await.unwrap_err(),
-            leased.try_acquire().await.unwrap_err(),
-        ] {
-            assert!(refused.to_string().contains("limit"), "{refused}");
-            error(refused);
-        }
-    }
-    error(semaphore.try_set_permits(TOO_MANY).await.unwrap_err());
-    error(leased.set_permits(TOO_MANY).await.unwrap_err());
     let many = leased.acquire_many(1001).await;
     error(many.unwrap_err());
-    for bad in ["", "xyz", &UNKNOWN[1..], "00112233445566778899aabbccddeefg"] {
-        error(leased.release(bad).await.unwrap_err());
-        error(leased.try_release(bad).await.unwrap_err());
-        let update = leased.update_lease(bad, Duration::from_secs(1)).await;
-        error(update.unwrap_err());
-    }
     for bad in [Duration::ZERO, Duration::from_millis(900_000_000_000_000)] {
         let options = PermitOptions::new().lease(bad);
         error(leased.acquire_with(options).await.unwrap_err());
@@ -62,10 +42,6 @@ async fn numbers_that_cannot_be_are_refused() {
         error(semaphore.acquire_with(leased).await.unwrap_err());
     }
     assert_eq!(stage.proxy.counts().len(), 0);
-    for bad in ["", " ", "a\0b"] {
-        let error = stage.client.semaphore(bad).acquire().await.unwrap_err();
-        assert!(error.is_bad_input(), "{error}");
-    }
     stage.end(2).await;
 }
 
@@ -74,21 +50,6 @@ async fn a_string_that_is_not_a_number_is_of_another_type() {
     let stage = Stage::open("type").await;
     let semaphore = stage.client.semaphore(&stage.name);
     let leased = stage.client.permit_expirable_semaphore(&stage.name);
-    let _: () = stage.redis(&["SET", &stage.name, "many"]).await;
-    for hash in [false, true] {
-        if hash {
-            let _: () = stage.redis(&["DEL", &stage.name]).await;
-            let _: () = stage.redis(&["HSET", &stage.name, "a", "b"]).await;
-        }
-        let kinds = [
-            semaphore.acquire().await.unwrap_err().kind(),
-            semaphore.available_permits().await.unwrap_err().kind(),
-            leased.acquire().await.unwrap_err().kind(),
-            leased.available_permits().await.unwrap_err().kind(),
-        ];
-        assert_eq!(kinds, [ErrorKind::WrongType; 4]);
-    }
-    let _: () = stage.redis(&["DEL", &stage.name]).await;
     for value in ["many", "1.5", "0x10", "nan", " 5", ""] {
         let _: () = stage.redis(&["SET", &stage.name, value]).await;
         let kinds = [

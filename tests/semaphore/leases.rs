@@ -68,29 +68,6 @@ async fn a_guard_knows_that_its_permit_is_gone() {
     stage.end(3).await;
 }
 
-/// As by a Java client whose clock is ahead.
-#[tokio::test]
-async fn a_guard_knows_that_its_permit_was_swept() {
-    let stage = Stage::open("swept").await;
-    let semaphore = stage.permits(1).await;
-    let options = PermitOptions::new().renew(Duration::from_millis(50));
-    let permit = semaphore.acquire_with(options).await.unwrap();
-    assert!(
-        semaphore
-            .update_lease(permit.id(), Duration::from_millis(1))
-            .await
-            .unwrap()
-    );
-    // A sweep or a renewal has found it over, or a renewal was in time.
-    let _: i64 = stage
-        .redis(&["ZREMRANGEBYSCORE", &stage.leases_key(), "-inf", "+inf"])
-        .await;
-    semaphore.set_permits(1).await.unwrap();
-    assert_eq!(within(DEADLINE, permit.lost()).await, LostReason::Deleted);
-    drop(permit);
-    stage.end(1).await;
-}
-
 #[tokio::test]
 async fn the_leases_of_a_semaphore_with_a_ttl_go_with_it() {
     let stage = Stage::open("ttl").await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{Error, PermitOptions};
-use tests::{Loss, Matcher, calls, within};
+use tests::{CALL, Loss, Matcher, calls, within};
 
 use crate::stage::{DEADLINE, Stage};
 
@@ -15,36 +15,25 @@ async fn soon<T>(acquired: impl Future<Output = Result<T, Error>>) -> T {
 async fn the_first_acquisition_sets_the_number_and_costs_one_call() {
     let stage = Stage::open("first").await;
     let semaphore = stage.client.semaphore(&stage.name).limit(3);
-    drop(semaphore.try_acquire().await.unwrap().unwrap());
-    stage.free_is(3).await;
-    let _: () = stage.redis(&["DEL", &stage.name]).await;
-    stage.proxy.mark();
-    let guard = soon(semaphore.acquire_many(2)).await;
-    assert_eq!(stage.proxy.counts().len(), 1);
-    assert_eq!(stage.free().await, 1);
-    assert!(semaphore.try_acquire_many(2).await.unwrap().is_none());
-    guard.release().await.unwrap();
-    stage.end(3).await;
-}
-
-#[tokio::test]
-async fn the_first_leased_acquisition_sets_the_number_and_costs_one_call() {
-    let stage = Stage::open("first-leased").await;
-    let semaphore = stage
+    let leased = stage
         .client
         .permit_expirable_semaphore(&stage.name)
         .limit(3);
+    // Loads both scripts.
     drop(semaphore.try_acquire().await.unwrap().unwrap());
-    stage.free_is(3).await;
-    let _: () = stage.redis(&["DEL", &stage.name]).await;
-    stage.proxy.mark();
-    let two = soon(semaphore.acquire_many(2)).await;
-    assert_eq!(stage.proxy.counts().len(), 1);
-    assert_eq!(
-        (stage.free().await, semaphore.permits().await.unwrap()),
-        (1, 3)
-    );
-    two.release().await.unwrap();
+    drop(leased.try_acquire().await.unwrap().unwrap());
+    for is_leased in [false, true] {
+        stage.free_is(3).await;
+        let _: () = stage.redis(&["DEL", &stage.name]).await;
+        stage.proxy.mark();
+        match is_leased {
+            true => drop(soon(leased.acquire_many(2)).await),
+            false => drop(soon(semaphore.acquire_many(2)).await),
+        }
+        stage.free_is(3).await;
+        // And one that gives them back.
+        assert_eq!(stage.proxy.count(CALL), 2);
+    }
     stage.end(3).await;
 }
 

@@ -1,82 +1,9 @@
 //! The number of permits, and its changes.
 
-use redlock_rt::{PermitOptions, Shutdown, Unlocked};
+use redlock_rt::Unlocked;
 use std::time::Duration;
-use tests::within;
 
-use crate::stage::{DEADLINE, Stage};
-
-#[tokio::test]
-async fn no_more_leased_permits_are_given_than_there_are() {
-    let stage = Stage::open("limit-leased").await;
-    let semaphore = stage.permits(3).await;
-    let two = semaphore.acquire_many(2).await.unwrap();
-    assert_eq!(two.ids().len(), 2);
-    let none = PermitOptions::new().wait(Duration::ZERO);
-    assert!(semaphore.try_acquire_many(2).await.unwrap().is_none());
-    let refused = semaphore.acquire_with(none.permits(2)).await.unwrap_err();
-    assert!(refused.is_contended(), "{refused}");
-    let one = semaphore.try_acquire().await.unwrap().unwrap();
-    assert!(semaphore.try_acquire().await.unwrap().is_none());
-    assert_eq!(semaphore.available_permits().await.unwrap(), 0);
-    assert_eq!(semaphore.acquired().await.unwrap(), 3);
-    assert_eq!(semaphore.permits().await.unwrap(), 3);
-    let in_redis: Vec<Vec<u8>> = stage
-        .redis(&["ZRANGE", &stage.leases_key(), "0", "-1"])
-        .await;
-    let hex = |raw: &Vec<u8>| {
-        raw.iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    };
-    let mut in_redis: Vec<String> = in_redis.iter().map(hex).collect();
-    let mut ids = [two.ids(), one.ids()].concat();
-    in_redis.sort();
-    ids.sort();
-    assert_eq!(in_redis, ids);
-    assert_eq!(two.release().await.unwrap(), Unlocked::Released);
-    drop(one);
-    stage.end(3).await;
-}
-
-#[tokio::test]
-async fn a_larger_number_wakes_who_waits() {
-    let stage = Stage::open("grow").await;
-    let semaphore = stage.permits(0).await;
-    for grow in [true, false] {
-        let waiter = tokio::spawn({
-            let semaphore = semaphore.clone();
-            async move { semaphore.acquire().await }
-        });
-        stage.listening(1).await;
-        match grow {
-            true => semaphore.set_permits(1).await.unwrap(),
-            false => semaphore.add_permits(1).await.unwrap(),
-        }
-        let permit = within(DEADLINE, waiter).await.unwrap().unwrap();
-        if grow {
-            semaphore.set_permits(0).await.unwrap();
-        }
-        permit.release().await.unwrap();
-    }
-    stage.end(1).await;
-}
-
-#[tokio::test]
-async fn a_shut_down_gives_the_permits_back() {
-    let stage = Stage::open("shutdown").await;
-    let semaphore = stage.semaphore(2).await;
-    let leased = stage.client.permit_expirable_semaphore(&stage.name);
-    let (one, permit) = (
-        semaphore.acquire().await.unwrap(),
-        leased.acquire().await.unwrap(),
-    );
-    stage.client.shutdown(Shutdown::ReleaseAll).await.unwrap();
-    assert_eq!(stage.free().await, 2);
-    assert!(!permit.is_valid());
-    drop((one, permit));
-    stage.end(2).await;
-}
+use crate::stage::Stage;
 
 /// A permit without a lease is neither renewed nor verified, whatever happens to the connection.
 #[tokio::test]

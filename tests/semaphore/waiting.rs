@@ -1,42 +1,13 @@
 //! Waiting: the order of the waiters, and the cost.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use redlock_rt::PermitOptions;
 use tests::{calls, within};
 
 use crate::stage::{DEADLINE, Stage};
 
 /// The time that is given to events that must not happen.
 const MOMENT: Duration = Duration::from_millis(100);
-
-#[tokio::test]
-async fn waiters_are_served_in_order_however_many_permits_each_wants() {
-    let stage = Stage::open("order").await;
-    let semaphore = stage.semaphore(3).await;
-    let all = semaphore.acquire_many(3).await.unwrap();
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let mut waiters = Vec::new();
-    for index in 0..12 {
-        let (semaphore, order) = (semaphore.clone(), Arc::clone(&order));
-        waiters.push(tokio::spawn(async move {
-            let guard = semaphore.acquire_many(1 + index % 3).await.unwrap();
-            order.lock().unwrap().push(index);
-            guard.release().await.unwrap();
-        }));
-        stage.waiting(waiters.len()).await;
-    }
-    stage.listening(12).await;
-    all.release().await.unwrap();
-    for waiter in waiters {
-        within(DEADLINE, waiter).await.unwrap();
-    }
-    assert_eq!(*order.lock().unwrap(), (0..12).collect::<Vec<_>>());
-    stage.end(3).await;
-}
 
 /// After a release of some permits, as many waiters try.
 #[tokio::test]
@@ -99,30 +70,4 @@ async fn many_waiters_cost_one_subscription_and_a_try_a_permit() {
         }
         stage.end(RELEASED as i64).await;
     }
-}
-
-/// A release by one client wakes a waiter of another at once.
-#[tokio::test]
-async fn a_release_is_announced_to_other_clients() {
-    let stage = Stage::open("announced").await;
-    let other = stage.other();
-    let semaphore = stage.semaphore(1).await;
-    let leased = stage.client.permit_expirable_semaphore(&stage.name);
-    for round in 0..4 {
-        let guard = other.semaphore(&stage.name).acquire().await.unwrap();
-        let waiter = tokio::spawn({
-            let (semaphore, leased) = (semaphore.clone(), leased.clone());
-            async move {
-                match round % 2 {
-                    0 => semaphore.acquire().await.map(drop),
-                    _ => leased.acquire_with(PermitOptions::new()).await.map(drop),
-                }
-            }
-        });
-        stage.listening(1).await;
-        guard.release().await.unwrap();
-        within(DEADLINE, waiter).await.unwrap().unwrap();
-        stage.free_is(1).await;
-    }
-    stage.end(1).await;
 }
