@@ -1,4 +1,4 @@
-//! Waiters that register, are notified and give up, in every interleaving.
+//! Waiters that are served, in every interleaving. `loom_latch` has those that leave, and a shut-down.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -37,34 +37,6 @@ fn notify(queue: &Queue) {
     if let Some(waker) = head {
         waker.wake();
     }
-}
-
-/// One announcement, a head that looks once and gives up: the next in the queue gets to try.
-#[test]
-fn a_notification_survives_the_head_that_gives_up() {
-    ::loom::model(|| {
-        let queue = Queue::default();
-        let first = lock(&queue).enter().0;
-        let second = lock(&queue).enter().0;
-        let announce = {
-            let queue = Arc::clone(&queue);
-            thread::spawn(move || notify(&queue))
-        };
-        let give_up = {
-            let queue = Arc::clone(&queue);
-            thread::spawn(move || {
-                let mut looks = poll_fn(|cx| {
-                    let _ = lock(&queue).poll(first, cx.waker());
-                    Poll::Ready(())
-                });
-                block_on(&mut looks);
-                leave(&queue, first, Departure::GaveUp { passes_on: false });
-            })
-        };
-        assert_eq!(block_on(called(&queue, second)), Wake::Try);
-        announce.join().unwrap();
-        give_up.join().unwrap();
-    });
 }
 
 /// Two announcements, two waiters that are served one after the other.
@@ -145,29 +117,5 @@ fn a_release_of_some_permits_serves_as_many() {
             "it has the timer, and no try"
         );
         assert_eq!(lock(&queue).poll(third, waker), Poll::Pending);
-    });
-}
-
-/// A shut-down reaches every waiter, wherever in the queue.
-#[test]
-fn closing_wakes_everybody() {
-    ::loom::model(|| {
-        let queue = Queue::default();
-        let first = lock(&queue).enter().0;
-        let second = lock(&queue).enter().0;
-        let waiter = {
-            let queue = Arc::clone(&queue);
-            thread::spawn(move || assert_eq!(block_on(called(&queue, second)), Wake::Closed))
-        };
-        let close = {
-            let queue = Arc::clone(&queue);
-            thread::spawn(move || {
-                let wakers = lock(&queue).close();
-                wakers.into_iter().for_each(std::task::Waker::wake);
-            })
-        };
-        assert_eq!(block_on(called(&queue, first)), Wake::Closed);
-        waiter.join().unwrap();
-        close.join().unwrap();
     });
 }
