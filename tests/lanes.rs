@@ -8,7 +8,7 @@ use futures::future::join_all;
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ClientBuilder, ErrorKind, LockOptions, RLockGuard, ReplicaAck, Unlocked};
 use tests::{
-    Cluster, DEADLINE, Driver, Matcher, Proxy, RedisServer, Replicated, Which, eventually,
+    Cluster, DEADLINE, Driver, Matcher, Proxy, RedisServer, Replicated, Which, ask, eventually,
     lock_and_unlock, told, trace_init, within,
 };
 use tokio::task::block_in_place;
@@ -45,10 +45,7 @@ impl<'a> Door<'a> {
     }
 
     async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        let reply = command.query_async(&mut self.redis.clone()).await;
-        reply.unwrap_or_else(|error| panic!("{words:?}: {error}"))
+        ask(&self.redis, words).await
     }
 
     async fn set(&self, parameter: &str, value: &str) {

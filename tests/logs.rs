@@ -8,7 +8,7 @@ use std::{
 
 use redlock_rt::{Client, ErrorKind, LockOptions, LostReason, ReplicaAck};
 use tests::{
-    Cluster, DEADLINE, ENDS, Proxy, RedisServer, Replicated, eventually, lock_and_unlock,
+    Cluster, DEADLINE, ENDS, Proxy, RedisServer, Replicated, ask, eventually, lock_and_unlock,
     shared_server, unique, within,
 };
 use tracing::subscriber::DefaultGuard;
@@ -145,24 +145,19 @@ async fn an_outage_is_one_warning_and_its_end_one_line() {
 async fn a_connection_that_cannot_be_made_beside_others_is_one_warning() {
     let (log, _guard) = Log::start();
     let server = RedisServer::start();
-    let mut redis = server.connect().await.unwrap();
+    let redis = server.connect().await.unwrap();
     let builder = Client::builder().url(&server.url());
     let builder = builder.poll_interval(Duration::from_millis(100));
     let client = builder.connect().await.unwrap();
     let name = unique("missing");
     let guard = client.rlock(&name).lock().await.unwrap();
-    let mut full = redis::cmd("CONFIG");
-    full.arg(&["SET", "maxclients", "1"]);
-    full.exec_async(&mut redis).await.unwrap();
+    ask::<()>(&redis, &["CONFIG", "SET", "maxclients", "1"]).await;
     let other = client.rlock(&name);
     let waiter = tokio::spawn(async move { other.lock().await.map(drop) });
     eventually(DEADLINE, async || !log.lines(MISSING).is_empty()).await;
     // Dials go on.
     eventually(DEADLINE, async || {
-        let told: String = redis::cmd("INFO")
-            .query_async(&mut redis.clone())
-            .await
-            .unwrap();
+        let told: String = ask(&redis, &["INFO"]).await;
         let times = told.split_once("rejected_connections:");
         let times = times.and_then(|(_, rest)| rest.lines().next()?.parse().ok());
         times.is_some_and(|times: u32| times > 5)
@@ -197,19 +192,15 @@ async fn a_log_said_nothing_of_the_server_that_a_client_connects_to() {
 #[tokio::test]
 async fn a_list_of_clients_did_not_say_whose_connections_they_are() {
     let server = RedisServer::start();
-    let mut redis = server.connect().await.unwrap();
-    let mut names = async |named: Option<&str>| {
+    let redis = server.connect().await.unwrap();
+    let names = async |named: Option<&str>| {
         let mut builder = Client::builder().url(&server.url());
         if let Some(name) = named {
             builder = builder.client_name(name);
         }
         let client = builder.connect().await.unwrap();
         let guard = client.rlock(unique("named")).lock().await.unwrap();
-        let list: String = redis::cmd("CLIENT")
-            .arg("LIST")
-            .query_async(&mut redis)
-            .await
-            .unwrap();
+        let list: String = ask(&redis, &["CLIENT", "LIST"]).await;
         let (id, _) = guard.hold_id().as_str().rsplit_once(':').unwrap();
         let name = named.map_or_else(|| format!("redlock-rt:{id}"), str::to_owned);
         assert!(list.contains(&format!(" name={name} ")), "{list}");

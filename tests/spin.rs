@@ -9,7 +9,7 @@ use redlock_rt::{
     Backoff, Client, Error, ErrorKind, LockOptions, SpinLock, Unlocked, embedded::Engine,
 };
 use tests::{
-    CALL, DEADLINE, LeakCheck, Monitor, Proxy, Recorder, connection_over, eventually,
+    CALL, DEADLINE, LeakCheck, Monitor, Proxy, Recorder, ask, connection_over, eventually,
     lock_and_unlock, shared_server, unique, within,
 };
 use tokio::time::Instant;
@@ -66,12 +66,7 @@ impl Counted {
     }
 
     async fn vacate(&self) {
-        let mut delete = redis::cmd("DEL");
-        delete
-            .arg("n")
-            .exec_async(&mut self.redis.clone())
-            .await
-            .unwrap();
+        ask::<()>(&self.redis, &["DEL", "n"]).await;
     }
 
     /// The number of tries since the last mark; asserts that nothing else was sent.
@@ -231,63 +226,6 @@ async fn a_waiter_behind_its_own_client_gives_up_after_its_retries() {
     let (guard, taken) = waits.await.unwrap();
     assert!(taken - freed < 20 * MS, "{:?}", taken - freed);
     guard.unwrap().unlock().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_released_lock_is_taken_within_the_back_off() {
-    let counted = Counted::start().await;
-    for after in [10, 130, 275, 490] {
-        counted.occupy(LONG).await;
-        let lock = counted.lock.clone();
-        let lock = lock.backoff(Backoff::constant(100 * MS));
-        let start = Instant::now();
-        let waits = tokio::spawn(async move { (lock.lock().await.unwrap(), Instant::now()) });
-        tokio::time::sleep_until(start + after * MS).await;
-        let freed = Instant::now();
-        counted.vacate().await;
-        let (guard, taken) = waits.await.unwrap();
-        let late = taken - freed;
-        assert!(late <= 120 * MS, "{late:?}");
-        guard.unlock().await.unwrap();
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_expired_holder_is_succeeded_within_the_back_off() {
-    let counted = Counted::start().await;
-    counted.vacate().await;
-    counted.occupy(330 * MS).await;
-    let start = Instant::now();
-    let lock = counted.lock.clone().backoff(Backoff::constant(100 * MS));
-    let guard = lock.lock().await.unwrap();
-    assert_took(start, 400 * MS);
-    assert_eq!(counted.tries(), 5);
-    guard.unlock().await.unwrap();
-}
-
-/// An outage uses no retry.
-#[tokio::test]
-async fn retries_are_not_used_up_by_an_outage() {
-    let proxy = Proxy::to(&shared_server());
-    let name = unique("outage");
-    let client = Client::connect(&proxy.url()).await.unwrap();
-    let leaks = LeakCheck::on(&shared_server(), &name).await.client(&client);
-    let once = Backoff::constant(MS).max_retries(1);
-    let lock = client.spin_lock(&name).backoff(once);
-    let loading = "-LOADING Redis is loading the dataset in memory\r\n";
-    proxy.answer(CALL, loading, 5);
-    let guard = within(DEADLINE, lock.lock()).await.unwrap();
-    guard.unlock().await.unwrap();
-    proxy.refuse();
-    proxy.cut_all();
-    let waits = tokio::spawn(async move { lock.lock().await.unwrap() });
-    eventually(DEADLINE, async || client.stats().waiting == 1).await;
-    tokio::time::sleep(100 * MS).await;
-    assert!(!waits.is_finished());
-    proxy.accept();
-    let guard = within(DEADLINE, waits).await.unwrap();
-    guard.unlock().await.unwrap();
-    leaks.assert_clean().await;
 }
 
 #[tokio::test]

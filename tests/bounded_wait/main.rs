@@ -2,6 +2,7 @@
 //! Redis did not answer.
 
 mod answers;
+mod blamed;
 mod bounds;
 mod refusals;
 mod scripted;

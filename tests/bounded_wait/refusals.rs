@@ -5,7 +5,8 @@ use std::time::Duration;
 use futures::future::join_all;
 use redlock_rt::{Client, ErrorKind, LockOptions, RLock, Unlocked};
 use tests::{
-    LeakCheck, RedisServer, ServerOptions, eventually, lock_and_unlock, trace_init, unique, within,
+    LeakCheck, RedisServer, ServerOptions, assert_clean, eventually, lock_and_unlock, trace_init,
+    unique, within,
 };
 use tokio::time::Instant;
 
@@ -212,20 +213,13 @@ async fn refused_by(what: &str, options: ServerOptions, refuse: &[&str], allow: 
         let allow = async {
             eventually(DEADLINE, async || client.stats().waiting == 1).await;
             server.connect().await.unwrap();
-            let mut command = redis::cmd(allow[0]);
-            command.arg(&allow[1..]);
-            let mut fresh = server.connect().await.unwrap();
-            command.exec_async(&mut fresh).await.unwrap();
+            server.ask::<()>(allow).await;
         };
         let (guard, ()) = tokio::join!(waiting, allow);
         assert_eq!(guard.unwrap().unlock().await.unwrap(), Unlocked::Released);
     };
     let (_, ()) = tokio::join!(refusing, contend);
-    LeakCheck::on(&server, &name)
-        .await
-        .client(&client)
-        .assert_clean()
-        .await;
+    assert_clean(&server, &name, [&client]).await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use redlock_rt::{
     Client, Error, ErrorKind, LockOptions, Owner, RLock, RLockGuard, Unlocked, distributed_lock,
     embedded::Engine,
 };
-use tests::{LeakCheck, connection_over, eventually, lock_and_unlock, unique, within};
+use tests::{LeakCheck, ask, connection_over, eventually, lock_and_unlock, unique, within};
 use tokio::time::Instant;
 
 use crate::{
@@ -62,9 +62,8 @@ impl Stage {
     async fn subscribed(&self) {
         let redis = connection_over(self.engine.connect()).await.unwrap();
         eventually(DEADLINE, async || {
-            let mut list = redis::cmd("PUBSUB");
-            list.arg(&["CHANNELS", &format!("*{}*", self.name)]);
-            let channels: Vec<String> = list.query_async(&mut redis.clone()).await.unwrap();
+            let channels: Vec<String> =
+                ask(&redis, &["PUBSUB", "CHANNELS", &format!("*{}*", self.name)]).await;
             channels.len() == 1
         })
         .await;

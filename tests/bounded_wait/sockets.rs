@@ -8,7 +8,7 @@ use std::{
 use futures::future::join_all;
 use redlock_rt::{Client, ErrorKind, LockOptions, RLock};
 use tests::{
-    LeakCheck, Proxy, RedisServer, lock_and_unlock, shared_server, trace_init, unique, within,
+    Proxy, RedisServer, assert_clean, lock_and_unlock, shared_server, trace_init, unique, within,
 };
 
 use crate::{DEADLINE, ms};
@@ -52,17 +52,8 @@ async fn a_link_that_is_silent_from_the_start() {
     let lock = client.rlock(&name);
     wait_in_vain("silent", &lock).await;
     proxy.resume();
-    within(DEADLINE, lock.lock())
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
-    LeakCheck::on(&server, &name)
-        .await
-        .client(&client)
-        .assert_clean()
-        .await;
+    within(DEADLINE, lock_and_unlock(&lock)).await;
+    assert_clean(&server, &name, [&client]).await;
 }
 
 #[tokio::test]
@@ -78,18 +69,8 @@ async fn a_link_that_falls_silent() {
     wait_in_vain("falls silent", &lock).await;
     proxy.resume();
     guard.unlock().await.unwrap();
-    within(DEADLINE, lock.lock())
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
-    LeakCheck::on(&server, &name)
-        .await
-        .client(&client)
-        .client(&holder)
-        .assert_clean()
-        .await;
+    within(DEADLINE, lock_and_unlock(&lock)).await;
+    assert_clean(&server, &name, [&client, &holder]).await;
 }
 
 #[tokio::test]
@@ -107,19 +88,9 @@ async fn a_server_that_is_stopped() {
     );
     server.resume();
     for lock in [used_lock, fresh_lock] {
-        within(DEADLINE, lock.lock())
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        within(DEADLINE, lock_and_unlock(&lock)).await;
     }
-    LeakCheck::on(&server, &name)
-        .await
-        .client(&used)
-        .client(&fresh)
-        .assert_clean()
-        .await;
+    assert_clean(&server, &name, [&used, &fresh]).await;
 }
 
 #[tokio::test]
@@ -132,17 +103,8 @@ async fn nobody_listens() {
     let lock = client.rlock(&name);
     wait_in_vain("refused", &lock).await;
     proxy.accept();
-    within(DEADLINE, lock.lock())
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
-    LeakCheck::on(&server, &name)
-        .await
-        .client(&client)
-        .assert_clean()
-        .await;
+    within(DEADLINE, lock_and_unlock(&lock)).await;
+    assert_clean(&server, &name, [&client]).await;
 }
 
 #[tokio::test]

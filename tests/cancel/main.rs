@@ -4,6 +4,7 @@
 //! its call one step later each time until the call completes. Some run with TLS and behind a sentinel.
 
 mod calls;
+mod dropped;
 mod fair;
 mod faults;
 mod late;

@@ -13,7 +13,7 @@ use redlock_rt::{
     Client, ClientBuilder, Error, FairLock, FencedLock, Kind, Lock, LockGuard, LockOptions, RLock,
     RLockGuard, ReadWriteLock, Unlocked, embedded::Engine,
 };
-use tests::{Place, Proxied, Proxy, Wires, connection_over, eventually, in_use, within};
+use tests::{Place, Proxied, Proxy, Wires, ask, connection_over, eventually, in_use, within};
 use tokio::{
     runtime::Builder,
     sync::Notify,
@@ -302,11 +302,7 @@ impl Stage {
                 // It stays by design, and other cases run on the same servers.
                 let counter = here.iter().find(|name| *name == COUNTER);
                 if let (About::Fenced, Some(counter)) = (self.about, counter) {
-                    let _: u8 = redis::cmd("DEL")
-                        .arg(counter)
-                        .query_async(&mut control)
-                        .await
-                        .unwrap();
+                    let _: u8 = ask(&control, &["DEL", counter]).await;
                 }
                 left.extend(here);
             }
@@ -339,11 +335,7 @@ fn builder(backend: &Backend, wires: &Wires) -> ClientBuilder {
 
 /// What is left at a server: keys, channels, patterns.
 async fn left_at(redis: &mut MultiplexedConnection) -> Vec<String> {
-    let mut left: Vec<String> = redis::cmd("KEYS")
-        .arg("*")
-        .query_async(redis)
-        .await
-        .unwrap();
+    let mut left: Vec<String> = ask(redis, &["KEYS", "*"]).await;
     for what in ["CHANNELS", "SHARDCHANNELS"] {
         let channels = redis::cmd("PUBSUB").arg(what).query_async(redis).await;
         match channels {
@@ -355,8 +347,7 @@ async fn left_at(redis: &mut MultiplexedConnection) -> Vec<String> {
     }
     // Where sentinels talk to each other.
     left.retain(|name| !name.starts_with("__sentinel__"));
-    let mut patterns = redis::cmd("PUBSUB");
-    let patterns: usize = patterns.arg("NUMPAT").query_async(redis).await.unwrap();
+    let patterns: usize = ask(redis, &["PUBSUB", "NUMPAT"]).await;
     left.extend((patterns > 0).then(|| format!("{patterns} patterns")));
     left
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redlock_rt::{ErrorKind, LockOptions};
 use tests::{
-    CALL, Cluster, Frame, Matcher, RedisServer, calls, eventually, lock_and_unlock, slot_of, within,
+    CALL, Cluster, Frame, Matcher, RedisServer, ask, calls, eventually, lock_and_unlock, slot_of,
+    within,
 };
 use tokio::task::{JoinHandle, block_in_place};
 
@@ -91,12 +92,8 @@ async fn a_node_that_refused_was_asked_by_each_of_a_hundred_tasks() {
         turns += 1;
     }
     assert!(tasks.iter().all(|task| !task.is_finished()));
-    let mut redis = cluster.node(0).connect().await.unwrap();
-    redis::cmd("SCRIPT")
-        .arg("KILL")
-        .exec_async(&mut redis)
-        .await
-        .unwrap();
+    let redis = cluster.node(0).connect().await.unwrap();
+    ask::<()>(&redis, &["SCRIPT", "KILL"]).await;
     for outcome in within(DEADLINE, join_all(tasks)).await {
         outcome.unwrap().unwrap();
     }

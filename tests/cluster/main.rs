@@ -5,11 +5,11 @@ mod channels;
 mod crowd;
 mod hang;
 mod java;
-mod lost;
 mod migration;
 mod names;
 mod readers;
 mod returned;
+mod routing;
 mod tls;
 mod traffic;
 

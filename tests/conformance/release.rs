@@ -73,12 +73,8 @@ pub(crate) async fn a_drop_of_an_inner_guard_keeps_the_lock<S: Subject>(world: &
     assert!(elsewhere.try_lock().await.unwrap().is_none());
     assert!(outer.is_valid());
     drop(outer);
-    within(DEADLINE, elsewhere.lock())
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    let guard = within(DEADLINE, elsewhere.lock()).await.unwrap();
+    guard.unlock().await.unwrap();
 }
 
 pub(crate) async fn a_late_release_frees_no_newer_hold<S: Subject>(world: &World) {

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ClientBuilder, RLock};
-use tests::{CALL, DEADLINE, LeakCheck, Monitor, Proxy, RedisServer, eventually, unique};
+use tests::{CALL, DEADLINE, LeakCheck, Monitor, Proxy, RedisServer, ask, eventually, unique};
 
 /// The time that is given to events that must not happen.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -133,9 +133,7 @@ impl Counted {
     /// Sends a command without the client.
     async fn ask<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
         *self.beside.entry(words[0].to_owned()).or_insert(0) += 1;
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis).await.unwrap()
+        ask(&self.redis, words).await
     }
 
     /// Creates a lock of another owner.

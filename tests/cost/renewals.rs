@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_rt::{
     Client, GuardState, LeasedPermit, LockOptions, LostReason, RLockGuard, embedded::Engine,
 };
-use tests::{Frame, Proxy, RedisServer, calls, connection_over, eventually, unique, within};
+use tests::{Frame, Proxy, RedisServer, ask, calls, connection_over, eventually, unique, within};
 
 use crate::{DEADLINE, idle::recorded};
 
@@ -63,10 +63,9 @@ async fn a_key_of_another_type_is_found_by_halving() {
     let prefix = unique("halves");
     let mut guards = hold(&client, &prefix, 100).await;
     tokio::time::sleep(S).await;
-    let mut control = connection_over(engine.connect()).await.unwrap();
+    let control = connection_over(engine.connect()).await.unwrap();
     let spoilt = format!("{prefix}:37");
-    let set = redis::cmd("SET").arg(&spoilt).arg("no lock").to_owned();
-    let _: () = set.query_async(&mut control).await.unwrap();
+    let _: () = ask(&control, &["SET", &spoilt, "no lock"]).await;
     recorder.mark();
     let lost = guards.swap_remove(37);
     assert_eq!(within(DEADLINE, lost.lost()).await, LostReason::Taken);

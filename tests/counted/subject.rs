@@ -32,102 +32,63 @@ pub(crate) trait Subject: Clone + Send + Sync + 'static {
     fn count_of(guard: &Self::Guard) -> usize;
 }
 
-impl Subject for Semaphore {
-    type Guard = SemaphorePermit;
+/// Both kinds have these methods.
+macro_rules! subjects {
+    ($($semaphore:ident = $open:ident, $guard:ident;)+) => {$(
+        impl Subject for $semaphore {
+            type Guard = $guard;
 
-    fn open(client: &Client, name: &str) -> Self {
-        client.semaphore(name)
-    }
+            fn open(client: &Client, name: &str) -> Self {
+                client.$open(name)
+            }
 
-    fn limited(self, permits: u32) -> Self {
-        self.limit(permits)
-    }
+            fn limited(self, permits: u32) -> Self {
+                self.limit(permits)
+            }
 
-    async fn set(&self, permits: u32) -> Result<bool, Error> {
-        self.try_set_permits(permits).await
-    }
+            async fn set(&self, permits: u32) -> Result<bool, Error> {
+                self.try_set_permits(permits).await
+            }
 
-    async fn add(&self, permits: i32) -> Result<(), Error> {
-        self.add_permits(permits).await
-    }
+            async fn add(&self, permits: i32) -> Result<(), Error> {
+                self.add_permits(permits).await
+            }
 
-    async fn free(&self) -> Result<i64, Error> {
-        self.available_permits().await
-    }
+            async fn free(&self) -> Result<i64, Error> {
+                self.available_permits().await
+            }
 
-    async fn take(&self, permits: u32) -> Result<SemaphorePermit, Error> {
-        self.acquire_many(permits).await
-    }
+            async fn take(&self, permits: u32) -> Result<$guard, Error> {
+                self.acquire_many(permits).await
+            }
 
-    async fn take_within(&self, permits: u32, wait: Duration) -> Result<SemaphorePermit, Error> {
-        let options = PermitOptions::new().permits(permits).wait(wait);
-        self.acquire_with(options).await
-    }
+            async fn take_within(&self, permits: u32, wait: Duration) -> Result<$guard, Error> {
+                let options = PermitOptions::new().permits(permits).wait(wait);
+                self.acquire_with(options).await
+            }
 
-    async fn try_one(&self) -> Result<Option<SemaphorePermit>, Error> {
-        self.try_acquire().await
-    }
+            async fn try_one(&self) -> Result<Option<$guard>, Error> {
+                self.try_acquire().await
+            }
 
-    async fn give_back(guard: SemaphorePermit) -> Result<Unlocked, Error> {
-        guard.release().await
-    }
+            async fn give_back(guard: $guard) -> Result<Unlocked, Error> {
+                guard.release().await
+            }
 
-    fn name_of(guard: &SemaphorePermit) -> &str {
-        guard.name()
-    }
+            fn name_of(guard: &$guard) -> &str {
+                guard.name()
+            }
 
-    fn count_of(guard: &SemaphorePermit) -> usize {
-        guard.permits() as usize
-    }
+            fn count_of(guard: &$guard) -> usize {
+                guard.permits() as usize
+            }
+        }
+    )+};
 }
 
-impl Subject for PermitExpirableSemaphore {
-    type Guard = LeasedPermit;
-
-    fn open(client: &Client, name: &str) -> Self {
-        client.permit_expirable_semaphore(name)
-    }
-
-    fn limited(self, permits: u32) -> Self {
-        self.limit(permits)
-    }
-
-    async fn set(&self, permits: u32) -> Result<bool, Error> {
-        self.try_set_permits(permits).await
-    }
-
-    async fn add(&self, permits: i32) -> Result<(), Error> {
-        self.add_permits(permits).await
-    }
-
-    async fn free(&self) -> Result<i64, Error> {
-        self.available_permits().await
-    }
-
-    async fn take(&self, permits: u32) -> Result<LeasedPermit, Error> {
-        self.acquire_many(permits).await
-    }
-
-    async fn take_within(&self, permits: u32, wait: Duration) -> Result<LeasedPermit, Error> {
-        let options = PermitOptions::new().permits(permits).wait(wait);
-        self.acquire_with(options).await
-    }
-
-    async fn try_one(&self) -> Result<Option<LeasedPermit>, Error> {
-        self.try_acquire().await
-    }
-
-    async fn give_back(permit: LeasedPermit) -> Result<Unlocked, Error> {
-        permit.release().await
-    }
-
-    fn name_of(permit: &LeasedPermit) -> &str {
-        permit.name()
-    }
-
-    fn count_of(permit: &LeasedPermit) -> usize {
-        permit.permits() as usize
-    }
+subjects! {
+    Semaphore = semaphore, SemaphorePermit;
+    PermitExpirableSemaphore = permit_expirable_semaphore, LeasedPermit;
 }
 
 /// The semaphore of the test, on this client, with this many permits.

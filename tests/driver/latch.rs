@@ -1,6 +1,6 @@
 //! Count-down latches.
 
-use tests::{shared_server, unique};
+use tests::{ask, shared_server, unique};
 
 use crate::{connected, waits_for};
 
@@ -46,11 +46,7 @@ async fn deleted_and_cancelled_waits_are_reported() {
     let zero = driver.call(&format!("latch.set {name}2 0")).await;
     assert_eq!(zero.err_kind(), "bad_input");
     driver.ok(&format!("latch.delete {name}")).await;
-    let mut redis = shared_server().connect().await.unwrap();
+    let redis = shared_server().connect().await.unwrap();
     let mark = format!("redlock_latch_end:{{{name}}}");
-    let _: usize = redis::cmd("DEL")
-        .arg(mark)
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let _: usize = ask(&redis, &["DEL", &mark]).await;
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redlock_rt::{Client, ErrorKind, FairLock, FairLockGuard, LockOptions, Owner};
-use tests::{Frame, Proxy, RedisServer, Which, calls, eventually, within};
+use tests::{Frame, Proxy, Which, calls, eventually, within};
 
 use crate::stage::{DEADLINE, NEVER, Stage, Waiting, pass, wait};
 
@@ -13,9 +13,7 @@ use crate::stage::{DEADLINE, NEVER, Stage, Waiting, pass, wait};
 /// announcement, and once, no beat was sent before the next regular one, 30 s later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_beat_asked_for_while_one_was_under_way_was_forgotten() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-asked").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-asked").await;
     let others = stage.client().fair_lock(&stage.name);
     let first = others.lock().await.unwrap();
     let second = wait(&others, &Owner::new(), LockOptions::new());
@@ -85,9 +83,7 @@ fn beats(proxy: &Proxy) -> (usize, usize) {
 async fn each_name_that_was_waited_for_had_heartbeats_of_its_own() {
     const NAMES: usize = 300;
     const CALLS: usize = 9;
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-batch").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-batch").await;
     let holder = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     stage.url = proxy.url();
     let alive = Duration::from_secs(3);
@@ -115,9 +111,7 @@ async fn each_name_that_was_waited_for_had_heartbeats_of_its_own() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_whose_beats_are_refused_disturbs_no_other() {
     const NAMES: usize = 9;
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-apart").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-apart").await;
     let holder = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     stage.url = proxy.url();
     let alive = Duration::from_millis(900);

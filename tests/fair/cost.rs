@@ -10,9 +10,7 @@ use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
 
 #[tokio::test]
 async fn without_waiters_a_pair_costs_two_calls() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-two").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-two").await;
     stage.url = proxy.url();
     let lock = stage.client().fair_lock(&stage.name);
     lock_and_unlock(&lock).await;
@@ -137,9 +135,7 @@ async fn a_turn_takes_two_calls_and_twenty_commands() {
 
 #[tokio::test]
 async fn a_waiting_client_beats_three_times_in_the_waiter_timeout() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-beats").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-beats").await;
     let holder = stage.client().fair_lock(&stage.name);
     let guard = holder.lock().await.unwrap();
     stage.url = proxy.url();

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_rt::{LockOptions, Owner};
-use tests::{Driver, Proxy, RedisServer, calls, within};
+use redlock_rt::{Client, LockOptions, Owner, embedded::Engine};
+use tests::{Driver, calls, within};
 
 use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
 
@@ -77,9 +77,7 @@ async fn the_release_finds_that_the_first_waiters_are_dead() {
 /// The lock is free, the next waiter does not come, and no client asks repeatedly.
 #[tokio::test]
 async fn nobody_spins_behind_a_head_that_does_not_come() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-spin").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-spin").await;
     let holder = stage.client().fair_lock(&stage.name);
     let guard = holder.lock().await.unwrap();
     let java = "00000000-0000-0000-0000-000000000000:1";
@@ -149,4 +147,43 @@ async fn a_paused_process_queues_again() {
     driver.close_stdin();
     driver.wait_exit();
     stage.assert_clean().await;
+}
+
+/// The waiter learned its turn only from beats, which came every third of its waiter time-out.
+#[tokio::test(start_paused = true)]
+async fn after_a_crash_a_patient_fair_waiter_slept_for_twenty_minutes() {
+    let engine = Engine::new();
+    let patient = || {
+        let builder = Client::builder().embedded(&engine);
+        builder.waiter_timeout(Duration::from_secs(3600)).build()
+    };
+    let (holder, crashes, client) = (patient().unwrap(), patient().unwrap(), patient().unwrap());
+    let guard = holder.fair_lock("crash").lock().await.unwrap();
+    let queued = async |count| {
+        let lock = holder.fair_lock("crash");
+        within(DEADLINE, async {
+            while lock.queue_len().await.unwrap() != count {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    };
+    let first = crashes.fair_lock("crash");
+    let lease = LockOptions::new()
+        .lease(Duration::from_secs(10))
+        .renew(false);
+    let first = tokio::spawn(async move { first.lock_with(lease).await });
+    queued(1).await;
+    let second = client.fair_lock("crash");
+    let second = tokio::spawn(async move { second.lock().await });
+    queued(2).await;
+    guard.unlock().await.unwrap();
+    let lost = within(DEADLINE, first).await.unwrap().unwrap();
+    crashes
+        .shutdown(redlock_rt::Shutdown::Abandon)
+        .await
+        .unwrap();
+    let guard = within(Duration::from_secs(60), second).await.unwrap();
+    guard.unwrap().unlock().await.unwrap();
+    drop(lost);
 }

@@ -9,9 +9,7 @@ use std::{
 };
 
 use redlock_rt::{FairLock, LockOptions, Owner};
-use tests::{
-    Proxy, RedisServer, RedissonClient, RedissonFairLock, eventually, lock_and_unlock, within,
-};
+use tests::{RedissonClient, RedissonFairLock, eventually, lock_and_unlock, within};
 use tokio::task::JoinHandle;
 
 use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
@@ -83,9 +81,7 @@ async fn a_dead_java_waiter_behind_five_of_ours_blocked_all_for_twenty_five_minu
 /// Nothing of ours runs any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_waiters_of_ours_with_short_waits_blocked_java_for_ten_minutes() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-dead-ours").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-dead-ours").await;
     let (_client, theirs) = java(&stage).await;
     assert!(theirs.lock(1, None).await.unwrap());
     let direct = std::mem::replace(&mut stage.url, proxy.url());
@@ -145,9 +141,7 @@ async fn a_java_waiter_lost_its_place_when_the_one_before_it_gave_up() {
 /// A waiter dies behind one of Java that came before any of ours, and nothing of ours runs any more. Returns for
 /// how many seconds the dead waiter blocks those behind it, once the one before it has had the lock.
 async fn dead_behind_java(is_ours: bool, bound: Option<Duration>) -> f64 {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-dead-behind").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-dead-behind").await;
     let client = RedissonClient::connect_with_watchdog(&stage.url, 3 * S);
     let theirs = client.await.unwrap().fair_lock(&stage.name);
     assert!(theirs.lock(1, None).await.unwrap());

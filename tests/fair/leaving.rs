@@ -8,106 +8,6 @@ use tests::{Proxy, RedisServer, calls, eventually, shared_server, within};
 use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
 
 #[tokio::test]
-async fn a_waiter_whose_time_runs_out_leaves_the_queue() {
-    let stage = Stage::open("fair-timeout").await;
-    let lock = stage.client().fair_lock(&stage.name);
-    let guard = lock.lock().await.unwrap();
-    let options = LockOptions::new().wait(Duration::from_millis(100));
-    let error = lock.lock_with(options).await.unwrap_err();
-    assert!(error.is_timed_out(), "{error}");
-    stage.queued(0).await;
-    guard.unlock().await.unwrap();
-    stage.assert_clean().await;
-}
-
-#[tokio::test]
-async fn a_dropped_waiter_leaves_the_queue_and_those_behind_keep_their_order() {
-    let stage = Stage::open("fair-drop").await;
-    let lock = stage.client().fair_lock(&stage.name);
-    let guard = lock.lock().await.unwrap();
-    let owners = [Owner::new(), Owner::new(), Owner::new()];
-    let mut waiting = Vec::new();
-    for (at, owner) in owners.iter().enumerate() {
-        waiting.push(wait(&lock, owner, LockOptions::new()));
-        stage.queued(at + 1).await;
-    }
-    let queue = stage.queue().await;
-    waiting[1].abort();
-    stage.queued(2).await;
-    assert_eq!(stage.queue().await, [queue[0].clone(), queue[2].clone()]);
-    guard.unlock().await.unwrap();
-    let last = waiting.pop().unwrap();
-    let first = waiting.swap_remove(0);
-    pass(first).await;
-    pass(last).await;
-    stage.assert_clean().await;
-}
-
-/// The waiter knew that it was next, and nothing would have woken the one behind it.
-#[tokio::test]
-async fn a_waiter_dropped_when_it_is_its_turn_wakes_the_next() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-turn").await;
-    let holder = stage.client().fair_lock(&stage.name);
-    let behind = stage.client().fair_lock(&stage.name);
-    stage.url = proxy.url();
-    let ahead = stage.client().fair_lock(&stage.name);
-    let guard = holder.lock().await.unwrap();
-    let first = wait(&ahead, &Owner::new(), LockOptions::new());
-    stage.queued(1).await;
-    // Subscribed, and the next beat is answered: from here on only a message wakes it.
-    proxy.wait_for_answer(calls("fair_beat")).await;
-    let second = wait(&behind, &Owner::new(), LockOptions::new());
-    stage.queued(2).await;
-    let held = proxy.hold_request(calls("fair_acquire"));
-    guard.unlock().await.unwrap();
-    held.reached().await;
-    first.abort();
-    held.open();
-    pass(second).await;
-    stage.assert_clean().await;
-}
-
-/// The waiter leaves without a try, since it does not know of the release. Nothing else would wake the
-/// next one.
-#[tokio::test]
-async fn a_waiter_dropped_before_it_hears_of_its_turn_wakes_the_next() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-unheard").await;
-    // Beats do not come within the test.
-    let holder = stage.client_with(|builder| builder.waiter_timeout(NEVER));
-    let behind = stage.client_with(|builder| builder.waiter_timeout(NEVER));
-    stage.url = proxy.url();
-    let ahead = stage.client_with(|builder| builder.waiter_timeout(NEVER));
-    let guard = holder.fair_lock(&stage.name).lock().await.unwrap();
-    let first = wait(
-        &ahead.fair_lock(&stage.name),
-        &Owner::new(),
-        LockOptions::new(),
-    );
-    stage.queued(1).await;
-    // Subscribed, and the next beat is answered.
-    proxy.wait_for_answer(calls("fair_beat")).await;
-    let behind_it = behind.fair_lock(&stage.name);
-    let second = wait(&behind_it, &Owner::new(), LockOptions::new());
-    stage.queued(2).await;
-    eventually(DEADLINE, async || {
-        let channel = format!("redlock_wake:{}", behind.uuid());
-        stage.redis::<usize>(&["PUBLISH", &channel, "0"]).await == 1
-    })
-    .await;
-    let unheard = proxy.hold_message(tests::Matcher::any());
-    guard.unlock().await.unwrap();
-    unheard.reached().await;
-    first.abort();
-    pass(second).await;
-    unheard.open();
-    stage.assert_clean().await;
-}
-
-#[tokio::test]
 async fn waiters_of_a_client_that_is_shut_down_leave_the_queue() {
     let stage = Stage::open("fair-shutdown").await;
     let (ours, others) = (stage.client(), stage.client());
@@ -130,9 +30,7 @@ async fn waiters_of_a_client_that_is_shut_down_leave_the_queue() {
 /// The waiter is queued, but its caller does not know that.
 #[tokio::test]
 async fn a_waiter_whose_first_answer_was_lost_leaves_the_queue() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-lost").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-lost").await;
     let guard = stage.client().fair_lock(&stage.name).lock().await.unwrap();
     stage.url = proxy.url();
     let client = stage.client_with(|builder| builder.response_timeout(Duration::from_millis(300)));
@@ -325,9 +223,7 @@ fn a_try(proxy: &Proxy, name: &str) -> Vec<String> {
 /// CLIENT KILL is forbidden, so the call may run after the leave: an entry in the queue without a
 /// waiter.
 async fn a_call_that_queues_after_its_leave(waits_besides: bool) {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-late").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-late").await;
     let alive = Duration::from_millis(600);
     let others = stage.client_with(|builder| builder.waiter_timeout(alive));
     let held = others.fair_lock(&stage.name);
@@ -380,9 +276,7 @@ async fn a_call_that_queues_after_its_leave_blocks_nobody_while_another_waits() 
 /// Once, heartbeats started with the subscription, and no wait was long enough for another beat. So
 /// the entry stayed next as long as its client continued to ask.
 async fn a_waiter_without_a_task_and_short_waits(may_subscribe: bool) {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-short").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-short").await;
     let rules = match may_subscribe {
         true => "+subscribe",
         false => "-subscribe",

@@ -12,7 +12,7 @@ use std::{
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ClientBuilder, FairLockGuard, LockOptions, Unlocked, embedded::Engine};
-use tests::{Recorder, calls, connection_over, eventually, unique, within};
+use tests::{Recorder, ask, calls, connection_over, eventually, unique, within};
 use tokio::{task::JoinHandle, time::Instant};
 
 use crate::stage::{DEADLINE, NEVER};
@@ -60,9 +60,7 @@ impl Silent {
     }
 
     async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
+        ask(&self.redis, words).await
     }
 
     /// A client of Redisson takes the lock.

@@ -4,7 +4,7 @@ use std::{ops::Deref, time::Duration};
 
 use redlock_rt::{Client, ClientBuilder, Error, FairLock, FairLockGuard, LockOptions, Owner};
 pub(crate) use tests::DEADLINE;
-use tests::{RedisServer, World, eventually, shared_server, within};
+use tests::{Proxy, RedisServer, World, eventually, shared_server, within};
 use tokio::task::JoinHandle;
 
 /// A poll interval longer than any test: a waiter wakes by an announcement.
@@ -17,6 +17,8 @@ pub(crate) struct Stage {
     world: World,
     /// The URL for clients from now on.
     pub(crate) url: String,
+    /// Kept running.
+    _own: Option<RedisServer>,
 }
 
 impl Deref for Stage {
@@ -36,7 +38,17 @@ impl Stage {
         Self {
             world: World::on(server, what).await,
             url: server.url(),
+            _own: None,
         }
+    }
+
+    /// On a server of its own, with a proxy in front of it for clients that are told its `url`.
+    pub(crate) async fn behind_a_proxy(what: &str) -> (Proxy, Self) {
+        let server = RedisServer::start();
+        let proxy = Proxy::to(&server);
+        let mut stage = Self::on(&server, what).await;
+        stage._own = Some(server);
+        (proxy, stage)
     }
 
     /// A client whose waiters are woken by announcements and beats only.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use futures::StreamExt;
 use redlock_rt::{LockOptions, Owner};
-use tests::{Proxy, RedisServer, RedissonClient, Which, calls, eventually, within};
+use tests::{RedisServer, RedissonClient, Which, calls, eventually, within};
 
 use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
 
@@ -139,9 +139,7 @@ async fn each_java_release_wakes_ours_however_long_the_queue() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_java_is_not_only_the_head_listens_for_it() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-alone").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-alone").await;
     stage.url = proxy.url();
     let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     let lock = client.fair_lock(&stage.name);
@@ -163,9 +161,7 @@ async fn where_java_is_not_only_the_head_listens_for_it() {
 /// An announcement before the confirmation of the subscription is found afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_that_java_announces_before_ours_listen_is_found() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-early").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-early").await;
     let java = RedissonClient::connect(&stage.url).await.unwrap();
     let elsewhere = format!("{}:elsewhere", stage.name);
     let holder = stage.client_with(|builder| builder.waiter_timeout(NEVER));
@@ -201,9 +197,7 @@ async fn a_turn_that_java_announces_before_ours_listen_is_found() {
 /// A second name needs no further subscription to be heard by ours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_for_another_name_is_heard_at_once() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-second").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-second").await;
     let holder = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     let second = format!("{}:second", stage.name);
     let first_guard = holder.fair_lock(&stage.name).lock().await.unwrap();
@@ -254,9 +248,7 @@ async fn a_turn_announced_for_the_name_in_braces_is_heard() {
 /// After an outage its channel is confirmed anew, and the client asks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turns_of_several_names_announced_while_nobody_listened_are_found() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(&server);
-    let mut stage = Stage::on(&server, "fair-cut").await;
+    let (proxy, mut stage) = Stage::behind_a_proxy("fair-cut").await;
     let holder = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     let names = [stage.name.clone(), format!("{}:b", stage.name)];
     let mut guards = Vec::new();

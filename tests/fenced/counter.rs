@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, ErrorKind, LockOptions};
-use tests::{RedisServer, shared_server, within};
+use redlock_rt::{Client, ErrorKind, LockOptions, MultiLock, Part};
+use tests::{RedisServer, ask, shared_server, within};
 
 use crate::{DEADLINE, Scene};
 
@@ -117,11 +117,7 @@ async fn an_acl_that_forbids_to_count_leaves_no_lock() {
         let lock = Client::connect(&url).await.unwrap().fenced_lock("acl");
         let error = lock.try_lock().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied, "{forbidden}: {error}");
-        let left: bool = redis::cmd("EXISTS")
-            .arg("acl")
-            .query_async(&mut redis)
-            .await
-            .unwrap();
+        let left: bool = ask(&redis, &["EXISTS", "acl"]).await;
         assert!(!left, "{forbidden}");
     }
 }
@@ -188,6 +184,9 @@ async fn a_counter_is_not_to_end_before_the_lease() {
             assert!(error.to_string().contains(says), "{error}");
             assert_eq!(error.name(), Some("bad-ttl"));
         }
+        // Once, this was checked only for a single lock.
+        let both = MultiLock::new([Part::from(&lock), Part::from(client.rlock("other"))]);
+        assert!(both.lock().await.unwrap_err().is_bad_input());
     }
     assert_eq!(client.stats().names, 0);
     assert_eq!(lock.token().await.unwrap(), None);

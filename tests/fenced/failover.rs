@@ -2,9 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use redis::aio::MultiplexedConnection;
 use redlock_rt::Client;
-use tests::{RedisServer, eventually, within};
+use tests::{RedisServer, ask, eventually, within};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
@@ -39,12 +38,6 @@ impl Drop for Relay {
     }
 }
 
-async fn send(redis: &mut MultiplexedConnection, words: &[&str]) -> Option<String> {
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    command.query_async(redis).await.unwrap()
-}
-
 async fn hold(client: &Client) -> u64 {
     let lock = client.fenced_lock("failover");
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
@@ -62,14 +55,14 @@ async fn assert_grows_over_a_fail_over(heard: usize) {
         .start();
     let replica = RedisServer::start();
     let relay = Relay::to(&master).await;
-    let mut redis = replica.connect().await.unwrap();
+    let redis = replica.connect().await.unwrap();
     let (host, port) = (
         relay.address.ip().to_string(),
         relay.address.port().to_string(),
     );
-    send(&mut redis, &["REPLICAOF", &host, &port]).await;
+    ask::<()>(&redis, &["REPLICAOF", &host, &port]).await;
     eventually(DEADLINE, async || {
-        let info = send(&mut redis.clone(), &["INFO", "replication"]).await;
+        let info: Option<String> = ask(&redis, &["INFO", "replication"]).await;
         info.unwrap().contains("master_link_status:up")
     })
     .await;
@@ -81,12 +74,12 @@ async fn assert_grows_over_a_fail_over(heard: usize) {
     }
     let known = (heard > 0).then(|| last.to_string());
     eventually(DEADLINE, async || {
-        send(&mut redis.clone(), &["GET", COUNTER]).await == known
+        ask::<Option<String>>(&redis, &["GET", COUNTER]).await == known
     })
     .await;
     drop(relay);
     eventually(DEADLINE, async || {
-        let info = send(&mut redis.clone(), &["INFO", "replication"]).await;
+        let info: Option<String> = ask(&redis, &["INFO", "replication"]).await;
         info.unwrap().contains("master_link_status:down")
     })
     .await;
@@ -97,11 +90,11 @@ async fn assert_grows_over_a_fail_over(heard: usize) {
     }
     master.kill();
     assert_eq!(
-        send(&mut redis, &["GET", COUNTER]).await,
+        ask::<Option<String>>(&redis, &["GET", COUNTER]).await,
         known,
         "it is stale"
     );
-    send(&mut redis, &["REPLICAOF", "NO", "ONE"]).await;
+    ask::<()>(&redis, &["REPLICAOF", "NO", "ONE"]).await;
 
     let client = Client::connect(&replica.url()).await.unwrap();
     let token = hold(&client).await;

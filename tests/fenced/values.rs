@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, Error, ErrorKind, FencedValue, Reply};
-use tests::{CALL, Proxy, shared_server, within};
+use tests::{CALL, Proxy, ask, shared_server, within};
 
 use crate::{DEADLINE, Scene};
 
@@ -198,11 +198,9 @@ async fn a_script_is_tried_again_where_the_memory_was_full_before_it_ran() {
     let proxy = Proxy::to(&server);
     let value = Client::connect(&proxy.url()).await.unwrap();
     let value = value.fenced_value("memory");
-    let mut control = server.connect().await.unwrap();
-    let mut limit = async |bytes: &str| {
-        let mut set = redis::cmd("CONFIG");
-        set.arg(&["SET", "maxmemory", bytes]);
-        set.exec_async(&mut control).await.unwrap();
+    let control = server.connect().await.unwrap();
+    let limit = async |bytes: &str| {
+        ask::<()>(&control, &["CONFIG", "SET", "maxmemory", bytes]).await;
     };
     limit("1").await;
     let running = tokio::spawn(async move { value.exec(INCREMENT, &[], 1).await });

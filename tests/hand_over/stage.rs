@@ -6,7 +6,7 @@ use std::{fmt, future::Future, time::Duration};
 
 use redis::FromRedisValue;
 use redlock_rt::{Client, ClientBuilder, Kind, Lock, LockGuard, embedded::Engine};
-use tests::{Wires, calls, connection_over, lock_and_unlock};
+use tests::{Wires, ask, calls, connection_over, lock_and_unlock};
 use tokio::{task::yield_now, time::sleep};
 use tokio_test::{assert_pending, task::Spawn};
 
@@ -51,10 +51,8 @@ impl<K: Kind> Stage<K> {
 
     /// Sends a command past all clients.
     pub(crate) async fn command<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut connection = connection_over(self.engine.connect()).await.unwrap();
-        let mut command = redis::cmd(words[0]);
-        let asks = command.arg(&words[1..]);
-        asks.query_async(&mut connection).await.unwrap()
+        let connection = connection_over(self.engine.connect()).await.unwrap();
+        ask(&connection, words).await
     }
 
     /// How often each of these scripts was called since.

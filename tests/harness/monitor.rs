@@ -1,7 +1,7 @@
 //! MONITOR.
 
 use redis::AsyncCommands;
-use tests::{Monitor, RedisServer, unique};
+use tests::{Monitor, RedisServer, ask, unique};
 
 #[tokio::test]
 async fn commands_of_clients_are_counted_apart_from_those_of_scripts() {
@@ -14,11 +14,7 @@ async fn commands_of_clients_are_counted_apart_from_those_of_scripts() {
         let () = connection.set("key", "a \"value\"\r\n\0").await.unwrap();
     }
     let script = "for _ = 1, 3 do redis.call('incr', KEYS[1]) end";
-    redis::cmd("EVAL")
-        .arg(&[script, "1", "n"])
-        .exec_async(&mut connection)
-        .await
-        .unwrap();
+    ask::<()>(&connection, &["EVAL", script, "1", "n"]).await;
 
     let counts = monitor.counts().await;
     assert_eq!((counts["SET"], counts["EVAL"]), (100, 1));

@@ -3,7 +3,8 @@
 use futures::StreamExt;
 use redis::AsyncCommands;
 use tests::{
-    Matcher, Proxy, RedisServer, Which, connection_to, eventually, shared_server, unique, within,
+    Matcher, Proxy, RedisServer, Which, ask, connection_to, eventually, shared_server, unique,
+    within,
 };
 
 use crate::DEADLINE;
@@ -24,11 +25,7 @@ async fn request_frames_are_counted_since_the_mark() {
     }
     pipe.exec_async(&mut connection).await.unwrap();
     let script = "return redis.call('del', KEYS[1])";
-    redis::cmd("eval")
-        .arg(&[script, "1", &name])
-        .exec_async(&mut connection)
-        .await
-        .unwrap();
+    ask::<()>(&connection, &["eval", script, "1", &name]).await;
     let counts = proxy.counts();
     assert_eq!((counts["SET"], counts["EVAL"], counts.len()), (50, 1, 2));
     let frames = proxy.frames();
@@ -130,22 +127,14 @@ async fn a_dropped_proxy_closes_its_connections() {
     let proxy = Proxy::to(&server);
     let mut connection = connect(proxy.url()).await;
     let name = unique("gone");
-    let () = redis::cmd("CLIENT")
-        .arg(&["SETNAME", &name])
-        .query_async(&mut connection)
-        .await
-        .unwrap();
+    let () = ask(&connection, &["CLIENT", "SETNAME", &name]).await;
     drop(proxy);
     let lost: Result<String, _> = connection.ping().await;
     lost.unwrap_err();
     let mut control = server.connect().await.unwrap();
     eventually(DEADLINE, async || {
-        let mut control = control.clone();
-        let list: String = redis::cmd("CLIENT")
-            .arg("LIST")
-            .query_async(&mut control)
-            .await
-            .unwrap();
+        let control = control.clone();
+        let list: String = ask(&control, &["CLIENT", "LIST"]).await;
         !list.contains(&name)
     })
     .await;

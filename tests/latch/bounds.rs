@@ -95,11 +95,7 @@ async fn a_silent_subscriber_bounds_too() {
 /// A look without a reply ends with its connection, and is repeated.
 #[tokio::test]
 async fn a_look_that_is_not_answered_is_made_again() {
-    let proxy = Proxy::to(&shared_server());
-    let mut stage = Stage::open("latch-stuck").await;
-    let latch = stage.latch();
-    latch.try_set_count(1).await.unwrap();
-    stage.clients_connect_to(proxy.url());
+    let (stage, proxy, latch) = Stage::behind_a_proxy("latch-stuck").await;
     let brief = Duration::from_millis(200);
     let client = stage.client_with(|builder| builder.response_timeout(brief));
     let theirs = client.count_down_latch(&stage.name);

@@ -3,18 +3,14 @@
 use std::time::Duration;
 
 use redlock_rt::ErrorKind;
-use tests::{Proxy, eventually, shared_server};
+use tests::eventually;
 
 use crate::stage::{DEADLINE, Stage, ended, wait};
 
 /// No client was subscribed: both the message and the latch are gone.
 #[tokio::test]
 async fn deleted_while_nobody_could_hear_it() {
-    let proxy = Proxy::to(&shared_server());
-    let mut stage = Stage::open("latch-unheard").await;
-    let latch = stage.latch();
-    latch.try_set_count(1).await.unwrap();
-    stage.clients_connect_to(proxy.url());
+    let (stage, proxy, latch) = Stage::behind_a_proxy("latch-unheard").await;
     let waits = wait(&stage.latch());
     stage.subscribed(1).await;
     proxy.refuse();

@@ -9,7 +9,7 @@ use std::{
 use fastrand::Rng;
 use futures::future::join_all;
 use redlock_rt::{Client, CountDownLatch};
-use tests::{CALL, Proxy, RedisServer, RedissonClient, eventually, trace_init, within};
+use tests::{CALL, Proxy, RedisServer, RedissonClient, ask, eventually, trace_init, within};
 
 use crate::stage::NEVER;
 
@@ -58,7 +58,7 @@ async fn everybody_wakes_whoever_is_cut_off() {
     let direct = Client::builder().url(&server.url()).build().unwrap();
     let java = RedissonClient::connect(&server.url()).await.unwrap();
     let done = AtomicBool::new(false);
-    let mut redis = server.connect().await.unwrap();
+    let redis = server.connect().await.unwrap();
     let mut fate = random.fork();
     let chaos = async {
         while !done.load(Ordering::Relaxed) {
@@ -74,8 +74,7 @@ async fn everybody_wakes_whoever_is_cut_off() {
                 }
                 3 => proxy.cut_after_request(CALL),
                 _ => {
-                    let mut flush = redis::cmd("SCRIPT");
-                    let _: () = flush.arg("FLUSH").query_async(&mut redis).await.unwrap();
+                    let _: () = ask(&redis, &["SCRIPT", "FLUSH"]).await;
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder, CountDownLatch, Error};
 pub(crate) use tests::DEADLINE;
-use tests::{RedisServer, World, eventually, shared_server, within};
+use tests::{Proxy, RedisServer, World, eventually, shared_server, within};
 use tokio::task::JoinHandle;
 
 /// A poll interval longer than any test: a waiter wakes by an announcement.
@@ -37,6 +37,16 @@ impl Stage {
     pub(crate) async fn on(server: &RedisServer, what: &str) -> Self {
         let world = World::on(server, what).await;
         Self { world }
+    }
+
+    /// A latch that is to be counted down once, by a client beside the proxy; later clients are behind it.
+    pub(crate) async fn behind_a_proxy(what: &str) -> (Self, Proxy, CountDownLatch) {
+        let proxy = Proxy::to(&shared_server());
+        let mut stage = Self::open(what).await;
+        let latch = stage.latch();
+        latch.try_set_count(1).await.unwrap();
+        stage.clients_connect_to(proxy.url());
+        (stage, proxy, latch)
     }
 
     /// A client whose waiters are woken by announcements only.

@@ -48,12 +48,8 @@ async fn all_waiters_of_all_clients_and_processes_wake() {
 
 #[tokio::test]
 async fn a_late_subscriber_looks_again_and_returns() {
-    let proxy = Proxy::to(&shared_server());
-    let mut stage = Stage::open("latch-late").await;
-    let latch = stage.latch();
-    latch.try_set_count(1).await.unwrap();
+    let (stage, proxy, latch) = Stage::behind_a_proxy("latch-late").await;
     let gate = proxy.hold_request("SUBSCRIBE");
-    stage.clients_connect_to(proxy.url());
     let waits = wait(&stage.latch());
     gate.reached().await;
     // The waiter has looked and is not subscribed, so it misses the zero.
@@ -109,11 +105,7 @@ async fn a_waiter_slept_on_when_an_earlier_one_had_subscribed_while_it_looked() 
 
 #[tokio::test]
 async fn a_waiter_looks_again_after_a_lost_connection_and_returns() {
-    let proxy = Proxy::to(&shared_server());
-    let mut stage = Stage::open("latch-cut").await;
-    let latch = stage.latch();
-    latch.try_set_count(1).await.unwrap();
-    stage.clients_connect_to(proxy.url());
+    let (stage, proxy, latch) = Stage::behind_a_proxy("latch-cut").await;
     let waits: Vec<_> = {
         let latch = stage.latch();
         (0..10).map(|_| wait(&latch)).collect()
@@ -132,11 +124,7 @@ async fn a_waiter_looks_again_after_a_lost_connection_and_returns() {
 
 #[tokio::test]
 async fn a_message_that_is_lost_is_found_by_polling() {
-    let proxy = Proxy::to(&shared_server());
-    let mut stage = Stage::open("latch-swallow").await;
-    let latch = stage.latch();
-    latch.try_set_count(1).await.unwrap();
-    stage.clients_connect_to(proxy.url());
+    let (stage, proxy, latch) = Stage::behind_a_proxy("latch-swallow").await;
     let every = Duration::from_millis(100);
     let client = stage.client_with(|builder| builder.poll_interval(every));
     let waits = wait(&client.count_down_latch(&stage.name));
@@ -153,11 +141,7 @@ async fn a_message_that_is_lost_is_found_by_polling() {
 /// The first waiter has the timer, and passes it on when it leaves.
 #[tokio::test]
 async fn polling_goes_on_when_the_first_waiter_goes() {
-    let proxy = Proxy::to(&shared_server());
-    let mut stage = Stage::open("latch-heir").await;
-    let latch = stage.latch();
-    latch.try_set_count(1).await.unwrap();
-    stage.clients_connect_to(proxy.url());
+    let (stage, proxy, latch) = Stage::behind_a_proxy("latch-heir").await;
     let every = Duration::from_millis(100);
     let client = stage.client_with(|builder| builder.poll_interval(every));
     let theirs = client.count_down_latch(&stage.name);
@@ -177,11 +161,7 @@ async fn polling_goes_on_when_the_first_waiter_goes() {
 /// As in Redisson: a new count closes the latch again before the waiters have seen the zero.
 #[tokio::test]
 async fn a_new_count_before_they_looked_holds_them_up_again() {
-    let proxy = Proxy::to(&shared_server());
-    let mut stage = Stage::open("latch-anew").await;
-    let latch = stage.latch();
-    latch.try_set_count(1).await.unwrap();
-    stage.clients_connect_to(proxy.url());
+    let (stage, proxy, latch) = Stage::behind_a_proxy("latch-anew").await;
     let client = stage.client();
     let waits = wait(&client.count_down_latch(&stage.name));
     stage.subscribed(1).await;
@@ -231,12 +211,8 @@ async fn a_look_sent_before_a_new_count_does_not_open_the_latch() {
 
 #[tokio::test]
 async fn without_the_right_to_subscribe_they_poll() {
-    let proxy = Proxy::to(&shared_server());
-    let mut stage = Stage::open("latch-noperm").await;
-    let latch = stage.latch();
-    latch.try_set_count(1).await.unwrap();
+    let (stage, proxy, latch) = Stage::behind_a_proxy("latch-noperm").await;
     proxy.answer("SUBSCRIBE", "-NOPERM no channel for you\r\n", 100);
-    stage.clients_connect_to(proxy.url());
     let every = Duration::from_millis(50);
     let client = stage.client_with(|builder| builder.poll_interval(every));
     let waits = wait(&client.count_down_latch(&stage.name));

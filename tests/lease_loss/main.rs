@@ -13,9 +13,10 @@ use std::{
 };
 
 use futures::future::{join_all, ready};
-use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, GuardState, RLockGuard};
-use tests::{DEADLINE, Driver, LeakCheck, eventually, shared_server, trace_init, unique, within};
+use tests::{
+    DEADLINE, Driver, LeakCheck, ask, eventually, shared_server, trace_init, unique, within,
+};
 
 /// How late an event may be if threads have to wait for a processor. A missed event would come with
 /// the end of a lease of a minute, or of a poll interval of several.
@@ -25,13 +26,6 @@ const NEVER: Duration = Duration::from_secs(600);
 
 /// Short, since each test waits for it at its end.
 const LINGER: Duration = Duration::from_millis(20);
-
-/// Sends a command to Redis.
-async fn ask<T: FromRedisValue>(redis: &MultiplexedConnection, words: &[&str]) -> T {
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    command.query_async(&mut redis.clone()).await.unwrap()
-}
 
 /// The guard's local deadline, while it is valid.
 #[track_caller]

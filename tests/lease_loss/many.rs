@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redlock_rt::{Client, LockOptions, LostReason, RLockGuard};
 use tests::{
-    LeakCheck, Proxy, Which, calls, eventually, shared_server, trace_init, unique, within,
+    LeakCheck, Proxy, Which, ask, calls, eventually, shared_server, trace_init, unique, within,
 };
 
-use crate::{DEADLINE, LATE, ask, held_beyond, valid_until};
+use crate::{DEADLINE, LATE, held_beyond, valid_until};
 
 async fn hold(
     client: &Client,

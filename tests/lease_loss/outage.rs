@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, GuardState, LockOptions, LostReason, RLock, RLockGuard, Unlocked};
 use tests::{
-    LeakCheck, Matcher, Proxy, RedisServer, ServerOptions, Which, calls, eventually, trace_init,
-    unique, within,
+    LeakCheck, Matcher, Proxy, RedisServer, ServerOptions, Which, ask, calls, eventually,
+    trace_init, unique, within,
 };
 use tokio::task::{JoinHandle, block_in_place};
 
-use crate::{DEADLINE, LATE, LINGER, ask, held_beyond, valid_until};
+use crate::{DEADLINE, LATE, LINGER, held_beyond, valid_until};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 /// The response time-out: longer than threads wait for a processor, and well below the lease.

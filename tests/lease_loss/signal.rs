@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
-use redlock_rt::{Client, LockOptions, LostReason, Unlocked, embedded::Engine};
+use redlock_rt::{Client, GuardState, LockOptions, LostReason, Unlocked, embedded::Engine};
 use tests::{
-    LeakCheck, RedisServer, RedissonClient, Which, Wires, connection_over, eventually, trace_init,
-    unique, within,
+    LeakCheck, RedisServer, RedissonClient, Which, Wires, ask, connection_over, eventually,
+    trace_init, unique, within,
 };
 
-use crate::{DEADLINE, LATE, LINGER, NEVER, ask, held_beyond, valid_until};
+use crate::{DEADLINE, LATE, LINGER, NEVER, held_beyond, valid_until};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Operations of other clients on a lock.
@@ -254,4 +254,19 @@ async fn an_unlock_that_was_sent_after_the_lease_said_released() {
     let redis = connection_over(engine.connect()).await.unwrap();
     let leaks = LeakCheck::over(redis, &name).client(&client);
     leaks.assert_clean().await;
+}
+
+/// Both guards of one process reported held until the next renewal of the first.
+#[tokio::test(start_paused = true)]
+async fn a_guard_reported_held_after_its_client_took_the_forced_lock_again() {
+    let engine = Engine::new();
+    let client = || Client::builder().embedded(&engine).build().unwrap();
+    let (client, other) = (client(), client());
+    let lock = client.rlock("forced");
+    let first = lock.lock().await.unwrap();
+    assert!(other.rlock("forced").force_unlock().await.unwrap());
+    let second = within(Duration::from_secs(5), lock.lock()).await.unwrap();
+    assert!(second.is_valid());
+    assert_eq!(first.state(), GuardState::Lost(LostReason::Taken));
+    assert_eq!(second.unlock().await.unwrap(), Unlocked::Released);
 }

@@ -6,11 +6,11 @@ use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, LockOptions, LostReason, Unlocked, embedded::Engine};
 use tests::{
-    LeakCheck, Matcher, Proxy, connection_over, shared_server, trace_init, unique, within,
+    LeakCheck, Matcher, Proxy, ask, connection_over, shared_server, trace_init, unique, within,
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{DEADLINE, LATE, ask};
+use crate::{DEADLINE, LATE};
 
 const DEFAULT: Duration = Duration::from_millis(450);
 const EXPLICIT: Duration = Duration::from_millis(600);

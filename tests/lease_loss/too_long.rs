@@ -13,11 +13,11 @@ use std::{
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, HoldId, LockOptions, PermitOptions, embedded::Engine};
 use tests::{
-    Driver, LeakCheck, Proxy, calls, connection_over, eventually, shared_server, trace_init,
+    Driver, LeakCheck, Proxy, ask, calls, connection_over, eventually, shared_server, trace_init,
     unique, within,
 };
 
-use crate::{DEADLINE, LATE, LINGER, ask};
+use crate::{DEADLINE, LATE, LINGER};
 
 const LEASE: Duration = Duration::from_secs(6);
 const LONG: Duration = Duration::from_secs(60);

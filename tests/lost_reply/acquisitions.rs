@@ -8,36 +8,23 @@ use tests::{Loss, Place, within};
 use crate::{DEADLINE, LATE, each, stage::Stage};
 
 /// A lock is acquired once and not twice when commands or replies are lost.
-async fn acquisition(place: Place, loss: Loss) {
-    let stage = Stage::set(place, "acquisition").await;
-    for times in [1, 3] {
-        stage
-            .proxy()
-            .lose(loss, stage.calls("rlock_acquire"), times);
-        let options = LockOptions::new().wait(DEADLINE);
-        let guard = stage.lock.lock_with(options).await.unwrap();
-        stage.assert_held(&guard, 1).await;
-        assert!(stage.other.try_lock().await.unwrap().is_none());
-        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-        stage.assert_free().await;
-    }
-    stage.assert_clean().await;
-}
-
-pub(crate) async fn an_acquisition_whose_reply_is_lost(place: Place) {
-    acquisition(place, Loss::Reply).await;
-}
-
-pub(crate) async fn an_acquisition_that_is_lost(place: Place) {
-    acquisition(place, Loss::Request).await;
-}
-
-pub(crate) async fn an_acquisition_cut_off_from_its_reply(place: Place) {
-    acquisition(place, Loss::CutAfter).await;
-}
-
-pub(crate) async fn an_acquisition_that_is_cut_off(place: Place) {
-    acquisition(place, Loss::CutBefore).await;
+pub(crate) async fn a_lost_acquisition_is_made_once(place: Place) {
+    each(place, &Loss::ALL, async |loss| {
+        let stage = Stage::set(place, "acquisition").await;
+        for times in [1, 3] {
+            stage
+                .proxy()
+                .lose(loss, stage.calls("rlock_acquire"), times);
+            let options = LockOptions::new().wait(DEADLINE);
+            let guard = stage.lock.lock_with(options).await.unwrap();
+            stage.assert_held(&guard, 1).await;
+            assert!(stage.other.try_lock().await.unwrap().is_none());
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+            stage.assert_free().await;
+        }
+        stage.assert_clean().await;
+    })
+    .await;
 }
 
 /// A caller whose wait ends with the outcome unknown gets the error in time, and leaves no lock.

@@ -73,17 +73,11 @@ macro_rules! short {
 
 cases! {
     acquisitions:
-        an_acquisition_whose_reply_is_lost
-        an_acquisition_that_is_lost
-        an_acquisition_cut_off_from_its_reply
-        an_acquisition_that_is_cut_off
+        a_lost_acquisition_is_made_once
         a_wait_that_ends_with_the_outcome_unknown_leaves_nothing
         a_try_whose_outcome_is_unknown_leaves_nothing;
     releases:
-        a_release_whose_reply_is_lost
-        a_release_that_is_lost
-        a_release_cut_off_from_its_reply
-        a_release_that_is_cut_off
+        a_lost_release_is_a_release
         a_lock_is_kept_for_its_min_hold_whatever_is_lost
         a_dropped_guard_whose_release_is_lost
         the_next_holder_has_it_while_the_reply_is_missing
@@ -91,10 +85,7 @@ cases! {
         a_release_whose_reply_is_lost_for_longer_than_the_lease
         a_release_that_is_never_answered_goes_on_in_the_background;
     reentries:
-        a_reentry_whose_reply_is_lost
-        a_reentry_that_is_lost
-        a_reentry_cut_off_from_its_reply
-        a_reentry_that_is_cut_off
+        a_lost_reentry_counts_once
         a_reentry_with_the_outcome_unknown_is_set_back;
     fair:
         a_turn_of_a_fair_lock_whatever_is_lost;
@@ -113,15 +104,13 @@ cases! {
 // What is said to the server is the same there, and the way to it is another one.
 short! {
     acquisitions:
-        an_acquisition_whose_reply_is_lost
-        an_acquisition_that_is_cut_off
+        a_lost_acquisition_is_made_once
         a_try_whose_outcome_is_unknown_leaves_nothing;
     releases:
-        a_release_that_is_lost
-        a_release_cut_off_from_its_reply
+        a_lost_release_is_a_release
         a_repeated_release_frees_no_newer_hold_of_another_client;
     reentries:
-        a_reentry_whose_reply_is_lost;
+        a_lost_reentry_counts_once;
     late:
         a_delayed_acquisition_does_not_run_after_its_repeat
         a_delayed_release_frees_no_newer_hold_of_the_same_client

@@ -8,40 +8,27 @@ use tests::{Loss, Place, eventually};
 use crate::{DEADLINE, each, stage::Stage, tries};
 
 /// The hold count and the lease are right after each kind of loss.
-async fn reentry(place: Place, loss: Loss) {
-    let stage = Stage::set(place, "reentry").await;
-    for &times in tries(loss) {
-        let outer = stage.lock.lock().await.unwrap();
-        stage.proxy().lose(loss, stage.calls("rlock_update"), times);
-        let inner = outer.reenter().await.unwrap();
-        stage.assert_held(&outer, 2).await;
-        stage.proxy().lose(loss, stage.calls("rlock_update"), times);
-        assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
-        stage.assert_held(&outer, 1).await;
-        stage.proxy().lose(loss, stage.calls("rlock_update"), times);
-        outer.extend(Duration::from_secs(90)).await.unwrap();
-        assert!(stage.ttl().await > Some(Duration::from_secs(80)));
-        stage.assert_held(&outer, 1).await;
-        assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
-        stage.assert_free().await;
-    }
-    stage.assert_clean().await;
-}
-
-pub(crate) async fn a_reentry_whose_reply_is_lost(place: Place) {
-    reentry(place, Loss::Reply).await;
-}
-
-pub(crate) async fn a_reentry_that_is_lost(place: Place) {
-    reentry(place, Loss::Request).await;
-}
-
-pub(crate) async fn a_reentry_cut_off_from_its_reply(place: Place) {
-    reentry(place, Loss::CutAfter).await;
-}
-
-pub(crate) async fn a_reentry_that_is_cut_off(place: Place) {
-    reentry(place, Loss::CutBefore).await;
+pub(crate) async fn a_lost_reentry_counts_once(place: Place) {
+    each(place, &Loss::ALL, async |loss| {
+        let stage = Stage::set(place, "reentry").await;
+        for &times in tries(loss) {
+            let outer = stage.lock.lock().await.unwrap();
+            stage.proxy().lose(loss, stage.calls("rlock_update"), times);
+            let inner = outer.reenter().await.unwrap();
+            stage.assert_held(&outer, 2).await;
+            stage.proxy().lose(loss, stage.calls("rlock_update"), times);
+            assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
+            stage.assert_held(&outer, 1).await;
+            stage.proxy().lose(loss, stage.calls("rlock_update"), times);
+            outer.extend(Duration::from_secs(90)).await.unwrap();
+            assert!(stage.ttl().await > Some(Duration::from_secs(80)));
+            stage.assert_held(&outer, 1).await;
+            assert_eq!(outer.unlock().await.unwrap(), Unlocked::Released);
+            stage.assert_free().await;
+        }
+        stage.assert_clean().await;
+    })
+    .await;
 }
 
 /// A re-entry whose wait ends with the outcome unknown is undone.

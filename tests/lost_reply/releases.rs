@@ -8,38 +8,25 @@ use tests::{Loss, Place, Which, eventually, within};
 use crate::{DEADLINE, each, stage::Stage, tries};
 
 /// A release that has run is reported as such, and a waiter gets the lock.
-async fn release(place: Place, loss: Loss) {
-    let stage = Stage::set(place, "release").await;
-    for &times in tries(loss) {
-        let guard = stage.lock.lock().await.unwrap();
-        let other = stage.other.clone();
-        let waiter = tokio::spawn(async move { other.lock().await });
-        stage.other_waits().await;
-        stage
-            .proxy()
-            .lose(loss, stage.calls("rlock_release"), times);
-        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released, "{times}");
-        let next = within(DEADLINE, waiter).await.unwrap().unwrap();
-        stage.assert_held(&next, 1).await;
-        assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
-    }
-    stage.assert_clean().await;
-}
-
-pub(crate) async fn a_release_whose_reply_is_lost(place: Place) {
-    release(place, Loss::Reply).await;
-}
-
-pub(crate) async fn a_release_that_is_lost(place: Place) {
-    release(place, Loss::Request).await;
-}
-
-pub(crate) async fn a_release_cut_off_from_its_reply(place: Place) {
-    release(place, Loss::CutAfter).await;
-}
-
-pub(crate) async fn a_release_that_is_cut_off(place: Place) {
-    release(place, Loss::CutBefore).await;
+pub(crate) async fn a_lost_release_is_a_release(place: Place) {
+    each(place, &Loss::ALL, async |loss| {
+        let stage = Stage::set(place, "release").await;
+        for &times in tries(loss) {
+            let guard = stage.lock.lock().await.unwrap();
+            let other = stage.other.clone();
+            let waiter = tokio::spawn(async move { other.lock().await });
+            stage.other_waits().await;
+            stage
+                .proxy()
+                .lose(loss, stage.calls("rlock_release"), times);
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released, "{times}");
+            let next = within(DEADLINE, waiter).await.unwrap().unwrap();
+            stage.assert_held(&next, 1).await;
+            assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
+        }
+        stage.assert_clean().await;
+    })
+    .await;
 }
 
 pub(crate) async fn a_lock_is_kept_for_its_min_hold_whatever_is_lost(place: Place) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_rt::{
     Client, ErrorKind, GuardState, LockOptions, LostReason, MultiLock, Shutdown, Unlocked,
 };
-use tests::{CALL, LeakCheck, Proxy, RedisServer, eventually, within};
+use tests::{CALL, LeakCheck, Proxy, RedisServer, ask, eventually, within};
 use tokio::time::Instant;
 
 use crate::{DEADLINE, client, names, settings};
@@ -26,11 +26,7 @@ async fn one_part_lost_is_all_lost_for_good() {
         "{guard:?}"
     );
     let mut redis = server.connect().await.unwrap();
-    let _: u8 = redis::cmd("DEL")
-        .arg(&names[1])
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let _: u8 = ask(&redis, &["DEL", &names[1]]).await;
     let body = guard.run(std::future::pending::<()>());
     let error = within(DEADLINE, body).await.unwrap_err();
     assert!(error.is_lost(), "{error}");
@@ -192,24 +188,15 @@ async fn a_key_of_another_type_refuses_all() {
     let (server, prefix, names) = names("type");
     let client = client(&server);
     let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
-    let mut redis = server.connect().await.unwrap();
-    let _: () = redis::cmd("SET")
-        .arg(&names[1])
-        .arg("text")
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let redis = server.connect().await.unwrap();
+    let _: () = ask(&redis, &["SET", &names[1], "text"]).await;
     let lock = client.multi_lock(&names);
     let error = lock.lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
     for at in [0, 2] {
         assert!(!client.rlock(&names[at]).is_locked().await.unwrap());
     }
-    let _: u8 = redis::cmd("DEL")
-        .arg(&names[1])
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let _: u8 = ask(&redis, &["DEL", &names[1]]).await;
     leaks.assert_clean().await;
 }
 

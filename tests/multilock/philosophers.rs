@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use redlock_rt::Client;
-use tests::{Driver, LeakCheck, shared_server, unique, within};
+use tests::{Driver, LeakCheck, ask, shared_server, unique, within};
 
 use crate::DEADLINE;
 
@@ -13,19 +13,11 @@ const MEALS: usize = 8;
 /// Counts the holders of a fork in Redis, for all processes.
 async fn eat(redis: &mut redis::aio::MultiplexedConnection, forks: [&str; 2]) {
     for fork in forks {
-        let hands: i64 = redis::cmd("INCR")
-            .arg(format!("{fork}:hands"))
-            .query_async(redis)
-            .await
-            .unwrap();
+        let hands: i64 = ask(redis, &["INCR", &format!("{fork}:hands")]).await;
         assert_eq!(hands, 1, "two have {fork}");
     }
     for fork in forks {
-        let _: i64 = redis::cmd("DECR")
-            .arg(format!("{fork}:hands"))
-            .query_async(redis)
-            .await
-            .unwrap();
+        let _: i64 = ask(redis, &["DECR", &format!("{fork}:hands")]).await;
     }
 }
 
@@ -82,13 +74,9 @@ async fn philosophers_of_several_processes_all_dine() {
     }
     within(6 * DEADLINE, dinner.join_all()).await;
 
-    let mut redis = server.connect().await.unwrap();
+    let redis = server.connect().await.unwrap();
     for fork in &forks {
-        let _: u8 = redis::cmd("DEL")
-            .arg(format!("{fork}:hands"))
-            .query_async(&mut redis)
-            .await
-            .unwrap();
+        let _: u8 = ask(&redis, &["DEL", &format!("{fork}:hands")]).await;
     }
     leaks.deadline(Duration::from_secs(10)).assert_clean().await;
 }

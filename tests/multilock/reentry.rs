@@ -3,20 +3,16 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, ErrorKind, LockOptions, MultiLock, Unlocked, embedded::Engine};
-use tests::{LeakCheck, Proxy, RedisServer, within};
+use tests::{LeakCheck, Proxy, RedisServer, ask, within};
 
 use crate::{DEADLINE, client, names, settings};
 
 /// The counts of the first hold in Redis, for these locks.
 async fn counts(server: &RedisServer, names: &[String]) -> Vec<Option<u32>> {
-    let mut redis = server.connect().await.unwrap();
+    let redis = server.connect().await.unwrap();
     let mut counts = Vec::new();
     for name in names {
-        let values: Vec<u32> = redis::cmd("HVALS")
-            .arg(name)
-            .query_async(&mut redis)
-            .await
-            .unwrap();
+        let values: Vec<u32> = ask(&redis, &["HVALS", name]).await;
         counts.push(values.first().copied());
     }
     counts

@@ -1,7 +1,7 @@
 //! Unusual cases of the script that takes several locks.
 
 use redis::{RedisResult, aio::MultiplexedConnection};
-use tests::{RedisServer, SharedServer, script_text};
+use tests::{RedisServer, SharedServer, ask, script_text};
 
 use crate::names;
 
@@ -22,11 +22,6 @@ async fn acquire(
     call.query_async(redis).await
 }
 
-async fn ask<T: redis::FromRedisValue>(redis: &mut MultiplexedConnection, words: &[&str]) -> T {
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]).query_async(redis).await.unwrap()
-}
-
 async fn there(redis: &mut MultiplexedConnection, names: &[String]) -> Vec<bool> {
     let mut there = Vec::new();
     for name in names {
@@ -36,9 +31,9 @@ async fn there(redis: &mut MultiplexedConnection, names: &[String]) -> Vec<bool>
 }
 
 async fn clean(server: &SharedServer, names: &[String]) {
-    let mut redis = server.connect().await.unwrap();
+    let redis = server.connect().await.unwrap();
     for name in names {
-        let _: u8 = ask(&mut redis, &["DEL", name]).await;
+        let _: u8 = ask(&redis, &["DEL", name]).await;
     }
 }
 
@@ -50,8 +45,8 @@ async fn a_repeat_takes_nothing_more_and_shortens_nothing() {
         assert_eq!(acquire(&mut redis, &names, lease).await.unwrap(), None);
         for (number, name) in names.iter().enumerate() {
             let owner = format!("u:{}", number + 1);
-            let count: u8 = ask(&mut redis, &["HGET", name, &owner]).await;
-            let ttl: u64 = ask(&mut redis, &["PTTL", name]).await;
+            let count: u8 = ask(&redis, &["HGET", name, &owner]).await;
+            let ttl: u64 = ask(&redis, &["PTTL", name]).await;
             assert!(count == 1 && ttl > 50_000, "{count}, {ttl}");
         }
     }
@@ -64,11 +59,11 @@ async fn a_repeat_that_finds_one_taken_gives_the_others_back() {
     let (server, _, names) = names("taken");
     let mut redis = server.connect().await.unwrap();
     assert_eq!(acquire(&mut redis, &names, 60_000).await.unwrap(), None);
-    let _: u8 = ask(&mut redis, &["DEL", &names[1]]).await;
-    let _: u8 = ask(&mut redis, &["HSET", &names[1], "other:1", "1"]).await;
+    let _: u8 = ask(&redis, &["DEL", &names[1]]).await;
+    let _: u8 = ask(&redis, &["HSET", &names[1], "other:1", "1"]).await;
     assert_eq!(acquire(&mut redis, &names, 60_000).await.unwrap(), Some(2));
     assert_eq!(there(&mut redis, &names).await, [false, true, false]);
-    let owners: Vec<String> = ask(&mut redis, &["HKEYS", &names[1]]).await;
+    let owners: Vec<String> = ask(&redis, &["HKEYS", &names[1]]).await;
     assert_eq!(owners, ["other:1"]);
     clean(&server, &names).await;
 }
@@ -77,7 +72,7 @@ async fn a_repeat_that_finds_one_taken_gives_the_others_back() {
 async fn a_key_of_another_type_is_seen_before_anything_is_written() {
     let (server, _, names) = names("text");
     let mut redis = server.connect().await.unwrap();
-    let _: () = ask(&mut redis, &["SET", &names[2], "text"]).await;
+    let _: () = ask(&redis, &["SET", &names[2], "text"]).await;
     let error = acquire(&mut redis, &names, 60_000).await.unwrap_err();
     assert_eq!(error.code(), Some("WRONGTYPE"), "{error}");
     assert_eq!(there(&mut redis, &names).await, [false, false, true]);
@@ -90,7 +85,7 @@ async fn where_no_lease_may_be_set_nothing_stays() {
     let server = RedisServer::start();
     let mut redis = server.connect().await.unwrap();
     let _: () = ask(
-        &mut redis,
+        &redis,
         &[
             "ACL", "SETUSER", "poor", "on", "nopass", "~*", "+@all", "-pexpire",
         ],
@@ -98,7 +93,7 @@ async fn where_no_lease_may_be_set_nothing_stays() {
     .await;
     let names = ["a", "b"].map(str::to_owned);
     let mut poor = server.connect().await.unwrap();
-    let _: () = ask(&mut poor, &["AUTH", "poor", "any"]).await;
+    let _: () = ask(&poor, &["AUTH", "poor", "any"]).await;
     assert!(acquire(&mut poor, &names, 60_000).await.is_err());
     assert_eq!(there(&mut redis, &names).await, [false, false]);
 }

@@ -1,7 +1,7 @@
 //! The fencing tokens of parts that have tokens.
 
 use redlock_rt::{MultiLock, Part};
-use tests::{LeakCheck, within};
+use tests::{LeakCheck, ask, within};
 
 use crate::{DEADLINE, client, names};
 
@@ -40,14 +40,10 @@ async fn each_fenced_part_has_its_token() {
     let plain = client.multi_lock([a, b]).lock().await.unwrap();
     assert!(plain.tokens().is_empty());
     plain.unlock().await.unwrap();
-    let mut redis = server.connect().await.unwrap();
+    let redis = server.connect().await.unwrap();
     for name in [a, c] {
         let key = format!("redisson_lock_token:{{{name}}}");
-        let removed: usize = redis::cmd("DEL")
-            .arg(key)
-            .query_async(&mut redis)
-            .await
-            .unwrap();
+        let removed: usize = ask(&redis, &["DEL", &key]).await;
         assert_eq!(removed, 1);
     }
     leaks.assert_clean().await;

@@ -39,12 +39,8 @@ async fn a_silent_minority_holds_up_nobody_and_keeps_nothing() {
     let servers = Servers::start(5);
     let party = servers.party();
     let lock = party.lock();
-    within(DEADLINE, lock.lock())
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    guard.unlock().await.unwrap();
     servers.0[0].pause();
     servers.0[3].pause();
     let begun = Instant::now();
@@ -111,12 +107,8 @@ async fn a_slow_server_joins_later() {
     let (party, to_it) = servers.party_by_proxies();
     let quorum = party.quorum.clone().server_timeout(LEASE / 2);
     let lock = quorum.redlock(NAME);
-    within(DEADLINE, lock.lock())
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    guard.unlock().await.unwrap();
     to_it[1].delay(CALL, SERVER_TIMEOUT / 2);
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     assert!(guard.servers() >= 2);
@@ -186,21 +178,13 @@ async fn a_silent_server_is_owed_a_bounded_number_of_releases() {
     let servers = Servers::start(3);
     let party = servers.party();
     let lock = party.lock();
-    within(DEADLINE, lock.lock())
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    guard.unlock().await.unwrap();
     servers.0[2].pause();
     for number in 0..200 {
         let lock = party.quorum.redlock(format!("{NAME}:{number}"));
-        within(DEADLINE, lock.lock())
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        let guard = within(DEADLINE, lock.lock()).await.unwrap();
+        guard.unlock().await.unwrap();
     }
     let owed = party.clients[2].stats().releases;
     assert!((1..=70).contains(&owed), "{owed}");

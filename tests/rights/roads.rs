@@ -1,7 +1,7 @@
 //! Rights that decide how a lock is taken and released, and rights that are missed late, as the front
 //! page says.
 
-use redlock_rt::{Client, Unlocked};
+use redlock_rt::{Client, ErrorKind, Unlocked};
 use tests::{eventually, within};
 
 use crate::{DEADLINE, EVERYBODY, SCRIPTS, Stage, TOKENS, assert_denied, assert_said, rights};
@@ -59,7 +59,12 @@ async fn what_is_released_without_the_right_to_publish_is_found_by_polling() {
     );
     let mut stage = Stage::open("unheard").await;
     let waiting = stage.client(&rights_of_locks(&[])).await;
-    for but in [&["-publish"][..], &["-publish", "-hdel"]] {
+    let polling = stage.client(&rights_of_locks(&["-subscribe"])).await;
+    for (waiting, but) in [
+        (&waiting, &["-publish"][..]),
+        (&waiting, &["-publish", "-hdel"]),
+        (&polling, &[]),
+    ] {
         let holding = stage.client(&rights_of_locks(but)).await;
         let guard = holding.rlock(&stage.world.name).lock().await.unwrap();
         let lock = waiting.rlock(&stage.world.name);
@@ -95,6 +100,8 @@ async fn a_lock_was_given_out_that_the_user_may_not_renew() {
             "{told}"
         );
         assert_denied(denied, &name);
+        let denied = stage.world.builder().connect().await.unwrap_err();
+        assert_eq!(denied.kind(), ErrorKind::Denied, "{right}: {denied}");
     }
     stage.end().await;
 }
@@ -129,5 +136,18 @@ async fn without_the_right_to_increment_a_token_ahead_of_the_clock_is_none() {
     let exists: bool = stage.world.redis(&["EXISTS", &name]).await;
     assert!(!exists, "nothing is made");
     let _: bool = stage.world.redis(&["DEL", &counter]).await;
+    stage.end().await;
+}
+
+/// The release was refused after it had freed the lock.
+#[tokio::test]
+async fn without_a_right_to_its_channel_a_release_was_reported_as_failed() {
+    let mut stage = Stage::open("silent").await;
+    let client = stage.client(&rights_of_locks(&["resetchannels"])).await;
+    sent(&stage, &client).await;
+    let lock = client.rlock(&stage.world.name);
+    let guard = lock.lock().await.unwrap();
+    assert!(lock.force_unlock().await.unwrap());
+    drop(guard);
     stage.end().await;
 }

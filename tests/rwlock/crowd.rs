@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::embedded::Engine;
-use tests::{RedisServer, connection_over, script_text};
+use tests::{RedisServer, ask, connection_over, script_text};
 
 const NAME: &str = "crowd";
 /// Leases are multiples of this, so that the duration of a test does not matter.
@@ -37,9 +37,7 @@ impl Crowd {
     }
 
     async fn ask<T: FromRedisValue>(&mut self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis).await.unwrap()
+        ask(&self.redis, words).await
     }
 
     fn longest(&self) -> u64 {

@@ -1,9 +1,10 @@
 //! The behaviour that only the read-write lock has. `tests/conformance` has the behaviour of all locks,
-//! `redisson_rw.rs` that beside Redisson.
+//! `redisson/rw.rs` that beside Redisson.
 
 mod convert;
 mod cost;
 mod crowd;
+mod forced;
 mod leases;
 mod lost_reply;
 mod modes;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, ErrorKind, PermitOptions, Unlocked};
-use tests::{RedisServer, trace_init, within};
+use tests::{RedisServer, ask, trace_init, within};
 
 use crate::stage::DEADLINE;
 
@@ -12,11 +12,9 @@ async fn a_release_needs_no_memory() {
     trace_init();
     let server = RedisServer::start();
     let client = Client::builder().url(&server.url()).build().unwrap();
-    let mut redis = server.connect().await.unwrap();
-    let mut memory = async |limit: &str| {
-        let mut set = redis::cmd("CONFIG");
-        set.arg(&["SET", "maxmemory", limit]);
-        let _: () = set.query_async(&mut redis).await.unwrap();
+    let redis = server.connect().await.unwrap();
+    let memory = async |limit: &str| {
+        let _: () = ask(&redis, &["CONFIG", "SET", "maxmemory", limit]).await;
     };
     let plain = client.semaphore("plain");
     let leased = client.permit_expirable_semaphore("leased");

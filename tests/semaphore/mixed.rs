@@ -9,7 +9,7 @@ use std::{
 use fastrand::Rng;
 use futures::future::join_all;
 use redlock_rt::{Client, PermitOptions};
-use tests::{CALL, Proxy, RedisServer, RedissonClient, eventually, trace_init, within};
+use tests::{CALL, Proxy, RedisServer, RedissonClient, ask, eventually, trace_init, within};
 
 use crate::stage::NEVER;
 
@@ -127,8 +127,7 @@ async fn round(leased: bool, kills: bool, seed: u64) {
                 }
                 2 => proxies[random.usize(0..2)].cut_after_request(CALL),
                 _ => {
-                    let mut flush = redis::cmd("SCRIPT");
-                    let _: () = flush.arg("FLUSH").query_async(&mut redis).await.unwrap();
+                    let _: () = ask(&redis, &["SCRIPT", "FLUSH"]).await;
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use redlock_rt::Client;
-use tests::{Contender, LeakCheck, eventually, monotonic, shared_server, unique};
+use tests::{Contender, LeakCheck, ask, eventually, monotonic, shared_server, unique};
 
 use crate::stage::DEADLINE;
 
@@ -92,13 +92,11 @@ async fn no_more_permits_are_in_use_than_there_are_whoever_is_killed() {
     })
     .await;
     assert_eq!(semaphore.acquired().await.unwrap(), 0);
-    let mut redis = server.connect().await.unwrap();
+    let redis = server.connect().await.unwrap();
     let pattern = format!("redlock_op:{{{name}}}:*");
-    let notes = redis::cmd("KEYS").arg(pattern).to_owned();
-    let notes: Vec<String> = notes.query_async(&mut redis).await.unwrap();
+    let notes: Vec<String> = ask(&redis, &["KEYS", &pattern]).await;
     for key in notes.iter().chain([&name]) {
-        let delete = redis::cmd("DEL").arg(key).to_owned();
-        let _: () = delete.query_async(&mut redis).await.unwrap();
+        let _: () = ask(&redis, &["DEL", key]).await;
     }
     leaks.client(&client).assert_clean().await;
 }
@@ -146,10 +144,9 @@ async fn killed_processes_keep_permits_without_leases_and_the_rest_goes_on() {
     let (most, open) = most_in_use(&text, &killed);
     assert!(most <= permits, "{most} permits in use at once");
     assert!(open > 0, "none of the dead had any");
-    let mut redis = server.connect().await.unwrap();
+    let redis = server.connect().await.unwrap();
     let holds = format!("redlock_sem:{{{name}}}");
-    let kept = redis::cmd("HVALS").arg(&holds).to_owned();
-    let kept: Vec<i64> = kept.query_async(&mut redis).await.unwrap();
+    let kept: Vec<i64> = ask(&redis, &["HVALS", &holds]).await;
     // More than their notes say: some died between Redis and the note.
     assert!(kept.len() >= open, "{} {open}", kept.len());
     let kept: i64 = kept.iter().sum();
@@ -162,11 +159,9 @@ async fn killed_processes_keep_permits_without_leases_and_the_rest_goes_on() {
     let all = semaphore.try_acquire_many(number).await.unwrap();
     all.unwrap().release().await.unwrap();
     let pattern = format!("redlock_op:{{{name}}}:*");
-    let notes = redis::cmd("KEYS").arg(pattern).to_owned();
-    let notes: Vec<String> = notes.query_async(&mut redis).await.unwrap();
+    let notes: Vec<String> = ask(&redis, &["KEYS", &pattern]).await;
     for key in notes.iter().chain([&name, &holds]) {
-        let delete = redis::cmd("DEL").arg(key).to_owned();
-        let _: () = delete.query_async(&mut redis).await.unwrap();
+        let _: () = ask(&redis, &["DEL", key]).await;
     }
     leaks.client(&client).assert_clean().await;
 }

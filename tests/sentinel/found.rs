@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redlock_rt::{Client, ClientBuilder, ErrorKind, LockOptions, LostReason};
 use tests::{
-    CALL, DEADLINE, Matcher, Proxy, RedisServer, Which, eventually, told, trace_init, unique,
+    CALL, DEADLINE, Matcher, Proxy, RedisServer, Which, ask, eventually, told, trace_init, unique,
     within,
 };
 use tokio::net::TcpListener;
@@ -103,9 +103,7 @@ async fn a_replica_that_is_named_is_waited_for_also_at_first() {
     let asked = async || fake.asked() >= 4;
     eventually(DEADLINE, asked).await;
     assert!(!waiter.is_finished());
-    let mut promote = redis::cmd("REPLICAOF");
-    promote.arg("NO").arg("ONE");
-    promote.exec_async(&mut redis).await.unwrap();
+    ask::<()>(&redis, &["REPLICAOF", "NO", "ONE"]).await;
     drop(within(DEADLINE, waiter).await.unwrap().unwrap());
 }
 
@@ -123,9 +121,8 @@ async fn the_sentinel_with_the_highest_epoch_is_believed() {
         let name = unique("epoch");
         let client = at(&urls).connect().await.unwrap();
         let guard = client.rlock(&name).lock().await.unwrap();
-        let mut redis = new.connect().await.unwrap();
-        let mut exists = redis::cmd("EXISTS");
-        let there: bool = exists.arg(&name).query_async(&mut redis).await.unwrap();
+        let redis = new.connect().await.unwrap();
+        let there: bool = ask(&redis, &["EXISTS", &name]).await;
         assert!(there, "it was taken on the old master");
         drop(guard);
     }

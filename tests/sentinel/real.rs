@@ -1,7 +1,7 @@
 //! What real sentinels ask for: passwords, certificates.
 
 use redlock_rt::{Client, ErrorKind};
-use tests::{DEADLINE, RedisServer, Replicated, Sentinels, told, trace_init, unique, within};
+use tests::{DEADLINE, RedisServer, Replicated, Sentinels, ask, told, trace_init, unique, within};
 
 #[tokio::test]
 async fn sentinels_have_credentials_of_their_own() {
@@ -44,12 +44,8 @@ async fn tls_is_spoken_to_sentinels_and_to_the_master() {
     let client = builder.connect().await.unwrap();
     let guard = client.rlock(unique("tls")).lock().await.unwrap();
     guard.unlock().await.unwrap();
-    let mut redis = master.connect().await.unwrap();
-    let clients: String = redis::cmd("CLIENT")
-        .arg("LIST")
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let redis = master.connect().await.unwrap();
+    let clients: String = ask(&redis, &["CLIENT", "LIST"]).await;
     let ours: Vec<&str> = clients
         .lines()
         .filter(|line| {

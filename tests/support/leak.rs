@@ -135,6 +135,17 @@ impl Drop for LeakCheck {
     }
 }
 
+/// Panics if anything with this prefix is left on the server, or anything in these clients.
+pub async fn assert_clean<const N: usize>(
+    server: &RedisServer,
+    prefix: &str,
+    clients: [&Client; N],
+) {
+    let check = LeakCheck::on(server, prefix).await;
+    let check = clients.into_iter().fold(check, LeakCheck::client);
+    check.assert_clean().await;
+}
+
 /// What a client counts that is in use: all, but for its background tasks.
 pub fn in_use(client: &Client) -> Vec<String> {
     let stats = client.stats();

@@ -16,6 +16,7 @@
 //! | [`Wires`] | in-process or slow connections: frames in one order over all of them, cuts, refusal |
 //! | [`SlowServer`] | a server that takes its time, on a clock that stands still |
 //! | [`Recorder`] | counted frames of streams inside the process, on a clock that stands still |
+//! | [`ask`] | a command to a server, past the client under test |
 //! | [`Monitor`] | the commands that a server has received |
 //! | [`RedissonClient`] | a Redisson client, played from its wire format |
 //! | [`Driver`] | redlock-rt in another process, to be killed or paused |
@@ -31,6 +32,7 @@
 // The harness fails a test by panicking, so a section about it in each item would say nothing.
 #![allow(clippy::missing_panics_doc)]
 
+mod ask;
 mod backend;
 mod clock;
 mod cluster;
@@ -66,6 +68,7 @@ mod wires;
 mod world;
 
 pub use self::{
+    ask::ask,
     backend::{Backend, Embedded, OneMaster, Redis, Tls, Watched},
     clock::{monotonic, processor_time},
     cluster::{Cluster, ClusterOptions, Migration, shared_cluster, slot_of},
@@ -75,7 +78,7 @@ pub use self::{
     eventually::{DEADLINE, Verdict, eventually, within},
     executor::block_on,
     history::{Overlap, Turn, TurnLog as History, Turns},
-    leak::{LeakCheck, in_use},
+    leak::{LeakCheck, assert_clean, in_use},
     log::Log,
     monitor::{Monitor, MonitorLine},
     names::unique,

@@ -312,11 +312,7 @@ impl Replicated {
     /// # Panics
     /// When it fails.
     pub async fn command<T: FromRedisValue>(&self, at: usize, words: &[&str]) -> T {
-        let mut redis = self.servers[at].connect().await.expect("it answers");
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        let reply = command.query_async(&mut redis).await;
-        reply.unwrap_or_else(|error| panic!("{words:?} at {at}: {error}"))
+        self.servers[at].ask(words).await
     }
 
     /// Makes one of the servers a replica of another, and waits until it has the data.

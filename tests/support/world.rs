@@ -6,7 +6,7 @@ use std::{cell::RefCell, fmt, sync::Arc, time::Duration};
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::{Client, ClientBuilder};
 
-use crate::{Backend, DEADLINE, LeakCheck, RedisServer, eventually, trace_init, unique};
+use crate::{Backend, DEADLINE, LeakCheck, RedisServer, ask, eventually, trace_init, unique};
 
 /// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
@@ -107,9 +107,7 @@ impl World {
 
     /// Sends a command to Redis.
     pub async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        self.query(&command).await
+        ask(&self.redis, words).await
     }
 
     /// Sends a command whose words are not all text.

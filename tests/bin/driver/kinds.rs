@@ -205,7 +205,57 @@ fn converted<K: Known, L: Known>(outcome: Result<LockGuard<K>, ConvertError<L>>)
     }
 }
 
+/// The methods that all types have by the same names, and no trait in common.
+macro_rules! as_the_lock_has_them {
+    () => {
+        fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>> {
+            Box::pin(async {
+                let guard = self.lock_with(options).await?;
+                Ok(Box::new(guard) as Box<dyn Held>)
+            })
+        }
+
+        fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>> {
+            Box::pin(self.force_unlock())
+        }
+
+        fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>> {
+            Box::pin(self.is_locked())
+        }
+
+        fn ttl(&self) -> BoxFuture<'_, Result<Option<Duration>, Error>> {
+            Box::pin(self.remaining_ttl())
+        }
+
+        fn holders(&self) -> BoxFuture<'_, Result<Vec<HoldId>, Error>> {
+            Box::pin(self.holders())
+        }
+    };
+}
+
+macro_rules! as_the_guard_has_them {
+    () => {
+        fn state(&self) -> GuardState {
+            self.state()
+        }
+
+        fn lost(&self) -> BoxFuture<'_, LostReason> {
+            Box::pin(self.lost())
+        }
+
+        fn unlock(self: Box<Self>) -> BoxFuture<'static, Result<Unlocked, Error>> {
+            Box::pin((*self).unlock())
+        }
+
+        fn hold_count(&self) -> u32 {
+            self.hold_count()
+        }
+    };
+}
+
 impl<K: Known> Handle for Lock<K> {
+    as_the_lock_has_them!();
+
     fn has_tokens(&self) -> bool {
         K::HAS_TOKENS
     }
@@ -213,50 +263,13 @@ impl<K: Known> Handle for Lock<K> {
     fn queue(&self) -> Option<&FairLock> {
         K::queue(self)
     }
-
-    fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>> {
-        Box::pin(async {
-            let guard = self.lock_with(options).await?;
-            Ok(Box::new(guard) as Box<dyn Held>)
-        })
-    }
-
-    fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>> {
-        Box::pin(self.force_unlock())
-    }
-
-    fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>> {
-        Box::pin(self.is_locked())
-    }
-
-    fn ttl(&self) -> BoxFuture<'_, Result<Option<Duration>, Error>> {
-        Box::pin(self.remaining_ttl())
-    }
-
-    fn holders(&self) -> BoxFuture<'_, Result<Vec<HoldId>, Error>> {
-        Box::pin(self.holders())
-    }
 }
 
 impl<K: Known> Held for LockGuard<K> {
-    fn state(&self) -> GuardState {
-        self.state()
-    }
-
-    fn lost(&self) -> BoxFuture<'_, LostReason> {
-        Box::pin(self.lost())
-    }
-
-    fn unlock(self: Box<Self>) -> BoxFuture<'static, Result<Unlocked, Error>> {
-        Box::pin((*self).unlock())
-    }
+    as_the_guard_has_them!();
 
     fn hold_id(&self) -> HoldId {
         self.hold_id().clone()
-    }
-
-    fn hold_count(&self) -> u32 {
-        self.hold_count()
     }
 
     fn token(&self) -> Option<u64> {
@@ -268,55 +281,19 @@ impl<K: Known> Held for LockGuard<K> {
     }
 }
 
-/// Locks made of several have their methods by the same names, and no type in common.
 macro_rules! composite {
     ($lock:ty, $guard:ty) => {
         impl Handle for $lock {
-            fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>> {
-                Box::pin(async {
-                    let guard = self.lock_with(options).await?;
-                    Ok(Box::new(guard) as Box<dyn Held>)
-                })
-            }
-
-            fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>> {
-                Box::pin(self.force_unlock())
-            }
-
-            fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>> {
-                Box::pin(self.is_locked())
-            }
-
-            fn ttl(&self) -> BoxFuture<'_, Result<Option<Duration>, Error>> {
-                Box::pin(self.remaining_ttl())
-            }
-
-            fn holders(&self) -> BoxFuture<'_, Result<Vec<HoldId>, Error>> {
-                Box::pin(self.holders())
-            }
+            as_the_lock_has_them!();
         }
 
         impl Held for $guard {
-            fn state(&self) -> GuardState {
-                self.state()
-            }
-
-            fn lost(&self) -> BoxFuture<'_, LostReason> {
-                Box::pin(self.lost())
-            }
-
-            fn unlock(self: Box<Self>) -> BoxFuture<'static, Result<Unlocked, Error>> {
-                Box::pin((*self).unlock())
-            }
+            as_the_guard_has_them!();
 
             /// That of the first of its holds.
             fn hold_id(&self) -> HoldId {
                 let mut owners = self.hold_ids();
                 owners.swap_remove(0)
-            }
-
-            fn hold_count(&self) -> u32 {
-                self.hold_count()
             }
 
             fn token(&self) -> Option<u64> {

@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-use redis::{RedisError, aio::MultiplexedConnection};
+use redis::{FromRedisValue, RedisError, aio::MultiplexedConnection};
 use tempfile::TempDir;
 use tokio_rustls::TlsAcceptor;
 
@@ -21,7 +21,7 @@ pub use self::{
     options::ServerOptions,
     shared::{SharedServer, shared_server},
 };
-use crate::{connection_to, port::ReservedPort, process::ChildProcess, reaper};
+use crate::{ask, connection_to, port::ReservedPort, process::ChildProcess, reaper};
 
 /// A `redis-server` process with a port, a directory and a log of its own; killed when dropped.
 ///
@@ -228,6 +228,11 @@ impl RedisServer {
     /// If the server does not answer, for instance because it is paused.
     pub async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
         connection_to(&self.url()).await
+    }
+
+    /// Sends a command over a connection of its own, and returns the reply.
+    pub async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        ask(&self.connect().await.expect("it answers"), words).await
     }
 
     /// Kills the server with SIGKILL. The port stays reserved for [`restart`](Self::restart).

@@ -2,28 +2,27 @@
 
 use redlock_rt::{CountDownLatch, Error};
 use tests::{
-    DEADLINE, RedissonClient, RedissonCountDownLatch, World, eventually, shared_server, unique,
-    within,
+    DEADLINE, RedissonClient, RedissonCountDownLatch, eventually, shared_server, unique, within,
 };
 use tokio::task::JoinHandle;
 
-struct Stage {
-    world: World,
-    ours: CountDownLatch,
-    theirs: RedissonCountDownLatch,
-}
+type Stage = crate::Both<CountDownLatch, RedissonCountDownLatch>;
 
 impl Stage {
     async fn open(name: String) -> Self {
-        let server = shared_server();
-        let world = World::named(&server, &name).await;
-        let java = RedissonClient::connect(&server.url()).await.unwrap();
-        Self {
-            // A waiter wakes only by an announcement.
-            ours: world.client().count_down_latch(&name),
-            theirs: java.count_down_latch(&name),
-            world,
-        }
+        let java = RedissonClient::connect(&shared_server().url())
+            .await
+            .unwrap();
+        let names = [&*name, &name];
+        Self::with(
+            &name,
+            names,
+            |builder| builder,
+            java,
+            |client, name| client.count_down_latch(name),
+            |java, name| java.count_down_latch(name),
+        )
+        .await
     }
 
     fn we_wait(&self) -> JoinHandle<Result<(), Error>> {
@@ -39,18 +38,18 @@ impl Stage {
     }
 
     async fn subscribed(&self, count: usize) {
-        let channel = format!("redisson_countdownlatch__channel__{{{}}}", self.world.name);
-        self.world.subscribed_to(&channel, count).await;
+        let channel = format!("redisson_countdownlatch__channel__{{{}}}", self.name);
+        self.subscribed_to(&channel, count).await;
     }
 
     async fn marks(&self) -> Vec<String> {
-        let pattern = format!("redlock_latch_end:*{}*", self.world.name);
-        self.world.redis(&["KEYS", &pattern]).await
+        let pattern = format!("redlock_latch_end:*{}*", self.name);
+        self.redis(&["KEYS", &pattern]).await
     }
 
-    async fn end(self) {
-        self.world.remove_notes().await;
-        self.world.assert_clean().await;
+    async fn end_without_notes(self) {
+        self.remove_notes().await;
+        self.end().await;
     }
 }
 
@@ -89,7 +88,7 @@ async fn each_counts_down_what_the_other_set_and_wakes_the_other() {
             theirs.count_down().await.unwrap();
             assert_eq!(ours.count_down().await.unwrap(), 0);
             assert_eq!(theirs.count().await.unwrap(), 0);
-            stage.end().await;
+            stage.end_without_notes().await;
         }
     }
 }
@@ -123,7 +122,7 @@ async fn a_deleted_latch_wakes_ours_and_not_theirs() {
     stage.subscribed(1).await;
     assert!(theirs.delete().await.unwrap());
     within(DEADLINE, we).await.unwrap().unwrap();
-    stage.end().await;
+    stage.end_without_notes().await;
 }
 
 /// Redisson can set a latch to zero: no waiter blocks, and counting down removes it.
@@ -137,7 +136,7 @@ async fn a_latch_of_theirs_at_zero_is_open() {
     assert_eq!(ours.count_down().await.unwrap(), 0);
     assert!(theirs.try_set_count(1).await.unwrap(), "it is gone");
     ours.count_down().await.unwrap();
-    stage.end().await;
+    stage.end_without_notes().await;
 }
 
 #[tokio::test]
@@ -153,6 +152,6 @@ async fn names_with_braces_mean_the_same_to_both() {
         ours.count_down().await.unwrap();
         assert!(within(DEADLINE, they).await.unwrap());
         within(DEADLINE, we).await.unwrap().unwrap();
-        stage.end().await;
+        stage.end_without_notes().await;
     }
 }

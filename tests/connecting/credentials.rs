@@ -50,19 +50,12 @@ impl Vault {
     }
 }
 
-async fn command(server: &RedisServer, words: &[&str]) {
-    let mut redis = server.connect().await.unwrap();
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    command.exec_async(&mut redis).await.unwrap();
-}
-
 async fn set_password(server: &RedisServer, password: &str) {
     let password = format!(">{password}");
     let user = [
         "ACL", "SETUSER", "app", "reset", "on", &password, "~*", "&*", "+@all",
     ];
-    command(server, &user).await;
+    server.ask::<()>(&user).await;
 }
 
 #[tokio::test]
@@ -76,7 +69,7 @@ async fn a_password_that_was_rotated_is_asked_for_with_the_next_connection() {
     let asked = vault.asked.load(Ordering::Relaxed);
     vault.set("hunter2");
     set_password(&server, "hunter2").await;
-    command(&server, &["CLIENT", "KILL", "USER", "app"]).await;
+    server.ask::<()>(&["CLIENT", "KILL", "USER", "app"]).await;
     let guard = within(DEADLINE, client.rlock(&name).lock()).await.unwrap();
     assert!(vault.asked.load(Ordering::Relaxed) > asked);
     guard.unlock().await.unwrap();

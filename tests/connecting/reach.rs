@@ -14,13 +14,6 @@ fn tunnel(builder: ClientBuilder, server: &RedisServer) -> ClientBuilder {
     builder.connector(move || TcpStream::connect(address))
 }
 
-async fn run(server: &RedisServer, words: &[&str]) -> redis::Value {
-    let mut redis = server.connect().await.unwrap();
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    command.query_async(&mut redis).await.unwrap()
-}
-
 /// The host of the URL does not exist, so the stream must come from the connector.
 #[tokio::test]
 async fn a_url_and_a_connector_replaced_each_other() {
@@ -28,7 +21,7 @@ async fn a_url_and_a_connector_replaced_each_other() {
     let user = [
         "ACL", "SETUSER", "app", "on", ">se cret", "~*", "&*", "+@all",
     ];
-    run(&server, &user).await;
+    server.ask::<()>(&user).await;
     let url = "redis://app:se%20cret@nobody.invalid:1/3";
     let url_first = tunnel(Client::builder().url(url), &server);
     let url_last = tunnel(Client::builder(), &server).url(url);

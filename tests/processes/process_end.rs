@@ -2,19 +2,12 @@
 
 use std::future::ready;
 
-use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::Client;
-use tests::{ChildProcess, DEADLINE, eventually, shared_server, unique};
+use tests::{ChildProcess, DEADLINE, ask, eventually, shared_server, unique};
 
 /// Enough runs that the test does not pass by chance: without the code that it guards, every second
 /// run fails.
 const RUNS: usize = 10;
-
-async fn ask<T: FromRedisValue>(redis: &mut MultiplexedConnection, words: &[&str]) -> T {
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    command.query_async(redis).await.unwrap()
-}
 
 /// Runs a process that ends while it holds something, until its end.
 async fn leave(name: &str, what: &str, runtime: &str, end: &str) {
@@ -36,7 +29,7 @@ async fn locks_are_free_after(what: &str, end: &str) {
             leave(&name, what, runtime, end).await;
             let pattern = format!("{name}*");
             eventually(DEADLINE / 4, async || {
-                let left: Vec<String> = ask(&mut redis.clone(), &["KEYS", &pattern]).await;
+                let left: Vec<String> = ask(&redis, &["KEYS", &pattern]).await;
                 match left.len() {
                     0 => Ok(()),
                     count => Err(format!("{runtime}, run {run}: {count} keys are left")),

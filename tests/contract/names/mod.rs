@@ -21,15 +21,15 @@ macro_rules! behaviours {
             mod embedded {
                 $(#[tokio::test(start_paused = true)]
                 async fn $behaviour() {
-                    let behaviour = async |world: &_| crate::$module::$behaviour(world).await;
-                    crate::run::<tests::Embedded>(stringify!($behaviour), behaviour).await;
+                    let behaviour = async |world: &_| crate::names::$module::$behaviour(world).await;
+                    crate::names::run::<tests::Embedded>(stringify!($behaviour), behaviour).await;
                 })+
             }
             mod redis {
                 $(#[tokio::test]
                 async fn $behaviour() {
-                    let behaviour = async |world: &_| crate::$module::$behaviour(world).await;
-                    crate::run::<tests::Redis>(stringify!($behaviour), behaviour).await;
+                    let behaviour = async |world: &_| crate::names::$module::$behaviour(world).await;
+                    crate::names::run::<tests::Redis>(stringify!($behaviour), behaviour).await;
                 })+
             }
         })+

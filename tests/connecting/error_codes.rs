@@ -4,19 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::FromRedisValue;
 use redlock_rt::{Client, Error, ErrorKind, LockOptions};
 use tests::{DEADLINE, RedisServer, eventually, lock_and_unlock, told, trace_init, unique, within};
 
 const SHORT: Duration = Duration::from_millis(300);
-
-async fn order<T: FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
-    let mut redis = server.connect().await.unwrap();
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    let reply = command.query_async(&mut redis).await;
-    reply.unwrap_or_else(|error| panic!("{words:?}: {error}"))
-}
 
 #[track_caller]
 fn assert_says(error: &Error, kind: ErrorKind, code: &str) {
@@ -32,7 +23,7 @@ async fn passes(server: &RedisServer, code: &str, refuse: &[&str], allow: &[&str
     let client = Client::connect(&server.url()).await.unwrap();
     let lock = client.rlock(unique("passes"));
     lock_and_unlock(&lock).await;
-    order::<()>(server, refuse).await;
+    server.ask::<()>(refuse).await;
     let wait = LockOptions::new().wait(SHORT);
     // Another name each time: the release of one that is still granted may be refused already.
     let refused = async || {
@@ -47,7 +38,7 @@ async fn passes(server: &RedisServer, code: &str, refuse: &[&str], allow: &[&str
     let waiter = lock.clone();
     let waiter = tokio::spawn(async move { waiter.lock().await });
     eventually(DEADLINE, async || client.stats().waiting == 1).await;
-    order::<()>(server, allow).await;
+    server.ask::<()>(allow).await;
     let guard = within(DEADLINE, waiter).await.unwrap().unwrap();
     guard.unlock().await.unwrap();
 }
@@ -75,7 +66,7 @@ async fn misconf() {
     let server = RedisServer::options()
         .args(["--dir".to_owned(), path])
         .start();
-    order::<()>(&server, &["CONFIG", "SET", "save", "3600 1"]).await;
+    server.ask::<()>(&["CONFIG", "SET", "save", "3600 1"]).await;
     directory.close().unwrap();
     let allow = ["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"];
     passes(&server, "MISCONF", &["BGSAVE"], &allow).await;
@@ -89,11 +80,11 @@ async fn noscript() {
     let lock = client.fair_lock("a");
     for _ in 0..3 {
         let guard = lock.lock().await.unwrap();
-        order::<()>(&server, &["SCRIPT", "FLUSH"]).await;
+        server.ask::<()>(&["SCRIPT", "FLUSH"]).await;
         guard.unlock().await.unwrap();
-        order::<()>(&server, &["SCRIPT", "FLUSH"]).await;
+        server.ask::<()>(&["SCRIPT", "FLUSH"]).await;
     }
-    let stats: String = order(&server, &["INFO", "errorstats"]).await;
+    let stats: String = server.ask(&["INFO", "errorstats"]).await;
     assert!(stats.contains("errorstat_NOSCRIPT"), "{stats}");
 }
 
@@ -104,7 +95,7 @@ async fn loading() {
     let options = RedisServer::options().args(["--appendonly", "yes"]);
     let server = options.args(["--key-load-delay", "300"]).start();
     let fill = "for i = 1, 6000 do redis.call('SET', 'k' .. i, i) end";
-    order::<()>(&server, &["EVAL", fill, "0"]).await;
+    server.ask::<()>(&["EVAL", fill, "0"]).await;
     let client = Client::connect(&server.url()).await.unwrap();
     let lock = client.rlock("a");
     lock_and_unlock(&lock).await;
@@ -140,17 +131,6 @@ async fn noauth_and_wrongpass() {
     }
 }
 
-#[tokio::test]
-async fn wrongtype() {
-    let server = RedisServer::start();
-    order::<()>(&server, &["LPUSH", "a", "1"]).await;
-    let client = Client::connect(&server.url()).await.unwrap();
-    let error = within(DEADLINE, client.rlock("a").lock())
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
-}
-
 /// Nodes of a cluster for a user who may not ask what they are: otherwise they are refused before.
 async fn nodes(count: usize) -> (Vec<RedisServer>, Client) {
     trace_init();
@@ -163,14 +143,14 @@ async fn nodes(count: usize) -> (Vec<RedisServer>, Client) {
     let user = [
         "ACL", "SETUSER", "app", "on", ">x", "~*", "&*", "+@all", "-info",
     ];
-    order::<()>(&nodes[0], &user).await;
+    nodes[0].ask::<()>(&user).await;
     let client = format!("redis://app:x@{}", nodes[0].address());
     (nodes, Client::connect(&client).await.unwrap())
 }
 
 async fn is_up(node: &RedisServer) {
     let up = async || {
-        let info: String = order(node, &["CLUSTER", "INFO"]).await;
+        let info: String = node.ask(&["CLUSTER", "INFO"]).await;
         info.contains("cluster_state:ok")
     };
     eventually(DEADLINE, up).await;
@@ -184,7 +164,9 @@ async fn clusterdown_and_crossslot() {
     let error = lock.lock_with(wait).await.unwrap_err();
     assert_says(&error, ErrorKind::Unavailable, "CLUSTERDOWN");
     let waiter = tokio::spawn(async move { lock.lock().await });
-    order::<()>(&nodes[0], &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+    nodes[0]
+        .ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])
+        .await;
     drop(within(DEADLINE, waiter).await.unwrap().unwrap());
     // Of different slots.
     let error = client.multi_lock(["b", "c"]).lock().await.unwrap_err();
@@ -195,10 +177,16 @@ async fn clusterdown_and_crossslot() {
 async fn moved_ask_and_tryagain() {
     let (nodes, client) = nodes(2).await;
     let port = nodes[1].port().to_string();
-    order::<()>(&nodes[0], &["CLUSTER", "MEET", "127.0.0.1", &port]).await;
+    nodes[0]
+        .ask::<()>(&["CLUSTER", "MEET", "127.0.0.1", &port])
+        .await;
     // The slot of "a" is 15495.
-    order::<()>(&nodes[0], &["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]).await;
-    order::<()>(&nodes[1], &["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]).await;
+    nodes[0]
+        .ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"])
+        .await;
+    nodes[1]
+        .ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"])
+        .await;
     is_up(&nodes[0]).await;
     // The slot of "b" is 3300.
     let error = within(DEADLINE, client.rlock("b").lock())
@@ -209,9 +197,9 @@ async fn moved_ask_and_tryagain() {
     // Its counter stays.
     drop(client.fenced_lock("a").lock().await.unwrap());
     eventually(DEADLINE, async || client.stats().releases == 0).await;
-    let id: String = order(&nodes[1], &["CLUSTER", "MYID"]).await;
+    let id: String = nodes[1].ask(&["CLUSTER", "MYID"]).await;
     let migrate = ["CLUSTER", "SETSLOT", "15495", "MIGRATING", &id];
-    order::<()>(&nodes[0], &migrate).await;
+    nodes[0].ask::<()>(&migrate).await;
     let lock = within(DEADLINE, client.rlock("{a}:other").lock()).await;
     assert_says(&lock.unwrap_err(), ErrorKind::Misconfigured, "ASK");
     // One of its keys is there, and the other is not.
@@ -220,6 +208,8 @@ async fn moved_ask_and_tryagain() {
     assert_says(&error.unwrap_err(), ErrorKind::Unavailable, "TRYAGAIN");
     let waiter = tokio::spawn(async move { fenced.lock().await });
     eventually(DEADLINE, async || client.stats().waiting == 1).await;
-    order::<()>(&nodes[0], &["CLUSTER", "SETSLOT", "15495", "STABLE"]).await;
+    nodes[0]
+        .ask::<()>(&["CLUSTER", "SETSLOT", "15495", "STABLE"])
+        .await;
     drop(within(DEADLINE, waiter).await.unwrap().unwrap());
 }

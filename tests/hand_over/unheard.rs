@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redlock_rt::{Client, RLock, RLockGuard};
-use tests::{ENDS, LeakCheck, Proxy, Which, eventually, shared_server, unique, within};
+use tests::{DEADLINE, ENDS, LeakCheck, Proxy, Which, eventually, shared_server, unique, within};
 use tokio::task::JoinHandle;
-
-use crate::{DEADLINE, limited_user};
 
 /// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
@@ -62,10 +60,12 @@ async fn a_half_open_subscription_held_up_every_hand_over_within_the_process() {
 /// one PING, and kept.
 #[tokio::test]
 async fn without_the_right_to_publish_every_local_hand_over_was_delayed() {
-    let (server, url) = limited_user(&["allchannels", "-publish"]).await;
+    let server = shared_server();
     let proxy = Proxy::to(&server);
-    let address = |address: std::net::SocketAddr| format!("@{address}");
-    let url = url.replace(&address(server.address()), &address(proxy.address()));
+    let user = unique("limited").replace(':', "-");
+    let rights = ["reset", "on", ">secret", "~*", "+@all", "allchannels", "-publish"];
+    server.ask::<()>(&[&["ACL", "SETUSER", &user][..], &rights].concat()).await;
+    let url = proxy.url().replace("//", &format!("//{user}:secret@"));
     let name = unique("unheard");
     let client = client(&url).await;
     let leaks = LeakCheck::on(&server, &name).await.client(&client);
@@ -126,4 +126,29 @@ async fn a_half_open_subscription_held_up_what_waited_for_other_kinds() {
     }));
     let held_up: Vec<_> = held_up.await.into_iter().flatten().collect();
     assert_eq!(held_up, []);
+}
+
+/// The waiter had not tried, since its own client held the lock, and the channel was confirmed before
+/// it came. So only an announcement could have made it try.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_behind_a_lock_of_its_client_that_vanished_waited_for_ever() {
+    let engine = Engine::new();
+    let builder = Client::builder().embedded(&engine);
+    let client = builder.linger(Duration::from_secs(60)).build().unwrap();
+    let mut raw = connection_over(engine.connect()).await.unwrap();
+    let lock = client.rlock("vanished");
+    let guard = lock.lock().await.unwrap();
+    // Leaves a confirmed subscription.
+    let passing = LockOptions::new().wait(ms(100));
+    assert!(lock.lock_with(passing).await.unwrap_err().is_timed_out());
+    assert_eq!(client.stats().subscriptions, 1);
+    let waiting = lock.clone();
+    let waiter = tokio::spawn(async move { waiting.lock().await });
+    while client.stats().waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    let _: () = ask(&raw, &["DEL", "vanished"]).await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    let guard = within(ms(50), waiter).await.unwrap().unwrap();
+    guard.unlock().await.unwrap();
 }

@@ -10,7 +10,7 @@ use redis::{FromRedisValue, aio::MultiplexedConnection};
 use redlock_rt::embedded::Engine;
 use redlock_rt::{Client, ClientBuilder, Credentials, ErrorKind, LockOptions};
 use tests::{
-    DEADLINE, Proxy, RedisServer, client_over, connection_to, eventually, lock_and_unlock,
+    DEADLINE, Proxy, RedisServer, ask, client_over, connection_to, eventually, lock_and_unlock,
     shared_server, told, trace_init, unique, within,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -100,9 +100,7 @@ impl Stage {
     }
 
     async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query_async(&mut self.redis.clone()).await.unwrap()
+        ask(&self.redis, words).await
     }
 
     /// From now on no connection succeeds.
@@ -353,10 +351,8 @@ fn waiters_on_all_threads_for_blocking_work_kept_a_host_name_from_being_resolved
                 let options = LockOptions::new().wait(DEADLINE / 4);
                 let guard = lock.lock_with(options).await?;
                 // The next one connects again.
-                let mut redis = server.connect().await.unwrap();
-                let mut kill = redis::cmd("CLIENT");
-                kill.arg("KILL").arg("SKIPME").arg("yes");
-                let _: i64 = kill.query_async(&mut redis).await.unwrap();
+                let redis = server.connect().await.unwrap();
+                let _: i64 = ask(&redis, &["CLIENT", "KILL", "SKIPME", "yes"]).await;
                 guard.unlock().await?;
             }
             Ok::<_, redlock_rt::Error>(())

@@ -9,14 +9,18 @@ use std::thread;
 use std::time::Duration;
 
 use futures::future::join_all;
-use redlock_rt::{Client, LockOptions, RLockGuard, Unlocked};
+use redlock_rt::{Client, LockOptions, Owner, RLockGuard, Unlocked};
 use tests::{CALL, LeakCheck, Matcher, Proxy, eventually, shared_server, unique, within};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
-use crate::{DEADLINE, ms};
+use crate::DEADLINE;
+
+fn ms(span: u64) -> Duration {
+    Duration::from_millis(span)
+}
 
 /// More than the number of concurrent releases.
 const GUARDS: usize = 300;
@@ -210,4 +214,33 @@ fn a_stream_that_drops_a_guard_stopped_the_watchdog_for_ever() {
     assert_eq!(unlocked, Ok(Unlocked::Released));
     waits.join().unwrap();
     watchdog.unwrap().join().unwrap();
+}
+
+/// A cleanup that had the turn of its hold was queued behind cleanups that waited for that turn, and
+/// those took all places of the release task.
+#[tokio::test(start_paused = true)]
+async fn many_dropped_guards_of_one_hold_behind_a_cancelled_extension_stopped_all_releases() {
+    const GUARDS: usize = 200;
+    let client = Client::embedded();
+    let owner = Owner::new();
+    let lock = client.rlock("crowded");
+    let options = LockOptions::new().owner(&owner);
+    let first = lock.lock_with(options.clone()).await.unwrap();
+    let mut guards = Vec::new();
+    for _ in 1..GUARDS {
+        guards.push(lock.lock_with(options.clone()).await.unwrap());
+    }
+    {
+        let mut extension = tokio_test::task::spawn(first.extend(Duration::from_secs(60)));
+        assert!(extension.poll().is_pending());
+        drop(guards);
+        // The release task takes as many cleanups as it can.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+    drop(first);
+    let guard = within(Duration::from_secs(5), lock.lock()).await.unwrap();
+    guard.unlock().await.unwrap();
+    assert_eq!(client.stats().releases, 0);
 }

@@ -1,46 +1,21 @@
-//! RLock beside Redisson in one Redis: each waits for the other, and finds what it expects.
-//!
-//! The Redisson player shares nothing with this crate. Neither side polls here: a waiter wakes by the
-//! other side's message.
+//! RLock beside Redisson's.
 
-use std::{
-    ops::Deref,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use futures::StreamExt;
-use redis::aio::{MultiplexedConnection, PubSub};
-use redlock_rt::{Client, LockOptions, LostReason, RLock, Unlocked};
+use redlock_rt::{Client, ClientBuilder, LockOptions, LostReason, RLock, RLockGuard, Unlocked};
 use tests::{
-    DEADLINE, RedissonClient, RedissonRLock, RedissonUnlock, World, eventually, shared_server,
-    unique, within,
+    DEADLINE, RedissonClient, RedissonRLock, RedissonUnlock, eventually, shared_server, unique,
+    within,
 };
 use tokio::task::{JoinHandle, JoinSet};
+
+use crate::{LATE, LEASE, Listener, Room};
 
 /// How soon a waiter usually gets a lock of the other side; its lease would end after 30 s.
 const WAKES: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 7;
-const LEASE: Duration = Duration::from_millis(300);
-/// How late an event may be if threads have to wait for a processor. A missed event would come with
-/// the end of a lease of 30 s, or never.
-const LATE: Duration = Duration::from_secs(5);
 
-/// One lock, seen from both sides.
-struct Both {
-    world: World,
-    client: Client,
-    ours: RLock,
-    java: RedissonClient,
-    theirs: RedissonRLock,
-}
-
-impl Deref for Both {
-    type Target = World;
-
-    fn deref(&self) -> &World {
-        &self.world
-    }
-}
+type Both = crate::Both<RLock, RedissonRLock>;
 
 impl Both {
     async fn open(what: &str) -> Self {
@@ -53,21 +28,16 @@ impl Both {
         prefix: &str,
         ours: &str,
         theirs: &str,
-        options: impl FnOnce(redlock_rt::ClientBuilder) -> redlock_rt::ClientBuilder,
+        options: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Self {
-        let server = shared_server();
-        let mut world = World::named(&server, prefix).await;
-        let client = options(world.builder()).connect().await.unwrap();
-        world.watch(&client);
-        theirs.clone_into(&mut world.name);
-        let java = RedissonClient::connect(&server.url()).await.unwrap();
-        Self {
-            ours: client.rlock(ours),
-            theirs: java.rlock(theirs),
-            world,
-            client,
-            java,
-        }
+        let java = RedissonClient::connect(&shared_server().url())
+            .await
+            .unwrap();
+        let (rust, java_lock) = (
+            |client: &Client, name: &str| client.rlock(name),
+            |java: &RedissonClient, name: &str| java.rlock(name),
+        );
+        Self::with(prefix, [ours, theirs], options, java, rust, java_lock).await
     }
 
     /// Waits until this many connections are subscribed to the lock's channel.
@@ -77,7 +47,7 @@ impl Both {
     }
 
     /// A waiter of ours that sleeps.
-    async fn we_wait(&self) -> JoinHandle<(redlock_rt::RLockGuard, Instant)> {
+    async fn we_wait(&self) -> JoinHandle<(RLockGuard, Instant)> {
         let lock = self.ours.clone();
         let waiter = tokio::spawn(async move { (lock.lock().await.unwrap(), Instant::now()) });
         self.subscribed(1).await;
@@ -93,11 +63,6 @@ impl Both {
         });
         self.subscribed(1).await;
         waiter
-    }
-
-    async fn end(self) {
-        assert!(self.java.channels().is_empty());
-        self.world.assert_clean().await;
     }
 }
 
@@ -338,39 +303,6 @@ async fn redis_has_the_same_data_as_with_redisson() {
     both.end().await;
 }
 
-/// Receives all messages about a lock.
-struct Listener {
-    heard: PubSub,
-    pattern: String,
-}
-
-impl Listener {
-    async fn on(name: &str) -> Self {
-        let client = redis::Client::open(shared_server().url()).unwrap();
-        let mut heard = client.get_async_pubsub().await.unwrap();
-        let pattern = format!("*{name}*");
-        heard.psubscribe(&pattern).await.unwrap();
-        Self { heard, pattern }
-    }
-
-    /// The messages since the last call.
-    async fn all(&mut self, both: &Both) -> Vec<(String, String)> {
-        let end = format!("end:{}", self.pattern.trim_matches('*'));
-        let receivers: usize = both.redis(&["PUBLISH", &end, ""]).await;
-        assert_eq!(receivers, 1);
-        let mut messages = Vec::new();
-        let mut stream = self.heard.on_message();
-        loop {
-            let message = within(DEADLINE, stream.next()).await.unwrap();
-            if message.get_channel_name() == end {
-                return messages;
-            }
-            let channel = message.get_channel_name().to_owned();
-            messages.push((channel, message.get_payload().unwrap()));
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_release_publishes_one_zero_and_nothing_else_does() {
     let both = Both::open("publish").await;
@@ -384,57 +316,40 @@ async fn a_release_publishes_one_zero_and_nothing_else_does() {
     // Redisson does so too.
     assert!(both.theirs.try_lock(1, None).await.unwrap());
     both.theirs.unlock(1).await.unwrap();
-    assert_eq!(listener.all(&both).await, one_zero);
+    assert_eq!(listener.all().await, one_zero);
 
     let guard = both.ours.lock().await.unwrap();
     let inner = guard.reenter().await.unwrap();
     guard.extend(Duration::from_secs(40)).await.unwrap();
     assert!(both.ours.try_lock().await.unwrap().is_none());
     inner.unlock().await.unwrap();
-    assert_eq!(listener.all(&both).await, [], "it is still held");
+    assert_eq!(listener.all().await, [], "it is still held");
     guard.unlock().await.unwrap();
-    assert_eq!(listener.all(&both).await, one_zero);
+    assert_eq!(listener.all().await, one_zero);
 
     let guard = both.ours.lock().await.unwrap();
     let inner = guard.reenter().await.unwrap();
     drop(guard);
     drop(inner);
     eventually(DEADLINE, async || both.client.stats().names == 0).await;
-    assert_eq!(listener.all(&both).await, one_zero);
+    assert_eq!(listener.all().await, one_zero);
 
     // A lost hold is announced although no waiter can use the wake-up: the server is told before it
     // says that the hold is lost.
     let guard = both.ours.lock().await.unwrap();
     assert!(both.theirs.force_unlock().await.unwrap());
-    assert_eq!(listener.all(&both).await, one_zero);
+    assert_eq!(listener.all().await, one_zero);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
-    assert_eq!(listener.all(&both).await, one_zero);
+    assert_eq!(listener.all().await, one_zero);
 
     let guard = both.ours.lock().await.unwrap();
     assert!(both.ours.force_unlock().await.unwrap());
-    assert_eq!(listener.all(&both).await, one_zero);
+    assert_eq!(listener.all().await, one_zero);
     assert!(!both.ours.force_unlock().await.unwrap());
     drop(guard);
     eventually(DEADLINE, async || both.client.stats().names == 0).await;
-    assert_eq!(listener.all(&both).await, one_zero);
+    assert_eq!(listener.all().await, one_zero);
     both.end().await;
-}
-
-/// A place for one holder at a time.
-#[derive(Clone)]
-struct Room {
-    redis: MultiplexedConnection,
-    counter: String,
-}
-
-impl Room {
-    async fn enter_and_leave(&mut self) {
-        for (step, expected) in [("INCR", 1), ("DECR", 0)] {
-            let step = redis::cmd(step).arg(&self.counter).to_owned();
-            let inside: i64 = step.query_async(&mut self.redis).await.unwrap();
-            assert_eq!(inside, expected, "two holders");
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -447,10 +362,7 @@ async fn eight_of_each_are_never_two_at_once() {
     let url = shared_server().url();
     let our_other = Client::connect(&url).await.unwrap();
     let their_other = RedissonClient::connect(&url).await.unwrap();
-    let room = Room {
-        redis: shared_server().connect().await.unwrap(),
-        counter: format!("{name}:inside"),
-    };
+    let room = Room::at(name).await;
     let mut tasks = JoinSet::new();
     for index in 0..EACH {
         let client = [&both.client, &our_other][index as usize % 2];
@@ -472,14 +384,8 @@ async fn eight_of_each_are_never_two_at_once() {
             }
         });
     }
-    let all = async {
-        while let Some(task) = tasks.join_next().await {
-            task.unwrap();
-        }
-    };
-    within(3 * DEADLINE, all).await;
-    let left: i64 = both.redis(&["GETDEL", &room.counter]).await;
-    assert_eq!(left, 0);
+    within(3 * DEADLINE, tasks.join_all()).await;
+    room.close().await;
     assert!(their_other.channels().is_empty());
     both.end().await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_rt::{ErrorKind, LockOptions};
 use tests::{RedissonClient, World, eventually, lock_and_unlock, shared_server, unique};
 
-use crate::DEADLINE;
+use super::DEADLINE;
 
 /// The same name in braces.
 fn braced(world: &World) -> String {

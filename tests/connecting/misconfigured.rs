@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder, Error, ErrorKind, LockOptions};
 use tests::{
-    CALL, Proxy, RedisServer, eventually, lock_and_unlock, shared_server, trace_init, unique,
+    CALL, Proxy, RedisServer, ask, eventually, lock_and_unlock, shared_server, trace_init, unique,
     within,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -52,13 +52,6 @@ fn at(url: &str) -> ClientBuilder {
     Client::builder().url(url)
 }
 
-async fn command(server: &RedisServer, words: &[&str]) {
-    let mut redis = server.connect().await.unwrap();
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    command.exec_async(&mut redis).await.unwrap();
-}
-
 #[tokio::test]
 async fn a_lock_of_a_cluster_waited_for_ever() {
     let server = RedisServer::options()
@@ -92,8 +85,8 @@ async fn a_lock_was_given_out_where_no_script_can_renew_it() {
             "at once: {:?}",
             begun.elapsed()
         );
-        let mut redis = server.connect().await.unwrap();
-        let keys: usize = redis::cmd("DBSIZE").query_async(&mut redis).await.unwrap();
+        let redis = server.connect().await.unwrap();
+        let keys: usize = ask(&redis, &["DBSIZE"]).await;
         assert_eq!(keys, 0);
     }
 }
@@ -132,7 +125,7 @@ async fn a_sentinel_said_that_it_does_not_know_evalsha() {
 async fn a_lock_on_a_replica_waited_for_ever() {
     let (master, replica) = (RedisServer::start(), RedisServer::start());
     let port = master.port().to_string();
-    command(&replica, &["REPLICAOF", "127.0.0.1", &port]).await;
+    replica.ask::<()>(&["REPLICAOF", "127.0.0.1", &port]).await;
     let place = replica.address().to_string();
     let its_master = master.address().to_string();
     assert_misconfigured(at(&replica.url()), &place, &["a replica", &its_master]).await;
@@ -142,7 +135,7 @@ async fn a_lock_on_a_replica_waited_for_ever() {
     let lock = client.rlock("a");
     let error = within(DEADLINE, lock.lock()).await.unwrap_err();
     assert!(error.is_misconfigured(), "{error}");
-    command(&replica, &["REPLICAOF", "NO", "ONE"]).await;
+    replica.ask::<()>(&["REPLICAOF", "NO", "ONE"]).await;
     drop(within(DEADLINE, lock.lock()).await.unwrap());
 }
 
@@ -155,13 +148,13 @@ async fn a_client_that_was_connected_waits_until_the_replica_is_a_master() {
     let lock = client.rlock("a");
     lock_and_unlock(&lock).await;
     let port = other.port().to_string();
-    command(&server, &["REPLICAOF", "127.0.0.1", &port]).await;
+    server.ask::<()>(&["REPLICAOF", "127.0.0.1", &port]).await;
     proxy.mark();
     let waiter = tokio::spawn(async move { lock.lock().await });
     // The client reconnects repeatedly, and finds a replica.
     proxy.wait_for_count("INFO", 6).await;
     assert!(!waiter.is_finished());
-    command(&server, &["REPLICAOF", "NO", "ONE"]).await;
+    server.ask::<()>(&["REPLICAOF", "NO", "ONE"]).await;
     drop(within(DEADLINE, waiter).await.unwrap().unwrap());
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use redlock_rt::{Error, ErrorKind, LockOptions};
 use tests::{Monitor, RedisServer, World, lock_and_unlock};
 
-use crate::DEADLINE;
+use super::DEADLINE;
 
 /// Hashes of an application.
 const FOREIGN: [&[&str]; 11] = [

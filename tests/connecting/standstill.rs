@@ -231,7 +231,6 @@ async fn without_the_right_to_kill_clients_a_lock_is_still_compensated() {
     // At the latest with the lease, since the old call may run after its release here.
     eventually(DEADLINE, async || stage.keys().await.is_empty()).await;
     // And the client works again.
-    let guard = within(DEADLINE, lock.lock()).await.unwrap();
-    guard.unlock().await.unwrap();
+    within(DEADLINE, lock_and_unlock(&lock)).await;
     stage.assert_left(&[]).await;
 }

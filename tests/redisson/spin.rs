@@ -1,51 +1,28 @@
-//! SpinLock beside Redisson's in one Redis: they exclude each other, both poll, and nothing is
-//! announced.
+//! SpinLock beside Redisson's: they exclude each other, both poll, and nothing is announced.
 
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
-use redis::aio::PubSub;
-use redlock_rt::{Client, LockOptions, LostReason, SpinLock, SpinLockGuard, Unlocked};
-use tests::{
-    DEADLINE, RedissonClient, RedissonSpinLock, RedissonUnlock, World, eventually, shared_server,
-    within,
-};
+use redlock_rt::{LockOptions, LostReason, SpinLock, SpinLockGuard, Unlocked};
+use tests::{DEADLINE, RedissonSpinLock, RedissonUnlock, eventually, within};
 use tokio::task::{JoinHandle, JoinSet};
 
-const LEASE: Duration = Duration::from_millis(300);
+use crate::{LATE, LEASE, Listener, Room};
+
 /// The longest pause of either side's default back-off, with its random addition.
 const PAUSE: Duration = Duration::from_millis(256);
-/// How late an event may be if threads have to wait for a processor. A missed event would come with
-/// the end of a lease of 30 s, or never.
-const LATE: Duration = Duration::from_secs(5);
 
-/// One lock, seen from both sides.
-struct Both {
-    world: World,
-    client: Client,
-    ours: SpinLock,
-    java: RedissonClient,
-    theirs: RedissonSpinLock,
-    heard: PubSub,
-}
+type Both = crate::Both<SpinLock, RedissonSpinLock>;
 
 impl Both {
-    async fn open(what: &str) -> Self {
-        let server = shared_server();
-        let world = World::on(&server, what).await;
-        let client = world.client();
-        let java = RedissonClient::connect(&server.url()).await.unwrap();
-        let listener = redis::Client::open(server.url()).unwrap();
-        let mut heard = listener.get_async_pubsub().await.unwrap();
-        heard.psubscribe(format!("*{}*", world.name)).await.unwrap();
-        Self {
-            ours: client.spin_lock(&world.name),
-            theirs: java.spin_lock(&world.name),
-            client,
-            java,
-            heard,
-            world,
-        }
+    async fn open(what: &str) -> (Self, Listener) {
+        let both = Self::of(
+            what,
+            |client, name| client.spin_lock(name),
+            |java, name| java.spin_lock(name),
+        )
+        .await;
+        let listener = Listener::on(&both.name).await;
+        (both, listener)
     }
 
     /// A waiter of ours that was refused.
@@ -79,18 +56,10 @@ impl Both {
     }
 
     /// Asserts that nothing is left, and that nothing was published.
-    async fn end(mut self) {
-        let end = format!("end:{}", self.world.name);
-        let receivers: usize = self.world.redis(&["PUBLISH", &end, ""]).await;
-        assert_eq!(receivers, 1);
-        {
-            let mut messages = self.heard.on_message();
-            let first = within(DEADLINE, messages.next()).await.unwrap();
-            assert_eq!(first.get_channel_name(), end);
-        }
+    async fn end_unheard(self, mut listener: Listener) {
+        assert_eq!(listener.all().await, []);
         assert_eq!(self.client.stats().subscriptions, 0);
-        assert!(self.java.channels().is_empty());
-        self.world.assert_clean().await;
+        self.end().await;
     }
 }
 
@@ -102,7 +71,7 @@ fn assert_within_a_pause(freed: Instant, taken: Instant) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redisson_holds_and_our_waiter_takes_the_lock() {
-    let both = Both::open("theirs").await;
+    let (both, listener) = Both::open("theirs").await;
     for _ in 0..3 {
         both.they_take(1).await;
         assert!(both.ours.try_lock().await.unwrap().is_none());
@@ -117,12 +86,12 @@ async fn redisson_holds_and_our_waiter_takes_the_lock() {
         assert!(!both.theirs.as_rlock().try_lock(1, None).await.unwrap());
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     }
-    both.end().await;
+    both.end_unheard(listener).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn we_hold_and_it_waits_and_takes_it() {
-    let both = Both::open("ours").await;
+    let (both, listener) = Both::open("ours").await;
     for round in 0..4 {
         let guard = both.ours.lock().await.unwrap();
         let refused = both.theirs.lock(7, Some(PAUSE / 3), None).await;
@@ -139,12 +108,12 @@ async fn we_hold_and_it_waits_and_takes_it() {
         assert!(both.ours.try_lock().await.unwrap().is_none());
         both.they_free(7).await;
     }
-    both.end().await;
+    both.end_unheard(listener).await;
 }
 
 #[tokio::test]
 async fn re_entries_keep_the_other_side_out() {
-    let both = Both::open("re-entry").await;
+    let (both, listener) = Both::open("re-entry").await;
     both.they_take(1).await;
     both.they_take(1).await;
     assert_eq!(both.ours.hold_count().await.unwrap(), 2);
@@ -155,19 +124,19 @@ async fn re_entries_keep_the_other_side_out() {
 
     let outer = both.ours.lock().await.unwrap();
     let inner = outer.reenter().await.unwrap();
-    let fields: Vec<(String, String)> = both.world.redis(&["HGETALL", &both.world.name]).await;
+    let fields: Vec<(String, String)> = both.redis(&["HGETALL", &both.name]).await;
     assert_eq!(fields, [(outer.hold_id().to_string(), "2".to_owned())]);
     assert_eq!(outer.unlock().await.unwrap(), Unlocked::StillHeld);
     assert!(!both.theirs.as_rlock().try_lock(1, None).await.unwrap());
     assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
     both.they_take(1).await;
     both.they_free(1).await;
-    both.end().await;
+    both.end_unheard(listener).await;
 }
 
 #[tokio::test]
 async fn a_forced_release_frees_the_other_sides() {
-    let both = Both::open("force").await;
+    let (both, listener) = Both::open("force").await;
     let options = LockOptions::new().renew(Duration::from_millis(50));
     let guard = both.ours.lock_with(options).await.unwrap();
     assert!(both.theirs.force_unlock().await.unwrap());
@@ -180,12 +149,12 @@ async fn a_forced_release_frees_the_other_sides() {
     assert!(!both.ours.force_unlock().await.unwrap());
     let late = both.theirs.unlock(1).await.unwrap();
     assert_eq!(late, RedissonUnlock::NotOwner);
-    both.end().await;
+    both.end_unheard(listener).await;
 }
 
 #[tokio::test]
 async fn next_waiter_gets_the_lock_when_a_lease_runs_out() {
-    let both = Both::open("lease").await;
+    let (both, listener) = Both::open("lease").await;
     let start = Instant::now();
     assert!(both.theirs.lock(1, None, Some(LEASE)).await.unwrap());
     let sent = Instant::now();
@@ -207,13 +176,13 @@ async fn next_waiter_gets_the_lock_when_a_lease_runs_out() {
     assert!(!guard.is_valid(), "never both");
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     both.they_free(1).await;
-    both.end().await;
+    both.end_unheard(listener).await;
 }
 
 /// A renewed hold of either side keeps the other waiting beyond its lease.
 #[tokio::test]
 async fn renewals_keep_the_other_side_waiting() {
-    let both = Both::open("renewal").await;
+    let (both, listener) = Both::open("renewal").await;
     let options = LockOptions::new().lease(LEASE);
     let guard = both.ours.lock_with(options).await.unwrap();
     let waiter = both.they_wait(1);
@@ -224,24 +193,21 @@ async fn renewals_keep_the_other_side_waiting() {
     assert!(both.theirs.as_rlock().renew(&[1]).await.unwrap());
     assert!(both.ours.remaining_ttl().await.unwrap().unwrap() > 50 * LEASE);
     both.they_free(1).await;
-    both.end().await;
+    both.end_unheard(listener).await;
 }
 
 #[tokio::test]
 async fn redis_has_the_same_data_as_with_redisson() {
-    let both = Both::open("shape").await;
-    let pattern = format!("*{}*", both.world.name);
+    let (both, listener) = Both::open("shape").await;
+    let pattern = format!("*{}*", both.name);
     let shape = async || {
-        let keys: Vec<String> = both.world.redis(&["KEYS", &pattern]).await;
-        assert_eq!(keys, [&*both.world.name], "nothing beside the lock");
-        let kind: String = both.world.redis(&["TYPE", &both.world.name]).await;
-        let encoding: String = both
-            .world
-            .redis(&["OBJECT", "ENCODING", &both.world.name])
-            .await;
-        let ttl: u64 = both.world.redis(&["PTTL", &both.world.name]).await;
+        let keys: Vec<String> = both.redis(&["KEYS", &pattern]).await;
+        assert_eq!(keys, [&*both.name], "nothing beside the lock");
+        let kind: String = both.redis(&["TYPE", &both.name]).await;
+        let encoding: String = both.redis(&["OBJECT", "ENCODING", &both.name]).await;
+        let ttl: u64 = both.redis(&["PTTL", &both.name]).await;
         assert!((28_000..=30_000).contains(&ttl), "{ttl}");
-        let counts: Vec<String> = both.world.redis(&["HVALS", &both.world.name]).await;
+        let counts: Vec<String> = both.redis(&["HVALS", &both.name]).await;
         (kind, encoding, counts)
     };
     both.they_take(45).await;
@@ -250,19 +216,17 @@ async fn redis_has_the_same_data_as_with_redisson() {
     let guard = both.ours.lock().await.unwrap();
     assert_eq!(shape().await, theirs);
     guard.unlock().await.unwrap();
-    both.end().await;
+    both.end_unheard(listener).await;
 }
 
 /// The case that the documentation warns of: no announcement wakes them.
 #[tokio::test]
 async fn waiters_of_an_rlock_find_a_spin_lock_free_by_polling() {
     const POLL: Duration = Duration::from_millis(200);
-    let both = Both::open("mixed-kinds").await;
-    let polls = both
-        .world
-        .client_with(|builder| builder.poll_interval(POLL));
+    let (both, mut listener) = Both::open("mixed-kinds").await;
+    let polls = both.client_with(|builder| builder.poll_interval(POLL));
     let guard = both.ours.lock().await.unwrap();
-    let rlock = polls.rlock(&both.world.name);
+    let rlock = polls.rlock(&both.name);
     let waiter = tokio::spawn(async move { (rlock.lock().await.unwrap(), Instant::now()) });
     eventually(DEADLINE, async || polls.stats().subscriptions == 1).await;
     let freed = Instant::now();
@@ -278,58 +242,37 @@ async fn waiters_of_an_rlock_find_a_spin_lock_free_by_polling() {
     let (guard, taken) = within(DEADLINE, waiter).await.unwrap();
     assert_within_a_pause(freed, taken);
     guard.unlock().await.unwrap();
-    let Both {
-        world, mut heard, ..
-    } = both;
-    let release = within(DEADLINE, heard.on_message().next()).await.unwrap();
-    assert_eq!(release.get_payload::<String>().unwrap(), "0");
-    world.assert_clean().await;
+    let texts = listener.all().await.into_iter().map(|(_, text)| text);
+    assert_eq!(texts.collect::<Vec<_>>(), ["0"]);
+    both.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_of_each_are_never_two_at_once() {
     const TURNS: usize = 15;
-    let both = Both::open("mixed").await;
-    let counter = format!("{}:inside", both.world.name);
-    let redis = shared_server().connect().await.unwrap();
-    let room = |step: &'static str, expected: i64| {
-        let (mut redis, counter) = (redis.clone(), counter.clone());
-        async move {
-            let step = redis::cmd(step).arg(counter).to_owned();
-            let inside: i64 = step.query_async(&mut redis).await.unwrap();
-            assert_eq!(inside, expected, "two holders");
-        }
-    };
+    let (both, listener) = Both::open("mixed").await;
+    let room = Room::at(&both.name).await;
     let mut tasks = JoinSet::new();
     for thread in 0..4 {
-        let lock = both.ours.clone();
-        let turns: Vec<_> = (0..TURNS)
-            .map(|_| (room("INCR", 1), room("DECR", 0)))
-            .collect();
+        let (lock, mut inside) = (both.ours.clone(), room.clone());
         tasks.spawn(async move {
-            for (enter, leave) in turns {
+            for _ in 0..TURNS {
                 let guard = lock.lock().await.unwrap();
-                enter.await;
-                leave.await;
+                inside.enter_and_leave().await;
                 assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
             }
         });
-        let lock = both.theirs.clone();
-        let turns: Vec<_> = (0..TURNS)
-            .map(|_| (room("INCR", 1), room("DECR", 0)))
-            .collect();
+        let (lock, mut inside) = (both.theirs.clone(), room.clone());
         tasks.spawn(async move {
-            for (enter, leave) in turns {
+            for _ in 0..TURNS {
                 assert!(lock.lock(thread, None, None).await.unwrap());
-                enter.await;
-                leave.await;
+                inside.enter_and_leave().await;
                 let freed = lock.unlock(thread).await.unwrap();
                 assert_eq!(freed, RedissonUnlock::Freed);
             }
         });
     }
     within(3 * DEADLINE, tasks.join_all()).await;
-    let left: i64 = both.world.redis(&["GETDEL", &counter]).await;
-    assert_eq!(left, 0);
-    both.end().await;
+    room.close().await;
+    both.end_unheard(listener).await;
 }

@@ -21,7 +21,7 @@ use redlock_rt::{
     PermitExpirableSemaphore, PermitOptions, Quorum, RLock, RLockGuard, ReadWriteLock, RedLock,
     Reentrant, Renew, ReplicaAck, Replicas, Reply, Semaphore, Shutdown, Stats, Unlocked, embedded,
 };
-use tests::{LeakCheck, connection_over, told, unique};
+use tests::{LeakCheck, ask, connection_over, told, unique};
 use tokio::{io::AsyncWriteExt, task::yield_now};
 
 fn shared<T: Send + Sync + Unpin + 'static>() {}
@@ -99,8 +99,8 @@ fn public_names_are_read_from_a_source_file() {
 #[test]
 fn the_list_of_public_types_is_complete() {
     let sources = [
-        include_str!("../redlock-rt/src/lib.rs"),
-        include_str!("../redlock-embedded/src/lib.rs"),
+        include_str!("../../redlock-rt/src/lib.rs"),
+        include_str!("../../redlock-embedded/src/lib.rs"),
     ];
     let public: BTreeSet<_> = sources.into_iter().flat_map(public_names).collect();
     let listed = PUBLIC_TYPES.iter().chain(&PUBLIC_TRAITS).copied();
@@ -466,9 +466,8 @@ async fn messages_name_the_lock() {
     let error = guard.run(async {}).await.unwrap_err();
     assert_tells(&error, ErrorKind::Lost, name);
 
-    let mut redis = connection_over(engine.connect()).await.unwrap();
-    let set = redis::cmd("SET").arg(&[name, "data"]).to_owned();
-    set.exec_async(&mut redis).await.unwrap();
+    let redis = connection_over(engine.connect()).await.unwrap();
+    ask::<()>(&redis, &["SET", name, "data"]).await;
     for error in [
         lock.lock().await.unwrap_err(),
         lock.try_lock().await.unwrap_err(),

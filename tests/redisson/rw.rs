@@ -1,64 +1,41 @@
-//! The read-write lock beside Redisson in one Redis: each waits for the other, and finds what it
-//! expects.
-//!
-//! The Redisson player shares nothing with this crate. Unless a test says so, neither side polls here:
-//! a waiter wakes by the other side's message.
+//! The read-write lock beside Redisson's.
 
 use std::{
     collections::BTreeMap,
-    ops::Deref,
     time::{Duration, Instant},
 };
 
-use futures::StreamExt;
-use redlock_rt::{Client, Kind, Lock, LockGuard, LockOptions, LostReason, ReadWriteLock, Unlocked};
+use redlock_rt::{Kind, Lock, LockGuard, LockOptions, LostReason, ReadWriteLock, Unlocked};
 use tests::{
-    DEADLINE, RedissonClient, RedissonModeLock, RedissonReadWriteLock, RedissonUnlock, World,
-    eventually, shared_server, within,
+    DEADLINE, RedissonClient, RedissonModeLock, RedissonReadWriteLock, RedissonUnlock, eventually,
+    shared_server, unique, within,
 };
 use tokio::{task::JoinHandle, time::sleep};
 
+use crate::{LATE, Listener, assert_soon};
+
 const NEVER: Duration = Duration::from_secs(600);
-/// How late an event may be if threads have to wait for a processor. A missed event would come with
-/// the end of a lease of 30 s, or [never](NEVER).
-const LATE: Duration = Duration::from_secs(5);
 
-/// One lock, seen from both sides.
-struct Both {
-    world: World,
-    client: Client,
-    ours: ReadWriteLock,
-    java: RedissonClient,
-    theirs: RedissonReadWriteLock,
-}
-
-impl Deref for Both {
-    type Target = World;
-
-    fn deref(&self) -> &World {
-        &self.world
-    }
-}
+type Both = crate::Both<ReadWriteLock, RedissonReadWriteLock>;
 
 impl Both {
     async fn open(what: &str) -> Self {
-        Self::with(what, NEVER, Duration::from_secs(30)).await
+        Self::polling(what, NEVER, Duration::from_secs(30)).await
     }
 
-    async fn with(what: &str, poll: Duration, watchdog: Duration) -> Self {
-        let server = shared_server();
-        let world = World::on(&server, what).await;
-        let client = world.client_with(|builder| builder.poll_interval(poll));
-        let url = server.url();
+    async fn polling(what: &str, poll: Duration, watchdog: Duration) -> Self {
+        let url = shared_server().url();
         let java = RedissonClient::connect_with_watchdog(&url, watchdog).await;
-        let java = java.unwrap();
-        Self {
-            ours: client.read_write_lock(&world.name),
-            theirs: java.read_write_lock(&world.name),
-            world,
-            client,
-            java,
-        }
+        let name = unique(what);
+        Self::with(
+            &name,
+            [&name, &name],
+            |builder| builder.poll_interval(poll),
+            java.unwrap(),
+            |client, name| client.read_write_lock(name),
+            |java, name| java.read_write_lock(name),
+        )
+        .await
     }
 
     async fn ttl_of(&self, key: &str) -> Duration {
@@ -98,17 +75,6 @@ impl Both {
         let ours = self.ours.try_write().await.unwrap();
         ours.is_none() && !self.theirs.write.try_lock(99, None).await.unwrap()
     }
-
-    async fn end(self) {
-        assert!(self.java.channels().is_empty());
-        self.world.assert_clean().await;
-    }
-}
-
-#[track_caller]
-fn assert_soon(woke: Instant, freed: Instant) {
-    let late = woke.saturating_duration_since(freed);
-    assert!(late < LATE, "{late:?}");
 }
 
 async fn freed(lock: &RedissonModeLock, thread: u64) {
@@ -270,7 +236,7 @@ async fn our_downgrade_wakes_its_readers() {
 #[tokio::test]
 async fn its_downgrade_is_found_by_polling() {
     let poll = Duration::from_millis(100);
-    let both = Both::with("its-downgrade", poll, Duration::from_secs(30)).await;
+    let both = Both::polling("its-downgrade", poll, Duration::from_secs(30)).await;
     assert!(both.theirs.write.try_lock(1, None).await.unwrap());
     assert!(both.theirs.read.try_lock(1, None).await.unwrap());
     assert!(both.ours.read_lock().is_locked().await.unwrap());
@@ -291,7 +257,7 @@ async fn its_downgrade_is_found_by_polling() {
 async fn its_renewal_cuts_no_lease_of_ours() {
     let watchdog = Duration::from_millis(2500);
     let lease = Duration::from_secs(60);
-    let both = Both::with("cut", NEVER, watchdog).await;
+    let both = Both::polling("cut", NEVER, watchdog).await;
     let options = LockOptions::new().lease(lease).renew(false);
     let guard = both.ours.read_with(options).await.unwrap();
     assert_eq!(both.client.stats().renewals, 0);
@@ -562,21 +528,14 @@ async fn redis_has_the_same_data_as_with_redisson() {
 #[tokio::test]
 async fn what_we_publish() {
     let both = Both::open("publish").await;
-    let client = redis::Client::open(shared_server().url()).unwrap();
-    let mut heard = client.get_async_pubsub().await.unwrap();
-    heard.subscribe(both.theirs.read.channel()).await.unwrap();
-    let mut heard = heard.into_on_message();
-    let channel = both.theirs.read.channel();
+    let mut listener = Listener::on(&both.name).await;
     let mut since = async || {
-        let _: usize = both.redis(&["PUBLISH", &channel, "end"]).await;
-        let mut messages = Vec::new();
-        loop {
-            let message = within(DEADLINE, heard.next()).await.unwrap();
-            match message.get_payload::<String>().unwrap() {
-                end if end == "end" => return messages,
-                message => messages.push(message),
-            }
-        }
+        let all = listener.all().await.into_iter();
+        let texts = all.map(|(channel, text)| {
+            assert_eq!(channel, both.theirs.read.channel());
+            text
+        });
+        texts.collect::<Vec<_>>()
     };
     let first = both.ours.read().await.unwrap();
     let second = both.ours.read().await.unwrap();
@@ -597,7 +556,6 @@ async fn what_we_publish() {
     assert!(since().await.is_empty());
     writing.unlock().await.unwrap();
     assert_eq!(since().await, ["1"]);
-    drop(heard);
     both.end().await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tests::{Contender, LeakCheck, Turns, shared_server, unique};
+use tests::{Contender, LeakCheck, Turns, ask, shared_server, unique};
 
 const TASKS: usize = 64;
 const CONTEST: Duration = Duration::from_secs(10);
@@ -38,13 +38,9 @@ async fn two_processes_share_one_lock_fairly_and_never_at_once() {
         assert!(rarest * 2 >= fair, "a task had {rarest} turns, not {fair}");
     }
 
-    let mut redis = server.connect().await.unwrap();
+    let redis = server.connect().await.unwrap();
     let counter = format!("{name}:inside");
-    let left: i64 = redis::cmd("GETDEL")
-        .arg(counter)
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let left: i64 = ask(&redis, &["GETDEL", &counter]).await;
     assert_eq!(left, 0);
     leaks.assert_clean().await;
 }

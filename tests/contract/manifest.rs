@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 
 const PUBLISHED: [&str; 2] = ["redlock-rt", "redlock-macros"];
-const README: &str = include_str!("../README.md");
+const README: &str = include_str!("../../README.md");
 
 /// A version of Rust: 1.88 is (1, 88).
 type Rust = (u32, u32);

@@ -1,37 +1,20 @@
-//! FencedLock beside Redisson's in one Redis: each waits for the other, and the tokens of both grow.
-//!
-//! The Redisson player shares nothing with this crate. Neither side polls here.
+//! FencedLock beside Redisson's: the tokens of both grow.
 
 use std::{
-    ops::Deref,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use redlock_rt::{FencedLock, LockOptions, Unlocked};
+use redlock_rt::{FencedLock, FencedLockGuard, LockOptions, Unlocked};
 use tests::{
-    DEADLINE, RedissonClient, RedissonFencedLock, RedissonUnlock, World, lock_and_unlock,
-    shared_server, unique, within,
+    DEADLINE, RedissonClient, RedissonFencedLock, RedissonUnlock, lock_and_unlock, shared_server,
+    unique, within,
 };
 use tokio::task::{JoinHandle, JoinSet};
 
-const LEASE: Duration = Duration::from_millis(300);
+use crate::LEASE;
 
-/// One lock, seen from both sides.
-struct Both {
-    world: World,
-    ours: FencedLock,
-    java: RedissonClient,
-    theirs: RedissonFencedLock,
-}
-
-impl Deref for Both {
-    type Target = World;
-
-    fn deref(&self) -> &World {
-        &self.world
-    }
-}
+type Both = crate::Both<FencedLock, RedissonFencedLock>;
 
 impl Both {
     async fn open(what: &str) -> Self {
@@ -40,18 +23,19 @@ impl Both {
     }
 
     async fn named(prefix: &str, name: &str) -> Self {
-        let server = shared_server();
-        let mut world = World::named(&server, prefix).await;
-        let client = world.builder().connect().await.unwrap();
-        world.watch(&client);
-        name.clone_into(&mut world.name);
-        let java = RedissonClient::connect(&server.url()).await.unwrap();
-        Self {
-            ours: client.fenced_lock(name),
-            theirs: java.fenced_lock(name),
-            world,
+        let java = RedissonClient::connect(&shared_server().url())
+            .await
+            .unwrap();
+        let names = [name, name];
+        Self::with(
+            prefix,
+            names,
+            |builder| builder,
             java,
-        }
+            |client, name| client.fenced_lock(name),
+            |java, name| java.fenced_lock(name),
+        )
+        .await
     }
 
     /// Waits until this many connections are subscribed to the lock's channel.
@@ -61,7 +45,7 @@ impl Both {
     }
 
     /// A waiter of ours that sleeps.
-    async fn we_wait(&self) -> JoinHandle<redlock_rt::FencedLockGuard> {
+    async fn we_wait(&self) -> JoinHandle<FencedLockGuard> {
         let lock = self.ours.clone();
         let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
         self.subscribed(1).await;
@@ -90,10 +74,10 @@ impl Both {
         assert_eq!(freed, RedissonUnlock::Freed);
     }
 
-    async fn end(self) {
-        assert!(self.java.channels().is_empty());
+    /// The counter of tokens stays.
+    async fn end_without_counter(self) {
         let _: bool = self.redis(&["DEL", &self.theirs.counter()]).await;
-        self.world.assert_clean().await;
+        self.end().await;
     }
 }
 
@@ -115,7 +99,7 @@ async fn redisson_holds_and_our_waiter_wakes() {
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
         both.subscribed(0).await;
     }
-    both.end().await;
+    both.end_without_counter().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -134,7 +118,7 @@ async fn we_hold_and_it_waits_and_wakes() {
         assert_eq!(its, ours + 1, "its INCR goes on from ours");
         both.they_free(7).await;
     }
-    both.end().await;
+    both.end_without_counter().await;
 }
 
 #[tokio::test]
@@ -158,7 +142,7 @@ async fn its_re_entries_count_on_and_ours_do_not() {
     outer.unlock().await.unwrap();
     assert_eq!(both.they_take(1).await, last + 1);
     both.they_free(1).await;
-    both.end().await;
+    both.end_without_counter().await;
 }
 
 /// Redisson's counter starts at 1. Our next token follows the clock, and Redisson counts on from it.
@@ -181,7 +165,7 @@ async fn a_counter_that_it_began_goes_on_with_ours() {
     let ttl: i64 = both.redis(&["PTTL", &both.theirs.counter()]).await;
     assert!((50_000..=60_000).contains(&ttl), "{ttl}");
     both.they_free(1).await;
-    both.end().await;
+    both.end_without_counter().await;
 }
 
 #[tokio::test]
@@ -213,7 +197,7 @@ async fn redis_has_the_same_data_as_with_redisson() {
     assert_eq!(fields, [(guard.hold_id().to_string(), "1".to_owned())]);
     guard.unlock().await.unwrap();
     assert_eq!(shape().await, theirs_after);
-    both.end().await;
+    both.end_without_counter().await;
 }
 
 #[tokio::test]
@@ -232,7 +216,7 @@ async fn a_forced_release_wakes_the_other_side() {
     assert!(within(DEADLINE, waiter).await.unwrap() > last);
     assert_eq!(next.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     both.they_free(2).await;
-    both.end().await;
+    both.end_without_counter().await;
 }
 
 #[tokio::test]
@@ -256,7 +240,7 @@ async fn holder_whose_lease_ran_out_has_the_older_token() {
     assert!(its > guard.token());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     both.they_free(1).await;
-    both.end().await;
+    both.end_without_counter().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -293,7 +277,7 @@ async fn tokens_of_four_of_each_are_in_the_order_of_their_holds() {
         tokens.windows(2).all(|pair| pair[0] < pair[1]),
         "{tokens:?}"
     );
-    both.end().await;
+    both.end_without_counter().await;
 }
 
 #[tokio::test]
@@ -315,6 +299,6 @@ async fn names_with_braces_have_one_counter() {
             i64::try_from(guard.token()).ok()
         );
         guard.unlock().await.unwrap();
-        both.end().await;
+        both.end_without_counter().await;
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{Backoff, Client, Error, ErrorKind, Kind, Lock, LockOptions, Owner};
-use tests::{RedisServer, lock_and_unlock, shared_server, unique};
+use tests::{RedisServer, ask, lock_and_unlock, shared_server, unique};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -70,20 +70,15 @@ async fn names_that_cannot_be_one() {
 #[tokio::test]
 async fn a_fair_queue_that_is_none_is_left_alone() {
     let client = client().await;
-    let mut redis = shared_server().connect().await.unwrap();
+    let redis = shared_server().connect().await.unwrap();
     let name = unique("no-queue");
     let key = format!("redisson_lock_queue:{{{name}}}");
-    let set = redis::cmd("SET").arg(&key).arg("v").to_owned();
-    set.exec_async(&mut redis).await.unwrap();
+    ask::<()>(&redis, &["SET", &key, "v"]).await;
     let lock = client.fair_lock(&name);
     assert_error(lock.lock().await, ErrorKind::WrongType, &name);
     assert_error(lock.try_lock().await, ErrorKind::WrongType, &name);
     assert_error(lock.queue_len().await, ErrorKind::WrongType, &name);
-    let value: String = redis::cmd("GETDEL")
-        .arg(&key)
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let value: String = ask(&redis, &["GETDEL", &key]).await;
     assert_eq!(value, "v");
     assert!(!lock.is_locked().await.unwrap());
     assert_eq!(lock.queue_len().await.unwrap(), 0);
@@ -94,17 +89,12 @@ async fn a_fair_queue_that_is_none_is_left_alone() {
 async fn a_key_that_is_not_a_lock_is_refused_by_every_kind() {
     let client = client().await;
     let name = unique("no-lock");
-    let mut redis = shared_server().connect().await.unwrap();
-    let set = redis::cmd("SET").arg(&name).arg("v").to_owned();
-    set.exec_async(&mut redis).await.unwrap();
+    let redis = shared_server().connect().await.unwrap();
+    ask::<()>(&redis, &["SET", &name, "v"]).await;
     assert_all_refused(&client, &name, ErrorKind::WrongType, &name).await;
     let fenced = client.fenced_lock(&name);
     assert_eq!(fenced.token().await.unwrap(), None, "none was minted");
-    let value: String = redis::cmd("GETDEL")
-        .arg(&name)
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let value: String = ask(&redis, &["GETDEL", &name]).await;
     assert_eq!(value, "v");
 }
 
@@ -284,101 +274,6 @@ async fn a_wrong_password_is_denied_and_not_waited_for() {
 }
 
 #[tokio::test]
-async fn an_acl_is_denied_or_lived_with() {
-    let server = RedisServer::start();
-    let mut control = server.connect().await.unwrap();
-    let acl = [
-        "on",
-        ">pw",
-        "~*",
-        "resetchannels",
-        "-@all",
-        "+client|id",
-        "+client|kill",
-        "+info",
-        "+ping",
-        "+select",
-        "+script|load",
-        "+subscribe",
-        "+unsubscribe",
-        "+pttl",
-        "+hget",
-        "+hset",
-        "+hdel",
-        "+hlen",
-        "+hexists",
-        "+hgetall",
-        "+exists",
-        "+pexpire",
-        "+del",
-    ];
-    let mut user = async |name: &str, more: &[&str]| {
-        let mut command = redis::cmd("ACL");
-        command.arg("SETUSER").arg(name).arg(&acl).arg(more);
-        command.exec_async(&mut control).await.unwrap();
-        format!("redis://{name}:pw@127.0.0.1:{}", server.port())
-    };
-    let everything = user("all", &["+evalsha", "+publish", "&redisson_*"]).await;
-    let no_scripts = user("noscripts", &["+publish", "&redisson_*"]).await;
-    let no_channels = user("nochannels", &["+evalsha", "+publish"]).await;
-    let no_subscribe = user(
-        "nosubscribe",
-        &["+evalsha", "+publish", "&redisson_*", "-subscribe"],
-    );
-    let no_subscribe = no_subscribe.await;
-
-    let no_writes = user("nowrites", &["+evalsha", "-hset"]).await;
-
-    // The least rights of the front page are enough, also to wait.
-    let [one, two] = [
-        Client::connect(&everything).await,
-        Client::connect(&everything).await,
-    ];
-    hand_over(&one.unwrap(), &two.unwrap()).await;
-
-    // No lock is given out that cannot be renewed.
-    assert_error(
-        Client::connect(&no_scripts).await,
-        ErrorKind::Denied,
-        "without EVALSHA no lock can be renewed",
-    );
-
-    // Without SUBSCRIBE waiters poll.
-    let polling = Client::builder()
-        .url(&no_subscribe)
-        .poll_interval(10 * MS)
-        .connect()
-        .await
-        .unwrap();
-    hand_over(&Client::connect(&everything).await.unwrap(), &polling).await;
-
-    // A user without PUBLISH can release, and other clients notice it by polling.
-    let silent = Client::connect(&no_channels).await.unwrap();
-    hand_over(&silent, &polling).await;
-
-    // The error names a command that is forbidden inside a script.
-    let client = Client::connect(&no_writes).await.unwrap();
-    let outcome = client.rlock("n").lock().await;
-    assert_error(outcome, ErrorKind::Denied, "acquire lock \"n\"");
-}
-
-async fn hand_over(one: &Client, two: &Client) {
-    let name = unique("hand-over");
-    let guard = one.rlock(&name).lock().await.unwrap();
-    let waiter = {
-        let lock = two.rlock(&name);
-        tokio::spawn(async move { lock.lock().await })
-    };
-    tests::eventually(Duration::from_secs(5), async || two.stats().waiting == 1).await;
-    guard.unlock().await.unwrap();
-    let guard = tests::within(Duration::from_secs(5), waiter)
-        .await
-        .unwrap()
-        .unwrap();
-    guard.unlock().await.unwrap();
-}
-
-#[tokio::test]
 async fn a_database_that_does_not_exist() {
     let url = format!("{}/4096", shared_server().url());
     assert_error(
@@ -401,8 +296,7 @@ async fn a_key_of_another_type_is_left_alone() {
             .await
             .unwrap();
         let dump = async |control: &mut redis::aio::MultiplexedConnection| {
-            let dump = redis::cmd("DUMP").arg(&name).to_owned();
-            dump.query_async::<Vec<u8>>(control).await.unwrap()
+            ask::<Vec<u8>>(control, &["DUMP", &name]).await
         };
         let before = dump(&mut control).await;
         let lock = client.rlock(&name);
@@ -412,11 +306,7 @@ async fn a_key_of_another_type_is_left_alone() {
         assert_error(lock.force_unlock().await, ErrorKind::WrongType, &says);
         assert_error(lock.is_locked().await, ErrorKind::WrongType, &says);
         assert_eq!(dump(&mut control).await, before);
-        redis::cmd("DEL")
-            .arg(&name)
-            .exec_async(&mut control)
-            .await
-            .unwrap();
+        ask::<()>(&control, &["DEL", &name]).await;
     }
     assert_eq!(client.stats().names, 0);
 }

@@ -1,0 +1,13 @@
+//! The way to a server: how it is found and reached, what it answers at first, and how often it is
+//! asked again.
+
+mod credentials;
+mod dialing;
+mod error_codes;
+mod hangs_up;
+mod misconfigured;
+mod one_server;
+mod reach;
+mod replicated;
+mod retry;
+mod standstill;
