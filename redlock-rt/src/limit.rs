@@ -9,8 +9,8 @@ pub(crate) const SPACING: Duration = Duration::from_secs(1);
 /// Pure state, one for each kind of line.
 #[derive(Debug, Default)]
 pub(crate) struct Limit {
-    next: Option<Instant>,
-    left_out: u64,
+    pub(crate) next: Option<Instant>,
+    pub(crate) left_out: u64,
 }
 
 impl Limit {
@@ -34,20 +34,6 @@ impl Limit {
     /// Whether the next line may be written.
     pub(crate) fn is_open(&self, now: Instant) -> bool {
         self.next.is_none_or(|next| next <= now)
-    }
-
-    /// When the next line may be written; `None`: at once.
-    pub(crate) fn opens_at(&self) -> Option<Instant> {
-        self.next
-    }
-
-    pub(crate) fn left_out(&self) -> u64 {
-        self.left_out
-    }
-
-    /// A line was left out for good.
-    pub(crate) fn leave_out(&mut self) {
-        self.left_out += 1;
     }
 }
 

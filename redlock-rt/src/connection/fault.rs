@@ -21,7 +21,7 @@ type Source = Arc<dyn StdError + Send + Sync>;
 #[derive(Debug, Clone)]
 pub(crate) struct Fault {
     stage: Stage,
-    cause: Cause,
+    pub(crate) cause: Cause,
     /// The server refuses all calls, and not only this one.
     of_all_calls: bool,
     /// Boxed: every future that waits for an answer has room for a fault.
@@ -485,10 +485,6 @@ impl Fault {
     /// Whether the reply made no sense.
     pub(crate) fn is_nonsense(&self) -> bool {
         self.stage == Stage::Unanswered && self.cause == Cause::Failed
-    }
-
-    pub(crate) fn cause(&self) -> Cause {
-        self.cause
     }
 
     /// What a node of a cluster said about the slot of the call, which did not run.

@@ -113,14 +113,14 @@ impl Nodes {
 
     /// The name of the servers in errors.
     pub(crate) fn place(&self) -> &Arc<str> {
-        self.current().place()
+        &self.current().place
     }
 
     /// For log lines about the client.
     pub(crate) fn current(&self) -> &Arc<CurrentServer> {
         match self {
-            Self::One(node) => node.current(),
-            Self::Cluster(cluster) => cluster.current(),
+            Self::One(node) => &node.current,
+            Self::Cluster(cluster) => &cluster.current,
         }
     }
 

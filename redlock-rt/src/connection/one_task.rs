@@ -45,7 +45,7 @@ pub(super) struct OneTask {
     /// The number of ended tries. A caller that waited for a whole try takes its outcome.
     tries: u64,
     last_fault: Option<Fault>,
-    closed: bool,
+    pub(super) closed: bool,
 }
 
 struct Running {
@@ -65,10 +65,6 @@ impl OneTask {
     pub(super) fn close(&mut self) -> Option<AbortHandle> {
         self.closed = true;
         self.running.take()?.handle
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed
     }
 
     fn is_run_by(&self, number: u64) -> bool {

@@ -27,7 +27,7 @@ impl News {
         let news = match (announcement, delivery.sent) {
             (Some(announcement), Some(sent)) => Self::Announced(announcement, sent),
             // An earlier try may have run, and then that try has published.
-            _ if delivery.open_since().is_some() => Self::Unknown,
+            _ if delivery.open_since.is_some() => Self::Unknown,
             _ => Self::Nothing,
         };
         (reply, news)

@@ -178,7 +178,7 @@ impl ClientEngine {
         let Some(waiters) = self.locks.get(&key_of(recipe)) else {
             return;
         };
-        if let Some(hold) = waiters.subject().one() {
+        if let Some(hold) = waiters.subject.one() {
             hold.lease().unchain();
         }
         waiters.withdraw_offer();
@@ -190,7 +190,7 @@ impl HoldGuard {
     pub(super) fn hand_over(&mut self) -> HandOver {
         let hold = &self.hold;
         let engine = &hold.engine;
-        let waiters = hold.waiters();
+        let waiters = &hold.waiters;
         let time = engine.config.hand_over;
         let token = hold.has_next_token();
         if !token {
@@ -234,9 +234,9 @@ impl HoldGuard {
         let hold = &self.hold;
         let offer = Box::new(Offer::new(hold, legacy, open));
         let until = offer.until;
-        match hold.waiters().offer(offer) {
+        match hold.waiters.offer(offer) {
             Ok(unwatched) => {
-                hold.engine.offered(hold.waiters(), unwatched, until);
+                hold.engine.offered(&hold.waiters, unwatched, until);
                 HandOver::Done
             }
             Err(offer) => match offer.into_release() {

@@ -157,7 +157,7 @@ impl FairLock {
     ///
     /// [`BadInput`](crate::ErrorKind::BadInput) if the name is invalid.
     pub fn waiting_as(&self, owner: &Owner) -> Result<Option<HoldId>, Error> {
-        Ok(owner.asks_as(&self.engine().id, &**self.wire()?))
+        Ok(owner.asks_as(&self.engine.id, &**self.wire()?))
     }
 
     async fn look(&self, owner: Option<&HoldId>) -> Result<(u64, Option<u64>), Error> {

@@ -152,7 +152,7 @@ impl FencedLockGuard {
     /// Send it with every write under the lock; see [`FencedLock`].
     #[must_use]
     pub fn token(&self) -> u64 {
-        let Some(token) = self.hold().token() else {
+        let Some(token) = self.inner.hold.token() else {
             unreachable!("a fenced lock that was acquired without a token")
         };
         token

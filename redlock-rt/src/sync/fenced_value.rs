@@ -148,7 +148,7 @@ impl FencedValue {
             Some(ttl) if ttl > LONGEST_SPAN => "fence_ttl is longer than redis can keep",
             _ => return Ok(wire),
         };
-        Err(Error::bad_input(action, flaw).named(wire.key().as_arc()))
+        Err(Error::bad_input(action, flaw).named(wire.key.as_arc()))
     }
 
     async fn write(
@@ -160,9 +160,9 @@ impl FencedValue {
         read: fn(Reply) -> Result<FencedWrite, Malformed>,
         token: u64,
     ) -> Result<Reply, Error> {
-        let sent = self.engine.send(action, wire.key(), call, repeat, read);
+        let sent = self.engine.send(action, &wire.key, call, repeat, read);
         let written = sent.await?;
-        let named = |error: Error| error.named(wire.key().as_arc());
+        let named = |error: Error| error.named(wire.key.as_arc());
         match written {
             FencedWrite::Done(reply) => Ok(reply),
             FencedWrite::Stale(last) => Err(named(

@@ -52,7 +52,7 @@ impl Members {
 /// The members' lock, then a hold's lease. No guard is dropped under it.
 pub(super) struct Group {
     /// The name in errors.
-    name: Arc<str>,
+    pub(super) name: Arc<str>,
     need: usize,
     members: Mutex<Members>,
     /// The holds that bodies under the group may re-enter, by place.
@@ -396,10 +396,6 @@ impl Group {
 
     fn lost_error(&self, action: &'static str, reason: LostReason) -> Error {
         Error::lost(action, reason).named(&self.name)
-    }
-
-    pub(super) fn name(&self) -> &Arc<str> {
-        &self.name
     }
 }
 

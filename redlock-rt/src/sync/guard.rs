@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::kind::Kind;
 use super::options::{LockOptions, check_lease};
-use crate::engine::{GuardState, Hold, HoldGuard, LostReason, ReentryScope, Unlocked};
+use crate::engine::{GuardState, HoldGuard, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;
 use crate::limit::SharedLimit;
 use crate::name::HoldId;
@@ -51,10 +51,6 @@ impl<K: Kind> LockGuard<K> {
     pub(super) fn lasting(inner: HoldGuard, options: &LockOptions) -> Self {
         options.set_min_hold(&inner.hold);
         Self::new(inner)
-    }
-
-    pub(super) fn hold(&self) -> &Hold {
-        &self.inner.hold
     }
 
     /// The scope of a body under the lock.

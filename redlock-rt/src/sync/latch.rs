@@ -121,7 +121,7 @@ impl CountDownLatch {
     /// See [above](Self#errors).
     pub async fn try_set_count(&self, count: u64) -> Result<bool, Error> {
         let wire = self.wire()?;
-        let refuse = |why| Err(Error::bad_input(SET, why).named(wire.name().as_arc()));
+        let refuse = |why| Err(Error::bad_input(SET, why).named(wire.name.as_arc()));
         match count {
             0 => return refuse("the count is zero"),
             _ if count > GREATEST_COUNT => return refuse("the count is greater than 2^53"),
@@ -130,7 +130,7 @@ impl CountDownLatch {
         if let Some(ttl) = self.ttl {
             check_lease(SET, ttl).map_err(|_| {
                 let why = "the ttl is shorter than a millisecond, or longer than redis can keep";
-                Error::bad_input(SET, why).named(wire.name().as_arc())
+                Error::bad_input(SET, why).named(wire.name.as_arc())
             })?;
         }
         let call = wire.set(count, self.ttl, &self.engine.operation());
@@ -169,7 +169,7 @@ impl CountDownLatch {
         let id = self.engine.operation();
         let call = wire.count_down(&id);
         Ok(CountDownGuard {
-            once: OnceCall::new(&self.engine, wire.name(), call, id.noted, count_left),
+            once: OnceCall::new(&self.engine, &wire.name, call, id.noted, count_left),
         })
     }
 
@@ -216,7 +216,7 @@ impl CountDownLatch {
             LatchEnd::Deleted => ErrorKind::LatchDeleted,
             LatchEnd::Expired => ErrorKind::LatchExpired,
         };
-        Err(Error::new(kind, engine::WAIT_LATCH).named(wire.name().as_arc()))
+        Err(Error::new(kind, engine::WAIT_LATCH).named(wire.name.as_arc()))
     }
 
     /// Returns the count; zero if there is no latch.
@@ -237,7 +237,7 @@ impl CountDownLatch {
         let read = |reply: Reply| LatchState::try_from(reply);
         match self
             .engine
-            .ask(COUNT, wire.name(), wire.check(), read)
+            .ask(COUNT, &wire.name, wire.check(), read)
             .await?
         {
             LatchState::Closed(count, _) => Ok(count),
@@ -278,7 +278,7 @@ impl CountDownLatch {
     ) -> Result<T, Error> {
         let sent = self
             .engine
-            .send(action, wire.name(), call, Repeat::Always, read);
+            .send(action, &wire.name, call, Repeat::Always, read);
         sent.await
     }
 }

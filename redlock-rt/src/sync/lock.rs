@@ -82,10 +82,6 @@ impl<K: Kind> Lock<K> {
         }
     }
 
-    pub(super) fn engine(&self) -> &Arc<ClientEngine> {
-        &self.engine
-    }
-
     /// The same lock with other options of its kind.
     pub(super) fn rewired<W: LockRecipe>(mut self, wire: impl FnOnce(LockName) -> W) -> Self {
         self.wire = self

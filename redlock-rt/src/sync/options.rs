@@ -55,12 +55,12 @@ impl From<Duration> for Renew {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct LockOptions {
-    wait: Option<Duration>,
+    pub(super) wait: Option<Duration>,
     lease: Option<Duration>,
     /// `None`: not set.
     renew: Option<Renew>,
     max_hold: Option<Duration>,
-    owner: Option<Owner>,
+    pub(super) owner: Option<Owner>,
     /// Boxed, since every waiting future has room for the options.
     rare: Option<Box<Rare>>,
 }
@@ -209,8 +209,8 @@ impl LockOptions {
             ..
         } = self.rare();
         AcquireParams {
-            wait: self.waiting(),
-            owner: self.acting_as(),
+            wait: self.wait,
+            owner: self.owner.as_ref(),
             backoff,
             outlasts_denial,
             ack: engine.ack(ack, fsync),
@@ -232,10 +232,6 @@ impl LockOptions {
                 "replica_ack and fsync are for locks on one server each; a RedLock asks several",
             )),
         }
-    }
-
-    pub(super) fn waiting(&self) -> Option<Duration> {
-        self.wait
     }
 
     /// Applies the shortest hold to an acquired lock.
@@ -268,10 +264,6 @@ impl LockOptions {
     /// Whether an option is set that needs a lease.
     pub(super) fn name_a_lease(&self) -> bool {
         self.lease.is_some() || self.renew.is_some() || self.max_hold.is_some()
-    }
-
-    pub(super) fn acting_as(&self) -> Option<&Owner> {
-        self.owner.as_ref()
     }
 
     /// Checks the options of a lock, and fills in the client's defaults.

@@ -28,7 +28,7 @@ const CHECK: &str = "check permit options";
 /// ```
 #[derive(Debug, Clone)]
 pub struct PermitOptions {
-    permits: u32,
+    pub(super) permits: u32,
     /// The options that locks have too.
     shared: LockOptions,
 }
@@ -124,10 +124,6 @@ impl PermitOptions {
             permits,
             shared: options.of_permits(),
         }
-    }
-
-    pub(super) fn count(&self) -> u32 {
-        self.permits
     }
 
     /// The terms of permits without a lease.

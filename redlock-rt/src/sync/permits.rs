@@ -271,7 +271,7 @@ impl PermitExpirableSemaphore {
     }
 
     fn prepare(&self, options: &PermitOptions) -> Result<(Arc<PermitsWire>, Terms), Error> {
-        let permits = options.count();
+        let permits = options.permits;
         let name = self.counted.taking(ACQUIRE, permits, MOST_AT_ONCE)?;
         let limit = self.counted.limit(ACQUIRE)?;
         let wire = PermitsWire::new(name.clone(), permits, limit);

@@ -180,7 +180,7 @@ impl Semaphore {
         let guard = engine.lock(recipe, terms, options.params(engine)).await;
         Ok(SemaphorePermit {
             inner: guard.map_err(acquiring)?,
-            permits: options.count(),
+            permits: options.permits,
         })
     }
 
@@ -213,7 +213,7 @@ impl Semaphore {
     }
 
     fn prepare(&self, options: &PermitOptions) -> Result<(Arc<dyn Recipe>, Terms), Error> {
-        let permits = options.count();
+        let permits = options.permits;
         let name = self.counted.taking(ACQUIRE, permits, MOST_PERMITS)?;
         let limit = self.counted.limit(ACQUIRE)?;
         let terms = options.without_lease();

@@ -62,7 +62,7 @@ pub(crate) fn beat(client: &ClientId, of: &[Heartbeat<'_>]) -> Call {
         let call = call
             .channel_arg(of.queue.prefix())
             .number(millis(LONGEST))
-            .number(millis(of.queue.alive()))
+            .number(millis(of.queue.alive))
             .number(of.left_over.len() as u64)
             .number(of.oldest.len() as u64);
         let numbers = of.left_over.iter().chain(of.oldest);
@@ -177,7 +177,7 @@ impl Recipe for FairWire {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
-        let alive = self.queue.alive();
+        let alive = self.queue.alive;
         self.queue
             .call(&ACQUIRE)
             .number(millis(ask.lease))
@@ -279,7 +279,7 @@ mod tests {
         let client = ClientId::random();
         assert_eq!(client.as_str()[14..18], *ClientId::MARK);
         let known = format!("string.sub(owner, 15, 18) == '{}'", ClientId::MARK);
-        assert!(ACQUIRE.text().contains(&known));
+        assert!(ACQUIRE.text.contains(&known));
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl FairPlace {
 pub(crate) struct FairQueue {
     pub(super) name: LockName,
     /// How long the waiters of a client count as alive after its last beat.
-    alive: Duration,
+    pub(crate) alive: Duration,
 }
 
 impl FairQueue {
@@ -65,13 +65,9 @@ impl FairQueue {
         Self { name, alive }
     }
 
-    pub(crate) fn alive(&self) -> Duration {
-        self.alive
-    }
-
     /// The interval in which a client sends its beat, and learns the head of the queue.
     pub(crate) fn beat_every(&self) -> Duration {
-        (self.alive() / 3).min(LONGEST_BEAT)
+        (self.alive / 3).min(LONGEST_BEAT)
     }
 
     /// A waiter's channel is this, a colon, and its owner.

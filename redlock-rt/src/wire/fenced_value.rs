@@ -13,7 +13,7 @@ script!(EXEC = "fenced_exec");
 /// The calls of a fenced value.
 #[derive(Debug, Clone)]
 pub(crate) struct FencedValueWire {
-    key: LockName,
+    pub(crate) key: LockName,
     fence_key: String,
 }
 
@@ -31,10 +31,6 @@ impl FencedValueWire {
     pub(crate) fn new(key: LockName) -> Self {
         let fence_key = keys::fence(&key);
         Self { key, fence_key }
-    }
-
-    pub(crate) fn key(&self) -> &LockName {
-        &self.key
     }
 
     /// [`was_set`] reads the reply. `fence_ttl`: how long Redis keeps the token; `None`: for ever.

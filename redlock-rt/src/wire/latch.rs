@@ -22,7 +22,7 @@ pub(crate) const GREATEST_COUNT: u64 = 1 << 53;
 /// The calls of a count-down latch.
 #[derive(Debug, Clone)]
 pub(crate) struct LatchWire {
-    name: LockName,
+    pub(crate) name: LockName,
     mark: String,
 }
 
@@ -47,10 +47,6 @@ impl LatchWire {
     pub(crate) fn new(name: LockName) -> Self {
         let mark = keys::latch_mark(&name);
         Self { name, mark }
-    }
-
-    pub(crate) fn name(&self) -> &LockName {
-        &self.name
     }
 
     pub(crate) fn channel(&self) -> Channel<'_> {

@@ -13,9 +13,9 @@ use crate::text::ShortBytes;
 /// A script of `lua/`, known to Redis by the SHA1 of its text.
 #[derive(Debug)]
 pub(crate) struct Script {
-    name: &'static str,
-    text: &'static str,
-    sha: LazyLock<String, fn() -> String>,
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
+    pub(crate) sha: LazyLock<String, fn() -> String>,
     number: LazyLock<usize>,
 }
 
@@ -30,19 +30,6 @@ impl Script {
             sha: LazyLock::new(sha),
             number: LazyLock::new(|| NUMBERED.fetch_add(1, Ordering::Relaxed)),
         }
-    }
-
-    /// The file's name without `.lua`.
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
-    }
-
-    pub(crate) fn text(&self) -> &'static str {
-        self.text
-    }
-
-    pub(crate) fn sha(&self) -> &str {
-        &self.sha
     }
 
     /// A small number that identifies it in this process.
@@ -252,7 +239,7 @@ pub(super) mod headers {
     /// The header of each script lists its keys and arguments; the call must agree.
     #[track_caller]
     pub(in crate::wire) fn assert_agrees(call: &Call) {
-        let name = call.script().name();
+        let name = call.script().name;
         assert_eq!(call.key_count(), count(call, "KEYS"), "keys of {name}");
         let args = call.words().count() - call.key_count();
         assert_eq!(args, count(call, "ARGV"), "args of {name}");
@@ -262,8 +249,8 @@ pub(super) mod headers {
     /// The header also lists the texts that come before its own.
     #[track_caller]
     pub(in crate::wire) fn assert_has_preludes(call: &Call) {
-        let name = call.script().name();
-        let lines: Vec<_> = call.script().text().lines().collect();
+        let name = call.script().name;
+        let lines: Vec<_> = call.script().text.lines().collect();
         let is_header = |at: &usize| lines[*at].starts_with("-- KEYS: ");
         let headers: Vec<_> = (0..lines.len()).filter(is_header).collect();
         let listed = lines[headers.last().unwrap() - 1].strip_prefix("-- Prelude: ");
@@ -274,7 +261,7 @@ pub(super) mod headers {
     /// The numbered items of a header line and of the indented lines that continue it.
     fn count(call: &Call, what: &str) -> usize {
         let prefix = format!("-- {what}: ");
-        let text = call.script().text();
+        let text = call.script().text;
         // The last one, since a prelude's may be before it.
         let (_, own) = text.rsplit_once(&prefix).unwrap();
         let mut lines = own.lines();
@@ -296,9 +283,9 @@ mod tests {
 
     #[test]
     fn sha_is_that_of_the_text() {
-        let sha = sha1_smol::Sha1::from(PROBE.text()).digest().to_string();
-        assert_eq!(PROBE.sha(), sha);
-        assert_eq!(PROBE.sha().len(), 40);
+        let sha = sha1_smol::Sha1::from(PROBE.text).digest().to_string();
+        assert_eq!(*PROBE.sha, sha);
+        assert_eq!(PROBE.sha.len(), 40);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) struct Delivery {
     /// The link of the last reply.
     answered_on: Option<Arc<Link>>,
     /// When the first try without a reply was sent.
-    open_since: Option<Instant>,
+    pub(crate) open_since: Option<Instant>,
     /// When the last try was handed to a connection.
     pub(crate) sent: Option<Instant>,
     /// The call in progress was sent by a caller that did not wait for the reply.
@@ -271,7 +271,7 @@ impl Delivery {
                 Err(fault)
             }
             Some(answer) => {
-                self.published = exchange.as_ref().and_then(Exchange::published);
+                self.published = exchange.as_ref().and_then(|exchange| exchange.published);
                 self.answered_on = exchange.map(Exchange::into_link);
                 answer
             }
@@ -320,11 +320,6 @@ impl Delivery {
     /// The announcement of the last call that was answered, where the reply does not say it.
     pub(crate) fn announcement(&self) -> Option<Announcement> {
         self.published.map(|made| Announcement::of(made.into()))
-    }
-
-    /// When the first try without a reply was sent.
-    pub(crate) fn open_since(&self) -> Option<Instant> {
-        self.open_since
     }
 
     /// Whether a call is in progress whose reply must be read.

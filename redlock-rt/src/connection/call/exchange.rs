@@ -37,7 +37,7 @@ pub(crate) struct Exchange {
     /// The server has said that somebody has the lock, and the script is asked for how long.
     found_taken: bool,
     /// What became of the announcement, where the reply does not say it; see [`Carried`].
-    published: Option<u32>,
+    pub(super) published: Option<u32>,
     /// A reply that came while no caller waited. Boxed, since it is rare.
     answer: Option<Box<Result<Reply, Fault>>>,
 }
@@ -110,21 +110,21 @@ impl Exchange {
     /// where the caller needs a timer of its own: the call was sent without this, or the connection
     /// might be driven later than a timer.
     pub(super) fn watch(&mut self) -> bool {
-        self.watched = !self.polled && self.link.is_as_sure_as_a_timer();
+        self.watched = !self.polled && self.link.driver.is_as_sure_as_a_timer();
         self.watched
     }
 
     /// When the connection is to wake the caller. After a suspend this is earlier than it was before, never
     /// later.
     fn due(&self) -> Due {
-        let end = || clock::to_tokio(clock::after(self.made, self.link.patience()));
+        let end = || clock::to_tokio(clock::after(self.made, self.link.patience));
         self.watched.then(end)
     }
 
     /// As [`Multiplexer::gives_up_at`](crate::connection::stream::Multiplexer::gives_up_at), for the
     /// connection of the call.
     pub(crate) fn gives_up_at(&self, patience: Duration) -> Option<Instant> {
-        self.link.gives_up_at(patience)
+        self.link.multiplexer.gives_up_at(patience)
     }
 
     /// Waits for the reply, or until the connection wakes the caller without one. The result is `None` at once
@@ -137,7 +137,7 @@ impl Exchange {
             }
             // The clock is not read at the first poll, which has just sent the call.
             let is_late = match std::mem::replace(&mut was_polled, true) {
-                false => self.sent.as_ref().is_some_and(Pending::was_queued),
+                false => self.sent.as_ref().is_some_and(|sent| sent.queued),
                 true => {
                     let now = tokio::time::Instant::now();
                     self.due().is_some_and(|due| due <= now)
@@ -167,7 +167,7 @@ impl Exchange {
         if self.answer.is_none() {
             match self.poll_call(&mut Context::from_waker(waker)) {
                 Poll::Ready(answer) => self.answer = Some(Box::new(answer)),
-                Poll::Pending => self.link.push(),
+                Poll::Pending => self.link.driver.push(),
             }
         }
     }
@@ -255,7 +255,7 @@ impl Exchange {
                 sent
             }
             Step::Load(_) => {
-                tracing::debug!(script = call.script().name(), "loading a script");
+                tracing::debug!(script = call.script().name, "loading a script");
                 link.send(caller, |out| [encode::command(out, &load)])?
             }
         });
@@ -287,7 +287,7 @@ impl Exchange {
                 answer => {
                     link.learned(call.script());
                     let answer = answer.map_err(Fault::from_server);
-                    link.fast_paths().heard(call, &answer);
+                    link.fast_paths.heard(call, &answer);
                     return answer.map(Some);
                 }
             },
@@ -301,11 +301,6 @@ impl Exchange {
             }
         }
         Ok(None)
-    }
-
-    /// What became of the announcement, where the reply does not say it.
-    pub(super) fn published(&self) -> Option<u32> {
-        self.published
     }
 
     /// As [`Link::misread`], for this call.

@@ -67,7 +67,7 @@ impl FastPaths {
             return Ok(true);
         }
         let fault = Fault::from_server(error);
-        match fault.cause() {
+        match fault.cause {
             Cause::Denied => self.refused.store(true, Ordering::Relaxed),
             Cause::Failed if is_unknown => self.refused.store(true, Ordering::Relaxed),
             Cause::WrongType => {}
@@ -141,7 +141,7 @@ pub(super) fn begun(
     let published = match second.map(|second| link.value(second)) {
         // Not taken for a refusal that lasts: the repeat announces the release.
         Some(Ok(Value::Error(error))) => match Fault::from_server(error).while_redirected() {
-            fault if fault.cause() != Cause::Passing => None,
+            fault if fault.cause != Cause::Passing => None,
             fault if removed => return Err(without_the_rest(fault)),
             fault => return Err(fault),
         },
@@ -159,7 +159,7 @@ pub(super) fn begun(
 
 /// The first command was refused.
 fn refused(link: &Link, call: &Call, error: ServerError) -> Result<Begun, Fault> {
-    let is_taken = link.fast_paths().refused(call, error)?;
+    let is_taken = link.fast_paths.refused(call, error)?;
     Ok(Begun::Unsettled { is_taken })
 }
 
@@ -191,6 +191,6 @@ mod tests {
         assert!(!unsent.may_have_run());
         assert!(without_the_rest(unsent).may_have_run());
         let lost = Fault::timed_out("lost");
-        assert_eq!(without_the_rest(lost.clone()).cause(), lost.cause());
+        assert_eq!(without_the_rest(lost.clone()).cause, lost.cause);
     }
 }

@@ -35,27 +35,27 @@ pub(super) type OnDown = Arc<dyn Fn() + Send + Sync>;
 /// A live connection. It is dead after any command without a reply: bytes in its buffers may run at
 /// any time, so nothing is sent after them.
 pub(super) struct Link {
-    multiplexer: Arc<Multiplexer>,
+    pub(super) multiplexer: Arc<Multiplexer>,
     alive: Arc<AtomicBool>,
     opened: Instant,
     /// Whether any call was answered here.
     answered: AtomicBool,
     /// Why this client closed it, for the other calls in progress.
     given_up: OnceLock<&'static str>,
-    driver: Arc<Driver>,
+    pub(super) driver: Arc<Driver>,
     /// Polls the driver; its end closes the connection.
     task: AbortHandle,
     /// The scripts that the server will know when it reads the next command, one bit each.
     known: [AtomicU64; 2],
-    fast_paths: FastPaths,
+    pub(super) fast_paths: FastPaths,
     tie: Arc<Tie>,
     pub(super) server: Arc<CurrentServer>,
     /// `None` where an ACL forbids to ask.
-    identity: Option<Identity>,
-    info: Info,
-    replicas: Replicas,
+    pub(super) identity: Option<Identity>,
+    pub(super) info: Info,
+    pub(super) replicas: Replicas,
     /// How long callers wait for a reply.
-    patience: Duration,
+    pub(super) patience: Duration,
 }
 
 /// Marks the link dead when its driver ends, also when an ending runtime drops it.
@@ -139,38 +139,12 @@ impl Link {
         Ok(link)
     }
 
-    pub(super) fn fast_paths(&self) -> &FastPaths {
-        &self.fast_paths
-    }
-
     /// How scripts publish there.
     pub(super) fn publish(&self) -> Publish {
         match self.info.has_shard_channels {
             true => Publish::InShard,
             false => Publish::Everywhere,
         }
-    }
-
-    /// How long callers wait for a reply.
-    pub(super) fn patience(&self) -> Duration {
-        self.patience
-    }
-
-    /// As [`Multiplexer::gives_up_at`].
-    pub(super) fn gives_up_at(&self, patience: Duration) -> Option<Instant> {
-        self.multiplexer.gives_up_at(patience)
-    }
-
-    pub(super) fn info(&self) -> &Info {
-        &self.info
-    }
-
-    pub(super) fn replicas(&self) -> &Replicas {
-        &self.replicas
-    }
-
-    pub(super) fn identity(&self) -> Option<&Identity> {
-        self.identity.as_ref()
     }
 
     pub(super) fn has_answered(&self) -> bool {
@@ -226,7 +200,7 @@ impl Link {
             Value::Error(error) => {
                 let fault = Fault::from_server(error);
                 // A busy server is asked again; a server that forbids the command never answers.
-                match fault.cause() {
+                match fault.cause {
                     Cause::Passing => Err(fault.while_dialing()),
                     _ => Ok(false),
                 }
@@ -354,16 +328,6 @@ impl Link {
         }
     }
 
-    /// Writes pending calls to the connection, without waiting for the socket.
-    pub(super) fn push(&self) {
-        self.driver.push();
-    }
-
-    /// Whether the connection is driven as surely as a timer of the caller would be.
-    pub(super) fn is_as_sure_as_a_timer(&self) -> bool {
-        self.driver.is_as_sure_as_a_timer()
-    }
-
     /// Whether the server was abandoned for another one.
     pub(super) fn is_left(&self) -> bool {
         self.tie.is_left()
@@ -371,12 +335,12 @@ impl Link {
 
     /// The server's name in errors.
     pub(super) fn place(&self) -> &Arc<str> {
-        self.server.place()
+        &self.server.place
     }
 
     /// The fault of a call, with the name of the server.
     pub(super) fn said_here(&self, fault: Fault) -> Fault {
-        fault.said_at(self.tie.at()).at(self.place())
+        fault.said_at(self.tie.at.as_ref()).at(self.place())
     }
 }
 
@@ -433,5 +397,5 @@ fn place(script: &Script) -> (usize, u64) {
 }
 
 pub(super) fn load_command(script: &Script) -> [&[u8]; 3] {
-    [b"SCRIPT", b"LOAD", script.text().as_bytes()]
+    [b"SCRIPT", b"LOAD", script.text.as_bytes()]
 }

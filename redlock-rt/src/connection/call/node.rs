@@ -18,9 +18,9 @@ pub(in crate::connection) type OnDoubt = Arc<dyn Fn() + Send + Sync>;
 /// used, those for commands and renewals together: if only one of these can be had, it serves both.
 pub(crate) struct Node {
     /// No other one has it.
-    number: u64,
-    dialer: Dialer,
-    current: Arc<CurrentServer>,
+    pub(crate) number: u64,
+    pub(crate) dialer: Dialer,
+    pub(crate) current: Arc<CurrentServer>,
     main: Arc<Connection>,
     /// Renewals have their own connection, so that callers' commands never delay them.
     renewals: Arc<Connection>,
@@ -59,7 +59,7 @@ impl Node {
             connect, response, ..
         } = timeouts;
         let moved = Arc::clone(on_doubt);
-        let clustered = dialer.is_clustered();
+        let clustered = dialer.clustered;
         let current = CurrentServer::new(
             dialer.called(),
             // The time to connect to the new server and to verify the holds there.
@@ -101,20 +101,6 @@ impl Node {
             current,
             dialer,
         }
-    }
-
-    /// A number that no other server of the process has.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
-    pub(crate) fn dialer(&self) -> &Dialer {
-        &self.dialer
-    }
-
-    /// The server of all its connections.
-    pub(crate) fn current(&self) -> &Arc<CurrentServer> {
-        &self.current
     }
 
     /// The connection of a lane. Where renewals have none, that for commands, and their own is dialed.

@@ -135,7 +135,7 @@ impl Connection {
 
     /// The server's name in errors.
     pub(crate) fn place(&self) -> &Arc<str> {
-        self.shared.server.place()
+        &self.shared.server.place
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
@@ -218,13 +218,13 @@ impl Connection {
     /// made, or the URL names. `None`: unknown.
     pub(crate) fn replicas(&self, most: bool) -> Option<u32> {
         let listed = self.shared.dialer.replicas().filter(|_| most);
-        self.shared.live()?.replicas().count().max(listed)
+        self.shared.live()?.replicas.count().max(listed)
     }
 
     /// Why replicas cannot be waited for at the present server, if that was found out; `disk`: with
     /// WAITAOF.
     pub(crate) fn cannot_wait(&self, disk: bool) -> Option<Fault> {
-        self.shared.live()?.replicas().cannot_wait(disk).cloned()
+        self.shared.live()?.replicas.cannot_wait(disk).cloned()
     }
 
     /// Since when no command of an earlier connection can run any more, as far as the server
@@ -346,7 +346,7 @@ impl Shared {
     /// Before anything is repeated or compensated on a link, commands in broken connections must not be
     /// able to run any more.
     async fn end_stale(&self, link: &Link) -> Result<(), Fault> {
-        let here = link.identity().map(|here| here.run_id.clone());
+        let here = link.identity.as_ref().map(|here| here.run_id.clone());
         let is_here = |stale: &Identity| here.as_ref() == Some(&stale.run_id);
         let stale = self.slot().stale.clone().into_iter().find(is_here);
         if let Some(stale) = stale
@@ -398,11 +398,11 @@ impl Tried for Shared {
     }
 
     fn place(&self) -> &Arc<str> {
-        self.server.place()
+        &self.server.place
     }
 
     fn longest(&self) -> Duration {
-        let pauses = self.timeouts.retry.longest().saturating_mul(2);
+        let pauses = self.timeouts.retry.max_interval.saturating_mul(2);
         let dialing = self.timeouts.connect.saturating_add(pauses);
         dialing.saturating_add(self.timeouts.reply())
     }
@@ -449,12 +449,12 @@ impl Tried for Shared {
                     renewals.is_there();
                 }
                 let topology = shared.dialer.topology();
-                shared.server.introduce(link.info(), topology);
+                shared.server.introduce(&link.info, topology);
                 shared.server.connected(shared.lane);
                 (shared.on_up)(again);
             }
             Err(fault) => {
-                let fault = fault.at(shared.server.place());
+                let fault = fault.at(&shared.server.place);
                 slot.back_off(&shared.timeouts.retry);
                 slot.dialing.tried(Some(fault.clone()));
                 drop(slot);
@@ -492,7 +492,7 @@ impl Slot {
             self.back_off(retry);
         }
         self.quiet = None;
-        if let Some(stale) = dead.identity() {
+        if let Some(stale) = &dead.identity {
             if self.stale.len() == MOST_STALE {
                 self.stale.remove(0);
             }

@@ -33,7 +33,7 @@ use crate::pause::Growth;
 pub struct RetryPolicy {
     attempts: Option<u32>,
     interval: Duration,
-    max_interval: Duration,
+    pub(super) max_interval: Duration,
     jitter: f64,
 }
 
@@ -117,10 +117,6 @@ impl RetryPolicy {
     pub(crate) fn again(&self, tries: &mut u32, until: Instant) -> Option<Instant> {
         let again = clock::after(clock::now(), self.next(tries)?);
         (again < until).then_some(again)
-    }
-
-    pub(super) fn longest(&self) -> Duration {
-        self.max_interval
     }
 
     /// The interval after so many others.

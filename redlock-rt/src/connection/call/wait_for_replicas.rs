@@ -111,7 +111,7 @@ impl Link {
             until.command().write_packed_command(out);
             [out.len()]
         })?;
-        let replicas = self.replicas();
+        let replicas = &self.replicas;
         if let Some(counted) = counted
             && let Ok(count) = last(counted.await)
             && let Some(now) = Info::replicas_of(&count)
@@ -171,7 +171,7 @@ fn was_interrupted(error: &ServerError) -> bool {
         || error
             .detail()
             .contains("cannot be used with replica instances")
-        || Fault::from_server(error.clone()).cause() == Cause::Passing
+        || Fault::from_server(error.clone()).cause == Cause::Passing
 }
 
 /// Whether the server refuses the command itself, which it will do again.

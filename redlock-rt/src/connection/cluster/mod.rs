@@ -64,7 +64,7 @@ pub(crate) struct Cluster {
     timeouts: Timeouts,
     on_doubt: OnDoubt,
     /// For log lines about the client.
-    current: Arc<CurrentServer>,
+    pub(crate) current: Arc<CurrentServer>,
     /// Something happened after which the layout may be another.
     outdated: Arc<AtomicBool>,
     /// Never held across an await.
@@ -125,11 +125,6 @@ impl Cluster {
         }
     }
 
-    /// For log lines about the client.
-    pub(crate) fn current(&self) -> &Arc<CurrentServer> {
-        &self.current
-    }
-
     /// The master of a slot, as far as it is known.
     pub(crate) fn known(&self, slot: Slot) -> Option<Arc<Node>> {
         self.state().owner(slot).cloned()
@@ -141,7 +136,7 @@ impl Cluster {
         let members = (0_u16..).zip(&state.nodes);
         members
             .filter(|(place, _)| state.owners.contains(place))
-            .filter_map(|(_, member)| Some(member.as_ref()?.node.number()))
+            .filter_map(|(_, member)| Some(member.as_ref()?.node.number))
             .collect()
     }
 
@@ -407,7 +402,7 @@ impl Changes<'_> {
 
 impl State {
     fn is_closed(&self) -> bool {
-        self.refreshing.task.is_closed()
+        self.refreshing.task.closed
     }
 
     fn owner(&self, slot: Slot) -> Option<&Arc<Node>> {
@@ -436,7 +431,7 @@ impl State {
     fn gains(&mut self, place: u16) {
         if let Some(Some(member)) = self.nodes.get_mut(usize::from(place)) {
             member.idle = None;
-            member.node.current().returns();
+            member.node.current.returns();
             member.returned |= member.node.has_stale_clients();
         }
     }
@@ -445,7 +440,7 @@ impl State {
     fn replaces(&self, lost: u16, by: u16) {
         let current = |place: u16| {
             let member = self.nodes.get(usize::from(place))?.as_ref()?;
-            Some(member.node.current())
+            Some(&member.node.current)
         };
         if let (Some(lost), Some(by)) = (
             current(lost).filter(|_| !self.owners.contains(&lost)),

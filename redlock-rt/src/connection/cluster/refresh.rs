@@ -76,7 +76,7 @@ impl Cluster {
                 None
             }
             Err(fault) => {
-                let fault = fault.at(self.current.place());
+                let fault = fault.at(&self.current.place);
                 self.current.failed(None, &fault);
                 Some(fault)
             }
@@ -129,7 +129,7 @@ impl Tried for Cluster {
     }
 
     fn place(&self) -> &Arc<str> {
-        self.current.place()
+        &self.current.place
     }
 
     fn longest(&self) -> Duration {

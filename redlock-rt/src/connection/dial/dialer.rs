@@ -47,7 +47,7 @@ pub(crate) struct Dialer {
     /// For CLIENT SETNAME.
     client_name: Option<Arc<str>>,
     /// Whether the server is a node of a cluster.
-    clustered: bool,
+    pub(in crate::connection) clustered: bool,
     /// Opens the streams to its nodes.
     to_nodes: Option<NodeConnector>,
     #[cfg(feature = "tls")]
@@ -330,11 +330,6 @@ impl Dialer {
     pub(in crate::connection) fn at_node(mut self, at: Address) -> Self {
         self.how = How::Servers(Servers::One(at));
         self
-    }
-
-    /// Whether the server is a node of a cluster.
-    pub(in crate::connection) fn is_clustered(&self) -> bool {
-        self.clustered
     }
 
     /// For the log.

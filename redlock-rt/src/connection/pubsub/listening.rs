@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(both.sent(), expected);
         assert_eq!(both.hear("-NOPERM no\r\n"), []);
         let refused = (&mut one).now_or_never().unwrap().unwrap_err();
-        assert_eq!(refused.cause(), Cause::Denied);
+        assert_eq!(refused.cause, Cause::Denied);
         assert!((&mut two).now_or_never().is_none());
         assert_eq!(both.hear(&confirmed("subscribe", "d")), []);
         two.now_or_never().unwrap().unwrap();
@@ -479,7 +479,7 @@ mod tests {
             assert_eq!(both.hear(&odd), []);
             assert_eq!(both.listening.next().now_or_never(), Some(None), "{odd}");
             let refused = both.asking.ping().now_or_never().unwrap();
-            assert_eq!(refused.unwrap_err().cause(), Cause::Passing);
+            assert_eq!(refused.unwrap_err().cause, Cause::Passing);
         }
     }
 

@@ -98,7 +98,7 @@ impl View {
 /// The part of one connection that depends on the others.
 pub(in crate::connection) struct Tie {
     left: AtomicBool,
-    at: Option<Address>,
+    pub(in crate::connection) at: Option<Address>,
     end: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -116,11 +116,6 @@ impl Tie {
         })
     }
 
-    /// Where the connection leads to, if that is known.
-    pub(in crate::connection) fn at(&self) -> Option<&Address> {
-        self.at.as_ref()
-    }
-
     /// Whether the connection was abandoned for another server: no reply on it counts any more.
     pub(in crate::connection) fn is_left(&self) -> bool {
         self.left.load(Ordering::Acquire)
@@ -129,7 +124,7 @@ impl Tie {
 
 /// The state of the current server that the connections of a client share.
 pub(crate) struct CurrentServer {
-    place: Arc<str>,
+    pub(crate) place: Arc<str>,
     refused_for: Duration,
     /// Whether it is a node of a cluster.
     clustered: bool,
@@ -211,10 +206,6 @@ impl CurrentServer {
     /// Numbers a dial that begins now.
     pub(super) fn dial(&self) -> u64 {
         self.state().view.dial()
-    }
-
-    pub(crate) fn place(&self) -> &Arc<str> {
-        &self.place
     }
 
     /// Whether a connection was ever made.

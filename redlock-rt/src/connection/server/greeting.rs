@@ -69,7 +69,7 @@ where
     let mut stream = Framed::new(stream);
     let (commands, expiry) = login;
     let looks = dialer.looks_for_the_master();
-    let clustered = dialer.is_clustered();
+    let clustered = dialer.clustered;
     match greet(
         commands.clone(),
         dialer.client_name(),
@@ -157,12 +157,10 @@ pub(in crate::connection) async fn ask(
             Err(error) => Fault::of_stream(error, true),
             Ok(()) => Fault::of_answer(error),
         };
-        return Err(
-            match replies.is_empty() && fault.cause() == Cause::Passing {
-                true => TurnedAway::HungUp(fault),
-                false => TurnedAway::Fault(fault),
-            },
-        );
+        return Err(match replies.is_empty() && fault.cause == Cause::Passing {
+            true => TurnedAway::HungUp(fault),
+            false => TurnedAway::Fault(fault),
+        });
     }
     Ok(replies)
 }
@@ -219,7 +217,7 @@ fn judge(replies: &[Value], needed: usize, clustered: bool) -> Result<Greeting, 
     for reply in std::iter::once(id).chain(infos) {
         if let Value::Error(error) = reply {
             let fault = Fault::from_server(error.clone());
-            if fault.cause() == Cause::Passing || error.code() == "NOAUTH" {
+            if fault.cause == Cause::Passing || error.code() == "NOAUTH" {
                 return Err(fault.while_dialing());
             }
         }
@@ -255,9 +253,9 @@ mod tests {
     #[tokio::test]
     async fn a_right_that_need_not_be_there_was_why_a_connection_was_cut() {
         let denied = "-NOPERM this user has no permissions to run the 'client|setinfo' command\r\n";
-        assert_eq!(cut_after(denied, 0).await.cause(), Cause::Passing);
-        assert_eq!(cut_after(denied, 1).await.cause(), Cause::Denied);
+        assert_eq!(cut_after(denied, 0).await.cause, Cause::Passing);
+        assert_eq!(cut_after(denied, 1).await.cause, Cause::Denied);
         let mode = "-DENIED Redis is running in protected mode\r\n";
-        assert_eq!(cut_after(mode, 0).await.cause(), Cause::Misconfigured);
+        assert_eq!(cut_after(mode, 0).await.cause, Cause::Misconfigured);
     }
 }

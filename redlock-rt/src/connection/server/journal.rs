@@ -102,7 +102,7 @@ impl Presence {
         let outage = self.outage.take_if(|outage| outage.connected)?;
         let again = std::mem::replace(&mut self.reached, true);
         if !outage.told {
-            self.limit.leave_out();
+            self.limit.left_out += 1;
             return None;
         }
         Some(Told {
@@ -236,7 +236,7 @@ impl Journal {
 
     /// A connection could not be made; `beside`: while that for commands works.
     pub(super) fn failed(&self, beside: Option<Beside>, fault: &Fault) {
-        if fault.cause() == Cause::Closed {
+        if fault.cause == Cause::Closed {
             return;
         }
         if let Some(lane) = beside {

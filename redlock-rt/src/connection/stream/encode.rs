@@ -13,7 +13,7 @@ pub(in crate::connection) fn command(out: &mut Vec<u8>, words: &[&[u8]]) -> usiz
 pub(in crate::connection) fn evalsha(out: &mut Vec<u8>, call: &Call, publish: Publish) -> usize {
     header(out, b'*', 3 + call.word_count());
     word(out, b"EVALSHA");
-    word(out, call.script().sha().as_bytes());
+    word(out, call.script().sha.as_bytes());
     word(out, itoa::Buffer::new().format(call.key_count()).as_bytes());
     for bytes in call.words_for(publish) {
         word(out, bytes);

@@ -26,7 +26,7 @@ pub(in crate::connection) struct Framed<S> {
     writing: Vec<u8>,
     at: usize,
     /// The number of bytes that [`poll_write`](Self::poll_write) ever wrote.
-    written: u64,
+    pub(super) written: u64,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
@@ -120,10 +120,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
                 }
             }
         }
-    }
-
-    pub(super) fn written(&self) -> u64 {
-        self.written
     }
 }
 

@@ -57,7 +57,7 @@ impl LocalWait {
     pub(super) fn tries_at_once(&self, asks: Instant) -> bool {
         match self {
             Self::Queue(guard) => guard.tries_at_once(asks),
-            Self::Seat(ticket) => ticket.seat().tries_at_once(asks),
+            Self::Seat(ticket) => ticket.seat.tries_at_once(asks),
         }
     }
 
@@ -76,7 +76,7 @@ impl LocalWait {
                 self.listen(engine, recipe);
             }
             Self::Seat(ticket) => {
-                ticket.seat().tried(None, Health::Answering);
+                ticket.seat.tried(None, Health::Answering);
                 if let Some(place) = place {
                     ticket.queued(place, retry_at);
                 }
@@ -87,7 +87,7 @@ impl LocalWait {
     fn tried(&self, retry_at: Option<Instant>, health: Health) {
         match self {
             Self::Queue(guard) => guard.tried(retry_at, health),
-            Self::Seat(ticket) => ticket.seat().tried(retry_at, health),
+            Self::Seat(ticket) => ticket.seat.tried(retry_at, health),
         }
     }
 
@@ -134,7 +134,7 @@ impl LocalWait {
     /// The state of the waiter that asks on behalf of this one: whether Redis answers, and what.
     pub(super) fn fares(&self) -> (Health, Refusal) {
         match self {
-            Self::Queue(guard) => guard.waiters().fares(),
+            Self::Queue(guard) => guard.waiters.fares(),
             // Each lock can be had.
             Self::Seat(ticket) => (ticket.health(), Refusal::Held),
         }
@@ -142,21 +142,21 @@ impl LocalWait {
 
     pub(super) fn set_refusal(&self, refusal: Refusal) {
         if let Self::Queue(guard) = self {
-            guard.waiters().set_refusal(refusal);
+            guard.waiters.set_refusal(refusal);
         }
     }
 
     pub(super) fn set_health(&self, health: Health) {
         match self {
-            Self::Queue(guard) => guard.waiters().set_health(health),
-            Self::Seat(ticket) => ticket.seat().set_health(health),
+            Self::Queue(guard) => guard.waiters.set_health(health),
+            Self::Seat(ticket) => ticket.seat.set_health(health),
         }
     }
 
     /// Subscribes to the announcements of releases. A waiter with a seat subscribes once it is queued.
     pub(super) fn listen(&self, engine: &ClientEngine, recipe: &Arc<dyn Recipe>) {
         if let (Self::Queue(guard), Some(channel)) = (self, recipe.channel()) {
-            guard.waiters().listen(&engine.hub, channel);
+            guard.waiters.listen(&engine.hub, channel);
         }
     }
 }
@@ -170,35 +170,35 @@ impl Waits for LocalWait {
     fn poll(&self, waker: &Waker) -> Poll<Wake<Infallible, Box<Offer>>> {
         match self {
             Self::Queue(guard) => guard.poll(waker),
-            Self::Seat(ticket) => ticket.seat().poll(waker),
+            Self::Seat(ticket) => ticket.seat.poll(waker),
         }
     }
 
     fn runs(&self, waker: &Waker) {
         match self {
             Self::Queue(guard) => guard.runs(waker),
-            Self::Seat(ticket) => ticket.seat().runs(waker),
+            Self::Seat(ticket) => ticket.seat.runs(waker),
         }
     }
 
     fn retry_at(&self) -> Option<Instant> {
         match self {
             Self::Queue(guard) => guard.retry_at(),
-            Self::Seat(ticket) => ticket.seat().retry_at(),
+            Self::Seat(ticket) => ticket.seat.retry_at(),
         }
     }
 
     fn retry(&self) {
         match self {
             Self::Queue(guard) => guard.retry(),
-            Self::Seat(ticket) => ticket.seat().retry(),
+            Self::Seat(ticket) => ticket.seat.retry(),
         }
     }
 
     fn put_back(&self) {
         match self {
             Self::Queue(guard) => guard.put_back(),
-            Self::Seat(ticket) => ticket.seat().put_back(),
+            Self::Seat(ticket) => ticket.seat.put_back(),
         }
     }
 }

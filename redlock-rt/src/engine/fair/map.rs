@@ -90,7 +90,7 @@ impl FairMap {
         self.tickets.fetch_add(1, Ordering::SeqCst);
         // A waiter that came while the others were told is told too.
         if self.closed.load(Ordering::Acquire) {
-            ticket.seat().close();
+            ticket.seat.close();
         }
         Some(ticket)
     }

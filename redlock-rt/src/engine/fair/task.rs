@@ -26,7 +26,7 @@ pub(in crate::engine) async fn run(map: Arc<FairMap>, nodes: Arc<Nodes>) {
     let mut under_way = FuturesUnordered::new();
     let mut busy = Busy::new();
     let is_full = |busy: &Busy, at| busy.get(&at).is_some_and(|calls| *calls >= MOST_CALLS);
-    let at = |slot| nodes.known(slot).map(|node| node.number());
+    let at = |slot| nodes.known(slot).map(|node| node.number);
     // With one server there is nothing to pick while it has enough calls.
     let stops = |busy: &Busy| nodes.cluster().is_none() && is_full(busy, at(Slot::ONLY));
     while !map.signal.is_closed() {

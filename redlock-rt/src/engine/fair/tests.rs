@@ -84,7 +84,7 @@ fn beats_of_names_that_began_at_different_moments_come_together() {
 
 /// What a waiter is told when it looks.
 fn told(ticket: &FairTicket) -> Poll<Wake<()>> {
-    ticket.seat().poll(Waker::noop())
+    ticket.seat.poll(Waker::noop())
 }
 
 #[test]

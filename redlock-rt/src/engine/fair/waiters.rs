@@ -61,7 +61,7 @@ impl FairWaiters {
     /// Takes out who was told that it is next, or that it has the lock, and was not polled for the waiter
     /// time-out. It enters again when it is polled.
     pub(super) fn withdraw(&self, now: Instant) {
-        let patience = self.keys().map(FairQueue::alive);
+        let patience = self.keys().map(|keys| keys.alive);
         let Some(before) = patience.and_then(|patience| now.checked_sub(patience)) else {
             return;
         };
@@ -306,7 +306,7 @@ impl Drop for FairWaiters {
 /// One waiter's entry, from before its first call until after its last; it leaves when dropped.
 pub(crate) struct FairTicket {
     waiters: Arc<FairWaiters>,
-    seat: Arc<Seat>,
+    pub(crate) seat: Arc<Seat>,
 }
 
 impl FairTicket {
@@ -335,11 +335,6 @@ impl FairTicket {
 
     pub(crate) fn is_withdrawn(&self) -> bool {
         !self.waiters.has(self.seat.number)
-    }
-
-    /// Where the waiter waits.
-    pub(crate) fn seat(&self) -> &Seat {
-        &self.seat
     }
 
     /// Whether Redis answers the waiter, or the beats while it only waits.

@@ -70,7 +70,7 @@ impl LockQueues {
     /// Whether this client neither holds the lock nor waits for it.
     pub(crate) fn is_idle(&self, recipe: &dyn Recipe) -> bool {
         let waiters = self.get(&key_of(recipe));
-        waiters.is_none_or(|waiters| !waiters.subject().is_held() && waiters.is_empty())
+        waiters.is_none_or(|waiters| !waiters.subject.is_held() && waiters.is_empty())
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Hold {
     busy: AtomicBool,
     /// The lease has a [`min_hold`](Lease::min_hold).
     has_min_hold: AtomicBool,
-    waiters: Arc<LockQueue>,
+    pub(super) waiters: Arc<LockQueue>,
     /// As in the [`Request`].
     pub(crate) repeated: bool,
     settled: AtomicBool,
@@ -122,7 +122,7 @@ impl Hold {
         let profile = request.recipe.profile();
         let (lease, id) = Lease::new(request.terms, profile.look_every, sent);
         let hold = Self::with_lease(request, tokens, lease);
-        let holders = hold.waiters.subject();
+        let holders = &hold.waiters.subject;
         let mut superseded = Vec::new();
         if profile.exclusive {
             superseded.extend(holders.replace(&hold));
@@ -161,7 +161,7 @@ impl Hold {
             None => None,
         };
         let hold = Self::with_lease(request, tokens, lease);
-        let holders = hold.waiters.subject();
+        let holders = &hold.waiters.subject;
         let follows = holders.follow(before, &hold);
         follows.then_some((hold, id))
     }
@@ -196,9 +196,7 @@ impl Hold {
             name: name.clone(),
         });
         let waiters = modes.filter_map(|key| self.engine.locks.get(&key));
-        waiters
-            .flat_map(|waiters| waiters.subject().all())
-            .collect()
+        waiters.flat_map(|waiters| waiters.subject.all()).collect()
     }
 
     /// The fencing token, for a kind that has one.
@@ -393,11 +391,6 @@ impl Hold {
         self.engine.to(self.recipe.name())
     }
 
-    /// The waiters of its name in this client.
-    pub(super) fn waiters(&self) -> &Arc<LockQueue> {
-        &self.waiters
-    }
-
     /// Another hold goes on under the same owner number, so this one needs no release.
     pub(super) fn continued(&self) {
         self.settled.store(true, Ordering::Release);
@@ -412,7 +405,7 @@ impl Hold {
         if self.settled.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.waiters.subject().remove(self);
+        self.waiters.subject.remove(self);
         if let (News::Announced(announcement, _), Some(channel)) = (news, self.recipe.channel())
             && yields(self.recipe.profile().kind)
         {

@@ -59,8 +59,7 @@ impl Links {
                 continue;
             }
             let node = cluster.known(Slot::of(&channel));
-            let Some(node) = node.filter(|node| SubscribedServer::new(node.number()) == place)
-            else {
+            let Some(node) = node.filter(|node| SubscribedServer::new(node.number) == place) else {
                 continue;
             };
             let signal = Arc::<Signal>::default();

@@ -192,7 +192,7 @@ impl Hub {
             None => Some(SubscribedServer::ONLY),
             Some(cluster) => {
                 let node = cluster.known(Slot::of(channel))?;
-                Some(SubscribedServer::new(node.number()))
+                Some(SubscribedServer::new(node.number))
             }
         }
     }

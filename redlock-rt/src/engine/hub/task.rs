@@ -76,7 +76,7 @@ impl Site<'_> {
 /// Keeps the connection for the channels at one server, until the signal is closed.
 pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
     let Site { hub, place, signal } = site;
-    let (dialer, server) = (node.dialer(), node.current());
+    let (dialer, server) = (&node.dialer, &node.current);
     // Whether listeners know that they hear nothing.
     let mut told = false;
     let mut pause = Pause::SUBSCRIBING;
@@ -307,7 +307,7 @@ impl SubscribedConnection<'_> {
             Err(fault) if hub.is_elsewhere(place, effect, &fault) => {}
             Err(fault) if fault.is_passing_for(Caller::Subscription) => return false,
             Err(fault) => {
-                match fault.cause() {
+                match fault.cause {
                     Cause::Denied => self.server.is_missing(Right::Subscribe),
                     _ => self.server.will_repeat(&effect.channel, &fault),
                 }

@@ -255,7 +255,7 @@ impl Cleanup {
     /// Those who wait for the end of the hold, if there are any.
     pub(in crate::engine) fn followers(&self) -> Option<Arc<LockQueue>> {
         let ends = self.ending.get().ends_with_lease();
-        let waiters = self.ending.hold().filter(|_| ends)?.waiters();
+        let waiters = &self.ending.hold().filter(|_| ends)?.waiters;
         (!waiters.is_empty()).then(|| Arc::clone(waiters))
     }
 

@@ -45,12 +45,12 @@ pub(crate) async fn wait_latch(
     latch: &LatchWire,
     wait: Option<Duration>,
 ) -> Result<LatchEnd, Error> {
-    engine.ensure_open(ACTION, latch.name())?;
+    engine.ensure_open(ACTION, &latch.name)?;
     let started = clock::now();
     if wait.is_some_and(|wait| wait.is_zero()) {
         let deadline = Some(engine.patience(started));
         let looked = look(engine, latch, deadline).await;
-        return match looked.unwrap_or_else(|| Err(engine.no_answer(latch.name()))) {
+        return match looked.unwrap_or_else(|| Err(engine.no_answer(&latch.name))) {
             Ok(LatchState::Ended(ended)) => Ok(ended),
             Ok(LatchState::Closed(..)) => Err(timed_out(latch, Duration::ZERO)),
             Err(fault) => Err(failed(latch, fault)),
@@ -58,7 +58,7 @@ pub(crate) async fn wait_latch(
     }
     let waiters = engine.latches.waiters(WaitKey {
         kind: "latch",
-        name: latch.name().clone(),
+        name: latch.name.clone(),
     });
     let place = waiters.enter(
         &engine.hub,
@@ -101,7 +101,7 @@ impl LatchWait<'_> {
             match self.place.called(self.deadline).await {
                 Called::TimedOut => return Err(self.out_of_time()),
                 Called::Wake(Wake::Closed) => {
-                    return Err(self.engine.shut_down_error(ACTION, self.latch.name()));
+                    return Err(self.engine.shut_down_error(ACTION, &self.latch.name));
                 }
                 Called::Wake(Wake::Done(outcome)) => {
                     return outcome.map_err(|fault| failed(self.latch, fault));
@@ -116,14 +116,14 @@ impl LatchWait<'_> {
 
     /// Asks Redis as the head of the local queue.
     async fn look(&mut self) -> Result<(), Error> {
-        let waiters = self.place.waiters();
+        let waiters = &self.place.waiters;
         waiters.set_health(Health::Asking(clock::stamp()));
         let looks = pin!(look(self.engine, self.latch, self.deadline));
         let Some(looked) = self.place.running(looks).await else {
             let error = self.out_of_time();
             if error.is_unavailable() {
                 // For the other waiters, whose waits may end with this one.
-                self.place.waiters().set_health(Health::Failing);
+                self.place.waiters.set_health(Health::Failing);
             }
             return Err(error);
         };
@@ -134,7 +134,7 @@ impl LatchWait<'_> {
                 self.unanswered = 0;
                 let again = self.engine.next_look(clock::now(), ttl);
                 self.place.tried(Some(again), Health::Answering);
-                let waiters = self.place.waiters();
+                let waiters = &self.place.waiters;
                 waiters.listen(&self.engine.hub, self.latch.channel());
             }
             Err(fault) if fault.is_passing_for(Caller::Waiter) => {
@@ -142,7 +142,7 @@ impl LatchWait<'_> {
                 let Some(pause) = retry.next(&mut self.unanswered) else {
                     return Err(failed(self.latch, fault));
                 };
-                let name = self.latch.name().as_str();
+                let name = self.latch.name.as_str();
                 self.engine.nodes.current().will_repeat(name, &fault);
                 self.fault = Some(fault);
                 let again = clock::after(clock::now(), pause);
@@ -158,11 +158,11 @@ impl LatchWait<'_> {
         if let Some(fault) = self.fault.take() {
             return failed(self.latch, fault);
         }
-        let health = self.place.waiters().health();
+        let health = self.place.waiters.health();
         if self.engine.is_silent(health, self.started) {
             return failed(
                 self.latch,
-                self.engine.no_answer_within_the_wait(self.latch.name()),
+                self.engine.no_answer_within_the_wait(&self.latch.name),
             );
         }
         let error = timed_out(self.latch, self.wait.unwrap_or_default());
@@ -180,7 +180,7 @@ async fn look(
     deadline: Option<Instant>,
 ) -> Option<Result<LatchState, Fault>> {
     let mut delivery = Delivery::default();
-    let attempt = delivery.attempt(engine.to(latch.name()), || latch.check(), deadline);
+    let attempt = delivery.attempt(engine.to(&latch.name), || latch.check(), deadline);
     let reply = attempt.await?;
     Some(reply.and_then(|reply| {
         let look = LatchState::try_from(reply);
@@ -189,12 +189,12 @@ async fn look(
 }
 
 fn failed(latch: &LatchWire, fault: Fault) -> Error {
-    fault.into_error(ACTION).named(latch.name().as_arc())
+    fault.into_error(ACTION).named(latch.name.as_arc())
 }
 
 fn timed_out(latch: &LatchWire, wait: Duration) -> Error {
     Error::new(ErrorKind::TimedOut, ACTION)
-        .named(latch.name().as_arc())
+        .named(latch.name.as_arc())
         .saying("timed out before it opened")
         .detail(format!("waited {wait:?}"))
 }

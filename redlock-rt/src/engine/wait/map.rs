@@ -65,7 +65,7 @@ pub(crate) struct Waiters<S: Subject> {
     map: Arc<WaiterMap<S>>,
     key: WaitKey,
     queue: QueueCell<S::Outcome, S::Offer>,
-    subject: S,
+    pub(crate) subject: S,
     /// The subscription to the channel, while there are waiters.
     subscription: Subscription,
 }
@@ -300,10 +300,6 @@ impl<S: Subject> Waiters<S> {
         again.then(|| clock::after(now, LOOK))
     }
 
-    pub(crate) fn subject(&self) -> &S {
-        &self.subject
-    }
-
     pub(crate) fn set_health(&self, health: Health) {
         self.queue.with(|queue| queue.set_health(health));
     }
@@ -313,7 +309,7 @@ impl<S: Subject> Waiters<S> {
     }
 
     pub(crate) fn set_refusal(&self, refusal: Refusal) {
-        self.queue.with(|queue| queue.set_refusal(refusal));
+        self.queue.with(|queue| queue.refusal = refusal);
     }
 
     /// The state of the head, for a waiter whose time runs out.
@@ -321,7 +317,7 @@ impl<S: Subject> Waiters<S> {
         let now = clock::now();
         let fares = self
             .queue
-            .if_any(|queue| (queue.health(now), queue.refusal()));
+            .if_any(|queue| (queue.health(now), queue.refusal));
         fares.unwrap_or_default()
     }
 
@@ -376,7 +372,7 @@ impl<S: Subject> fmt::Debug for Waiters<S> {
 
 /// One waiter's place in the queue, left when dropped.
 pub(crate) struct WaiterGuard<S: Subject> {
-    waiters: Arc<Waiters<S>>,
+    pub(crate) waiters: Arc<Waiters<S>>,
     ticket: Ticket,
     /// The next waiter may get what this one was refused.
     passes_on: bool,
@@ -427,7 +423,7 @@ impl<S: Subject> WaiterGuard<S> {
         };
         self.leave(departure, |queue| {
             queue.set_retry(Some(retry_at));
-            queue.set_refusal(Refusal::Held);
+            queue.refusal = Refusal::Held;
             queue.set_health(Health::Answering);
         });
     }
@@ -455,10 +451,6 @@ impl<S: Subject> WaiterGuard<S> {
         if let Some(waker) = next {
             waker.wake();
         }
-    }
-
-    pub(crate) fn waiters(&self) -> &Arc<Waiters<S>> {
-        &self.waiters
     }
 }
 

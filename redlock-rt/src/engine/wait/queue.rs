@@ -148,7 +148,7 @@ pub(crate) struct WaitQueue<T, O = Infallible> {
     /// How the head fares, for those behind the head whose time runs out.
     health: Health,
     /// What the last head to be refused was told, for those behind the head whose time runs out.
-    refusal: Refusal,
+    pub(crate) refusal: Refusal,
     offer: Option<O>,
     /// See [`could_share`](Self::could_share).
     shares: bool,
@@ -511,14 +511,6 @@ impl<T: Clone, O> WaitQueue<T, O> {
             true => Health::Unpolled,
             false => self.health,
         }
-    }
-
-    pub(crate) fn set_refusal(&mut self, refusal: Refusal) {
-        self.refusal = refusal;
-    }
-
-    pub(crate) fn refusal(&self) -> Refusal {
-        self.refusal
     }
 
     /// Whether nobody is here, not even a waiter that was told and has not left yet.

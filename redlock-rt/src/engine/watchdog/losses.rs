@@ -35,11 +35,10 @@ struct Summary {
 impl UnloggedLosses {
     /// Returns whether to log the loss by itself: no loss is logged before earlier ones.
     fn add(&mut self, name: &str, now: Instant) -> bool {
-        match self.limit.left_out() {
-            0 if self.limit.pass(now).is_some() => return true,
-            // The loss was counted there.
-            0 => {}
-            _ => self.limit.leave_out(),
+        if self.limit.left_out > 0 {
+            self.limit.left_out += 1;
+        } else if self.limit.pass(now).is_some() {
+            return true;
         }
         if self.names.len() < MOST_NAMES {
             self.names.push(name.into());
@@ -49,7 +48,7 @@ impl UnloggedLosses {
 
     /// The summary to log, if it is time.
     fn due(&mut self, now: Instant) -> Option<Summary> {
-        if self.limit.left_out() == 0 || !self.limit.is_open(now) {
+        if self.limit.left_out == 0 || !self.limit.is_open(now) {
             return None;
         }
         let count = self.limit.pass(now)?;
@@ -58,7 +57,7 @@ impl UnloggedLosses {
 
     /// The rest, at the end.
     fn take(&mut self) -> Summary {
-        let count = std::mem::take(&mut self.limit).left_out();
+        let count = std::mem::take(&mut self.limit).left_out;
         self.summary(count)
     }
 
@@ -68,7 +67,7 @@ impl UnloggedLosses {
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        self.limit.opens_at().filter(|_| self.limit.left_out() > 0)
+        self.limit.next.filter(|_| self.limit.left_out > 0)
     }
 }
 

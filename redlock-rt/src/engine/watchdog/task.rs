@@ -228,7 +228,7 @@ impl Renewing {
         };
         let hint = self.nodes.hint(&fault).filter(|_| !followed);
         let fault = self.nodes.heard(fault, slot);
-        match fault.cause() {
+        match fault.cause {
             // Sent again under the schedule's mutex, so that no guard has ended by then.
             Cause::Loaded => self.watchdog.again(due),
             _ if hint == Some(Hint::Moved) => self.watchdog.again(due),

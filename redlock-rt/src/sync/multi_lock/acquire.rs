@@ -97,8 +97,7 @@ impl MultiLockCall<'_> {
             return Ok(None);
         };
         let one_client = |part: &Checked| Arc::ptr_eq(&part.engine, &first.engine);
-        if self.options.acting_as().is_some() || !one_client(second) || !rest.iter().all(one_client)
-        {
+        if self.options.owner.is_some() || !one_client(second) || !rest.iter().all(one_client) {
             return Ok(None);
         }
         let recipes: Vec<_> = self

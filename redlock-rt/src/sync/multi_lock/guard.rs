@@ -40,7 +40,7 @@ impl MultiLockGuard {
 
     /// Returns the names of all locks.
     pub(crate) fn name(&self) -> &str {
-        self.group.name()
+        &self.group.name
     }
 
     /// Releases all locks, and waits for the replies of Redis.

@@ -385,7 +385,7 @@ impl MultiLock {
     ) -> Result<MultiLockGuard, Error> {
         let parts = self.parts()?;
         let started = clock::now();
-        let wait = options.waiting();
+        let wait = options.wait;
         let mut terms = Vec::with_capacity(parts.len());
         for part in parts.iter() {
             let backoff = part.backoff.as_deref();

@@ -150,10 +150,10 @@ impl RedLockGuard {
             let (parts, _) = round.into_parts();
             roll_back(parts, until).await;
             job.group.not_lost(ACTION)?;
-            return Err(error.unwrap_or_else(|| self.quorum.starved(ACTION, job.group.name())));
+            return Err(error.unwrap_or_else(|| self.quorum.starved(ACTION, &job.group.name)));
         }
         let (parts, missing) = round.into_parts();
-        let name = job.group.name();
+        let name = &job.group.name;
         let group = Group::new(name, asking.need, job.engines.len(), parts);
         group.not_lost(ACTION)?;
         let job = RepairJob::new(&asking, group, missing, started);
@@ -179,7 +179,7 @@ impl RedLockGuard {
     /// client precedes it.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.job.group.name()
+        &self.job.group.name
     }
 
     /// Returns the number of servers on which the lock is held at this moment.

@@ -206,13 +206,13 @@ impl RedLock {
             engines,
             recipes,
             terms: &terms,
-            owner: options.acting_as(),
+            owner: options.owner.as_ref(),
             for_body,
             under: None,
             need: self.quorum.need(),
             server_timeout: self.quorum.server_timeout(self.server_timeout, lease),
         };
-        let acquisition = Acquisition::new(self, asking, options.waiting());
+        let acquisition = Acquisition::new(self, asking, options.wait);
         acquisition.run().await
     }
 
@@ -361,8 +361,8 @@ impl RedLock {
     fn new(quorum: &Quorum, name: &str) -> Self {
         let recipes = quorum.recipes(name);
         Self {
-            quorum: Arc::clone(quorum.shared()),
-            server_timeout: quorum.server_timeout_set(),
+            quorum: Arc::clone(&quorum.shared),
+            server_timeout: quorum.server_timeout,
             recipes,
             name: name.into(),
         }

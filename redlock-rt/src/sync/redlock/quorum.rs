@@ -45,8 +45,8 @@ use crate::wire::{Named, RLockWire, Recipe};
 /// ```
 #[derive(Clone)]
 pub struct Quorum {
-    shared: Arc<QuorumState>,
-    server_timeout: Option<Duration>,
+    pub(super) shared: Arc<QuorumState>,
+    pub(super) server_timeout: Option<Duration>,
 }
 
 /// Shared by the clones, the locks and the guards.
@@ -77,14 +77,14 @@ pub(super) type ContestTurn = WaiterGuard<Contest>;
 impl Contenders {
     /// The first of the tasks asks the servers.
     pub(super) fn begin(&self) {
-        if !self.subject().asked.load(Ordering::Acquire) {
+        if !self.subject.asked.load(Ordering::Acquire) {
             self.set_health(Health::Asking(clock::now()));
         }
     }
 
     /// A round is over. `starved`: less than a majority of the servers answered.
     pub(super) fn note_round(&self, starved: bool) {
-        self.subject().asked.store(true, Ordering::Release);
+        self.subject.asked.store(true, Ordering::Release);
         self.set_health(match starved {
             true => Health::Failing,
             false => Health::Answering,
@@ -159,14 +159,6 @@ impl Quorum {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.queues.waiting()
-    }
-
-    pub(super) fn shared(&self) -> &Arc<QuorumState> {
-        &self.shared
-    }
-
-    pub(super) fn server_timeout_set(&self) -> Option<Duration> {
-        self.server_timeout
     }
 
     pub(super) fn recipes(&self, name: &str) -> Result<Arc<[Arc<dyn Recipe>]>, BadName> {

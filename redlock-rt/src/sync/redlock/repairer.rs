@@ -80,7 +80,7 @@ impl RepairJob {
             // First: a lost group is not repaired.
             biased;
             state = self.group.over() => {
-                tracing::debug!(lock = &**self.group.name(), ?state, "a group is over");
+                tracing::debug!(lock = &*self.group.name, ?state, "a group is over");
                 self.group.leave();
             }
             () = self.mend(repairer) => {}
@@ -148,12 +148,7 @@ impl RepairJob {
             let place = part.place;
             // A refused part is dropped, and so released.
             let admitted = self.group.admit(part, &confirmed);
-            tracing::debug!(
-                lock = &**self.group.name(),
-                place,
-                admitted,
-                "a part is back"
-            );
+            tracing::debug!(lock = &*self.group.name, place, admitted, "a part is back");
         }
     }
 
@@ -279,7 +274,7 @@ impl<T: Clone> RepairJobs<T> {
 impl Repairer {
     /// Adds a group; the number is for [`forget`](Self::forget).
     pub(super) fn watch(self: &Arc<Self>, job: &Arc<RepairJob>) -> u64 {
-        let number = lock(&self.jobs).add(job.group.name(), Arc::clone(job));
+        let number = lock(&self.jobs).add(&job.group.name, Arc::clone(job));
         self.signal.notify();
         self.ensure(job);
         number
@@ -325,7 +320,7 @@ impl Repairer {
     /// anew, the guards would compete for it. Groups of one name that are valid at the same time
     /// share their holds, since there can be only one majority.
     fn hold_of_kin(&self, job: &Arc<RepairJob>, place: usize) -> Option<Arc<Hold>> {
-        let named = lock(&self.jobs).named(job.group.name());
+        let named = lock(&self.jobs).named(&job.group.name);
         let kin = named
             .iter()
             .filter(|other| !Arc::ptr_eq(other, job) && other.group.state().is_valid());

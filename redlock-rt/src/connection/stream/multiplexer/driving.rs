@@ -120,7 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
                 break Ok(());
             };
             let open = state.open.front();
-            let Some(&Open { place, .. }) = open.filter(|open| open.until <= self.framed.written())
+            let Some(&Open { place, .. }) = open.filter(|open| open.until <= self.framed.written)
             else {
                 break Err(reply.err().unwrap_or(Nonsense::Unasked));
             };

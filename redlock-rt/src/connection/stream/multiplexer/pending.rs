@@ -15,7 +15,7 @@ pub(in crate::connection) struct Pending {
     /// `None` once the replies were returned. Small, as all that a waiting caller keeps.
     place: Option<u32>,
     /// The call had to wait for room.
-    queued: bool,
+    pub(in crate::connection) queued: bool,
     admitted: Option<Moment>,
 }
 
@@ -41,11 +41,6 @@ impl Pending {
 
     fn place(&self) -> Option<usize> {
         Some(self.place? as usize)
-    }
-
-    /// Whether the call had to wait for room.
-    pub(in crate::connection) fn was_queued(&self) -> bool {
-        self.queued
     }
 
     /// When the call was sent, if it had to wait for room.

@@ -52,7 +52,7 @@ impl Ending for OnceRequest {
     fn give_up(&self, by: &Sending, _: Lapse) -> Option<Instant> {
         let response = self.engine.config.timeouts.response;
         let noted = self.noted.saturating_sub(response * 2);
-        Some(clock::after(by.delivery.open_since()?, noted))
+        Some(clock::after(by.delivery.open_since?, noted))
     }
 
     fn over(&self, news: &News, _: &Delivery, _: bool) {

@@ -46,7 +46,7 @@ impl Release {
 
     pub(super) fn begin(&mut self, delivery: &mut Delivery, waker: &Waker) -> bool {
         let Self { hold, grant, .. } = self;
-        let is_first = delivery.open_since().is_none();
+        let is_first = delivery.open_since.is_none();
         delivery.begin(hold.to(), || call_of(hold, grant, is_first), waker)
     }
 
@@ -92,7 +92,7 @@ impl Ending for Release {
             let answer = by.delivery.attempt(hold.to(), || call, until).await?;
             return Some(by.read(answer));
         }
-        let is_first = by.delivery.open_since().is_none();
+        let is_first = by.delivery.open_since.is_none();
         let call = || call_of(hold, grant, is_first);
         let answer = by.delivery.attempt_at(hold.to(), call, until, now).await?;
         let reply = by.read(answer);
@@ -113,7 +113,7 @@ impl Ending for Release {
 
     /// If an earlier try lost its reply while the lease was still running, that try released the hold.
     fn judged(&self, reply: HoldReply, delivery: &Delivery) -> HoldReply {
-        match delivery.open_since() {
+        match delivery.open_since {
             Some(sent) if reply != HoldReply::Kept && sent < self.hold.deadline() => {
                 HoldReply::Done
             }
@@ -166,11 +166,11 @@ impl Grant {
             && answered
         {
             // The lease may be that of the first try.
-            let sent = delivery.open_since().map_or(sent, |first| first.min(sent));
+            let sent = delivery.open_since.map_or(sent, |first| first.min(sent));
             if let Some(number) = engine.id.number_of(waiter) {
                 engine.fair.grant(name, number, sent);
             }
-        } else if !answered || delivery.open_since().is_some() {
+        } else if !answered || delivery.open_since.is_some() {
             engine.fair.ask(name, &self.waiters);
         }
     }

@@ -30,7 +30,7 @@ impl OrphanedAttempt {
             delivery,
         } = self;
         if !delivery.is_under_way() {
-            return Some(Ok(!*traces && delivery.open_since().is_none()));
+            return Some(Ok(!*traces && delivery.open_since.is_none()));
         }
         // Nothing is sent here: the call is in progress.
         let answer = delivery.attempt(request.to(), || request.call(false, None), until);
@@ -47,7 +47,7 @@ impl OrphanedAttempt {
                 | AcquireReply::Orphaned,
             ) => {
                 let profile = request.recipe.profile();
-                let late = delivery.open_since().is_some() && profile.notes_withdrawals;
+                let late = delivery.open_since.is_some() && profile.notes_withdrawals;
                 // Kept for the next runtime, if this one ends before Redis has the withdrawal.
                 *traces |= late || profile.leaves_traces;
                 Ok(!*traces)
@@ -57,7 +57,7 @@ impl OrphanedAttempt {
                 delivery.reopen();
                 Ok(false)
             }
-            Err(_) => Ok(!*traces && delivery.open_since().is_none()),
+            Err(_) => Ok(!*traces && delivery.open_since.is_none()),
         })
     }
 }

@@ -246,12 +246,12 @@ fn a_try_after_one_that_failed_is_no_answer() {
 #[test]
 fn a_queue_that_begins_anew_knows_of_no_refusal() {
     let (mut queue, [head, behind]) = queue();
-    queue.set_refusal(Refusal::Unset);
+    queue.refusal = Refusal::Unset;
     let _ = queue.leave(head, GAVE_UP);
-    assert_eq!(queue.refusal(), Refusal::Unset);
+    assert_eq!(queue.refusal, Refusal::Unset);
     let _ = queue.leave(behind, GAVE_UP);
     let _ = queue.enter();
-    assert_eq!(queue.refusal(), Refusal::Held);
+    assert_eq!(queue.refusal, Refusal::Held);
 }
 
 #[test]
