@@ -1,6 +1,5 @@
 //! The servers of a client: one, or the masters of a cluster.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::call::{Connection, Lane, Node, OnDoubt, Timeouts};
@@ -133,15 +132,6 @@ impl Nodes {
     }
 }
 
-impl fmt::Debug for Nodes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::One(node) => node.fmt(f),
-            Self::Cluster(cluster) => cluster.fmt(f),
-        }
-    }
-}
-
 /// What a redirection means for a call of several locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hint {
@@ -152,7 +142,7 @@ pub(crate) enum Hint {
 }
 
 /// Where a call goes: to the server that has its slot.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct To<'a> {
     pub(crate) nodes: &'a Nodes,
     pub(crate) slot: Slot,

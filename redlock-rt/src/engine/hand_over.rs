@@ -32,7 +32,6 @@
 #[cfg(all(test, redlock_loom))]
 mod loom;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -47,7 +46,6 @@ use crate::wire::Recipe;
 const SHARED_TURNS: u32 = 2;
 
 /// What became of a hold whose guard ends.
-#[derive(Debug)]
 pub(super) enum HandOver {
     /// It is left to the next waiter.
     Done,
@@ -58,7 +56,6 @@ pub(super) enum HandOver {
 }
 
 /// What became of an offer that a waiter was to take.
-#[derive(Debug)]
 pub(super) enum Taken {
     /// The waiter goes on with the hold.
     Guard(HoldGuard),
@@ -139,15 +136,6 @@ impl Drop for Offer {
         // Begins the release, if it is still here.
         drop(self.release.take());
         self.hold.engine.releases.count_offer(false);
-    }
-}
-
-impl fmt::Debug for Offer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Offer")
-            .field("hold", &self.hold)
-            .field("until", &self.until)
-            .finish_non_exhaustive()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::connection::stream::{Came, Share};
 use crate::wire::{Announcement, Call, Malformed, Reply};
 
 /// The delivery of one command, over as many connections as it takes.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Delivery {
     pub(in crate::connection) exchange: Option<Exchange>,
     /// Of what is in flight on a connection.

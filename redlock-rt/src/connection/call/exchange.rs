@@ -1,6 +1,5 @@
 //! A call in progress.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -331,14 +330,5 @@ impl Future for Exchange {
             Some(answer) => Poll::Ready(*answer),
             None => self.poll_call(cx),
         }
-    }
-}
-
-impl fmt::Debug for Exchange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exchange")
-            .field("made", &self.made)
-            .field("sent", &self.polled)
-            .finish_non_exhaustive()
     }
 }

@@ -350,15 +350,6 @@ impl Drop for Link {
     }
 }
 
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link")
-            .field("alive", &self.is_alive())
-            .field("identity", &self.identity)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Polls the driver until the connection ends, or its credentials have expired.
 async fn driven(
     driver: Task,

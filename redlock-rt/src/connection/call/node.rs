@@ -1,6 +1,5 @@
 //! One server, and the connections to it.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -158,13 +157,5 @@ impl Node {
         (0..LANES).for_each(|lane| self.acks(lane).connection.close());
         self.main.close();
         self.renewals.close();
-    }
-}
-
-impl fmt::Debug for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node")
-            .field("dialer", &self.dialer)
-            .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,6 @@
 //! no command of a caller before Redis has confirmed that. Renewals and heartbeats may change connection at
 //! any time: they set a state, and none creates what is not there.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -498,14 +497,5 @@ impl Slot {
             }
             self.stale.push(stale.clone());
         }
-    }
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("dialer", &self.shared.dialer)
-            .field("link", &self.shared.slot().link)
-            .finish_non_exhaustive()
     }
 }

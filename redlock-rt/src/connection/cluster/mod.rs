@@ -29,7 +29,6 @@ mod slots;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -464,16 +463,5 @@ impl State {
                 *slot = None;
             }
         }
-    }
-}
-
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state();
-        let nodes = state.nodes.iter().flatten();
-        let nodes: Vec<String> = nodes.map(|member| member.at.place()).collect();
-        f.debug_struct("Cluster")
-            .field("nodes", &nodes)
-            .finish_non_exhaustive()
     }
 }

@@ -456,16 +456,3 @@ async fn tcp(host: &str, port: u16, within: Duration) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     Ok(stream)
 }
-
-impl fmt::Debug for Dialer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = match &self.how {
-            How::Servers(servers) => format!("{servers:?}"),
-            How::Connector(..) => "custom".to_owned(),
-        };
-        f.debug_struct("Dialer")
-            .field("how", &how)
-            .field("login", &self.login)
-            .finish()
-    }
-}

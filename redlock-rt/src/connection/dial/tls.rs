@@ -177,12 +177,6 @@ fn misfit(error: &rustls::Error) -> Option<&'static str> {
     }
 }
 
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};

@@ -15,7 +15,6 @@
 //!
 //! A connection with an unknown server (an ACL forbids INFO) changes none of this.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -402,15 +401,6 @@ impl Switches {
             }
         }
         std::future::pending().await
-    }
-}
-
-impl fmt::Debug for CurrentServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CurrentServer")
-            .field("place", &self.place)
-            .field("view", &self.state().view)
-            .finish_non_exhaustive()
     }
 }
 

@@ -72,7 +72,7 @@ impl World {
         let mut attempt = Attempt::new(engine, recipe, waiters, TERMS);
         let mut place = LocalWait::enter(&attempt, clock::now(), None);
         let called = block_on(place.called(None));
-        assert!(matches!(called, Called::Wake(Wake::Try)), "{called:?}");
+        assert!(matches!(called, Called::Wake(Wake::Try)));
         drop(attempt.ask(true, None, clock::now()));
         let behind = Reply::List([1000, 1, 0, 7].map(Reply::Int).into());
         match attempt.read_answer(true, Some(Ok(behind))) {
@@ -125,7 +125,7 @@ impl Waiter {
         match called {
             Called::Wake(Wake::Try) => {}
             Called::Wake(Wake::Closed) => return None,
-            other => panic!("{other:?}"),
+            _ => panic!("neither a try nor an offer"),
         }
         let sent = self.place.take_grant(self.attempt.asked());
         self.attempt.granted(sent.expect("it has nothing to ask"));

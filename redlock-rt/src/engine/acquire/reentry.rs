@@ -43,7 +43,7 @@ impl HeldAs {
 }
 
 /// The hold that a body runs under, if there is one. Another hold may replace it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct CurrentHold(Mutex<Option<Arc<Hold>>>);
 
 impl CurrentHold {

@@ -1,6 +1,5 @@
 //! The fair locks that one client waits for.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -238,11 +237,5 @@ impl ChannelListener for FairMap {
 impl AsRef<Signal> for FairMap {
     fn as_ref(&self) -> &Signal {
         &self.signal
-    }
-}
-
-impl fmt::Debug for FairMap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FairMap").finish_non_exhaustive()
     }
 }

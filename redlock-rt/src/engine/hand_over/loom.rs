@@ -413,7 +413,7 @@ fn who_is_next_beside_the_end_of_a_chain_learns_it() {
         });
         // Nobody ends the hold before: there is nothing else to be woken by.
         let wake = block_on(poll_fn(|cx| second.poll(cx.waker())));
-        assert!(matches!(wake, Wake::Head), "{wake:?}");
+        assert!(matches!(wake, Wake::Head));
         timer.join().unwrap();
         if let Some(guard) = takes.join().unwrap() {
             world.end(guard);

@@ -5,7 +5,6 @@ mod lease;
 mod request;
 mod turn;
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -431,15 +430,5 @@ impl Hold {
 impl MayExpire for Hold {
     fn is_valid(&self) -> bool {
         self.is_valid()
-    }
-}
-
-impl fmt::Debug for Hold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hold")
-            .field("name", self.recipe.name())
-            .field("id", &&*self.id())
-            .field("lease", &*lock(&self.lease))
-            .finish_non_exhaustive()
     }
 }

@@ -21,7 +21,6 @@ mod shards;
 mod subscription;
 mod task;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -224,22 +223,6 @@ impl Drop for Attachment {
         // Dropped only now: it may be the last reference to a value that takes other mutexes when
         // dropped.
         drop(listener);
-    }
-}
-
-impl fmt::Debug for Hub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub")
-            .field("channels", &self.channels)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Attachment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attachment")
-            .field("channel", &self.channel)
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,5 @@
 //! The attachment of a listener to its channel.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -96,13 +95,5 @@ impl Subscription {
     /// Whether the listener receives the events of the channel.
     pub(crate) fn is_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
-    }
-}
-
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Subscription")
-            .field(&*lock(&self.attachment))
-            .finish()
     }
 }

@@ -24,7 +24,6 @@
 //! count. If the server is not known to have a script, SCRIPT LOAD is sent in the same write, because a
 //! process that ends cannot react to NOSCRIPT.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -274,17 +273,7 @@ impl Cleanup {
     }
 }
 
-impl fmt::Debug for Cleanup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cleanup")
-            .field("name", self.name())
-            .field("sending", &self.sending)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A cleanup that goes to the release queue if it is not run to its end.
-#[derive(Debug)]
 pub(crate) struct PendingCleanup {
     cleanup: Option<Cleanup>,
     /// Dropped last.

@@ -1,6 +1,5 @@
 //! Counts acquisitions and cleanups that may still have to be sent to Redis.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -72,11 +71,5 @@ impl Drop for Outstanding {
     fn drop(&mut self) {
         // Unfinished work is already in the queue.
         self.tally.subtract(self.lasting);
-    }
-}
-
-impl fmt::Debug for Outstanding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Open")
     }
 }

@@ -1,7 +1,6 @@
 //! The queue of background releases: dropped guards, and calls in progress of callers that have
 //! gone.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
@@ -332,13 +331,5 @@ pub(in crate::engine) async fn run(releases: Arc<Releases>, clustered: bool, pat
             () = clock::sleep_until(look_at.unwrap_or_else(clock::now)), if look_at.is_some() => {}
             () = releases.signal.notified() => {}
         }
-    }
-}
-
-impl fmt::Debug for Releases {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Releases")
-            .field("len", &self.len())
-            .finish_non_exhaustive()
     }
 }

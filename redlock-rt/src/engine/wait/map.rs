@@ -5,7 +5,6 @@ mod loom_latch;
 #[cfg(all(test, redlock_loom))]
 mod loom_lock;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
@@ -32,7 +31,7 @@ pub(crate) trait Subject: Default + Send + Sync + 'static {
     type Outcome: Clone + Send + 'static;
 
     /// With what a holder of this client leaves to the next waiter what it holds.
-    type Offer: fmt::Debug + Send + 'static;
+    type Offer: Send + 'static;
 
     /// Whether no waiter has anything to try before something is announced.
     fn is_taken(&self) -> bool {
@@ -362,14 +361,6 @@ impl<S: Subject> ChannelListener for Waiters<S> {
     }
 }
 
-impl<S: Subject> fmt::Debug for Waiters<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiters")
-            .field("key", &self.key)
-            .finish_non_exhaustive()
-    }
-}
-
 /// One waiter's place in the queue, left when dropped.
 pub(crate) struct WaiterGuard<S: Subject> {
     pub(crate) waiters: Arc<Waiters<S>>,
@@ -484,14 +475,6 @@ impl<S: Subject> Drop for WaiterGuard<S> {
     fn drop(&mut self) {
         let passes_on = self.passes_on;
         self.leave(Departure::GaveUp { passes_on }, |_| {});
-    }
-}
-
-impl<S: Subject> fmt::Debug for WaiterGuard<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaiterGuard")
-            .field("ticket", &self.ticket)
-            .finish_non_exhaustive()
     }
 }
 

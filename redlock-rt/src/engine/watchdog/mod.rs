@@ -16,7 +16,6 @@ mod schedule;
 mod task;
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -274,13 +273,5 @@ fn moment(plan: RenewalPlan, now: Instant) -> Option<Instant> {
 impl AsRef<Signal> for Watchdog {
     fn as_ref(&self) -> &Signal {
         &self.signal
-    }
-}
-
-impl fmt::Debug for Watchdog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watchdog")
-            .field("holds", &self.len())
-            .finish_non_exhaustive()
     }
 }

@@ -12,10 +12,9 @@ const MOST_BATCHES: usize = 16;
 pub(super) type KnownNode = Option<Arc<Node>>;
 
 /// What is under way at each server. Servers where nothing is are not kept.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct NodeLoads(Vec<NodeLoad>);
 
-#[derive(Debug)]
 struct NodeLoad {
     at: KnownNode,
     batches: usize,

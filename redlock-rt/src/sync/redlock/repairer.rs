@@ -11,7 +11,6 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -359,14 +358,6 @@ async fn run(repairer: Arc<Repairer>) {
 impl AsRef<Signal> for Repairer {
     fn as_ref(&self) -> &Signal {
         &self.signal
-    }
-}
-
-impl fmt::Debug for Repairer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Repairer")
-            .field("groups", &lock(&self.jobs).all.len())
-            .finish_non_exhaustive()
     }
 }
 

@@ -25,7 +25,6 @@ use crate::wire::{HoldReply, Reply};
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// The progress of a call at the server.
-#[derive(Debug)]
 pub(super) struct Sending {
     pub(super) delivery: Delivery,
     /// What is known about the announcement.
