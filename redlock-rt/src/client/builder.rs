@@ -18,81 +18,29 @@ use crate::error::Error;
 use crate::sync::check_lease;
 
 /// Builds a [`Client`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
-    url: Option<Secret>,
-    urls: Option<Vec<Secret>>,
-    sentinels: Option<Sentinels>,
-    cluster: Option<Vec<Secret>>,
+    // Some hold passwords, also where they cannot be parsed.
+    url: Option<String>,
+    urls: Option<Vec<String>>,
+    /// With the name of their service.
+    sentinels: Option<(Vec<String>, String)>,
+    cluster: Option<Vec<String>>,
     connector: Option<Connector>,
     node_connector: Option<NodeConnector>,
     roots: Option<Vec<u8>>,
-    identity: Option<TlsIdentity>,
+    /// Certificates and private key of the client.
+    identity: Option<(Vec<u8>, Vec<u8>)>,
     credentials: Option<CredentialSource>,
-    sentinel_login: Option<SentinelLogin>,
+    /// User and password at the sentinels.
+    sentinel_login: Option<(Option<String>, String)>,
     server_name: Option<String>,
     client_name: Option<String>,
     default_wait: Option<Duration>,
     dedicated_thread: bool,
     on_late_loss: Option<LateLossHook>,
     config: Config,
-}
-
-/// The URL, which may hold a password, also where it cannot be parsed.
-#[derive(Clone)]
-struct Secret(String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Endpoint::parse(&self.0) {
-            Ok(endpoint) => fmt::Debug::fmt(&endpoint, f),
-            Err(_) => f.write_str("a URL that cannot be parsed"),
-        }
-    }
-}
-
-impl Secret {
-    fn of_each<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Vec<Self> {
-        let urls = urls.into_iter().map(|url| Self(url.as_ref().to_owned()));
-        urls.collect()
-    }
-
-    fn texts(urls: &[Self]) -> impl Iterator<Item = &str> {
-        urls.iter().map(|url| &*url.0)
-    }
-}
-
-/// The sentinels and the name of their service.
-#[derive(Debug, Clone)]
-struct Sentinels {
-    each: Vec<Secret>,
-    service: String,
-}
-
-/// Certificates and private key of the client.
-#[derive(Clone)]
-struct TlsIdentity((Vec<u8>, Vec<u8>));
-
-impl fmt::Debug for TlsIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Identity")
-    }
-}
-
-/// User and password at the sentinels.
-#[derive(Clone)]
-struct SentinelLogin {
-    user: Option<String>,
-    password: String,
-}
-
-impl fmt::Debug for SentinelLogin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SentinelLogin")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
-    }
 }
 
 impl ClientBuilder {
@@ -139,7 +87,7 @@ impl ClientBuilder {
     /// If a [`connector`](Self::connector) is set too, in either order, the connector supplies the
     /// streams, and the URL everything else.
     pub fn url(mut self, url: &str) -> Self {
-        self.url = Some(Secret(url.to_owned()));
+        self.url = Some(url.to_owned());
         self
     }
 
@@ -157,7 +105,7 @@ impl ClientBuilder {
     /// # Ok::<_, redlock_rt::Error>(())
     /// ```
     pub fn urls<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
-        self.urls = Some(Secret::of_each(urls));
+        self.urls = Some(texts(urls));
         self
     }
 
@@ -183,10 +131,7 @@ impl ClientBuilder {
         sentinels: impl IntoIterator<Item = U>,
         service: impl Into<String>,
     ) -> Self {
-        self.sentinels = Some(Sentinels {
-            each: Secret::of_each(sentinels),
-            service: service.into(),
-        });
+        self.sentinels = Some((texts(sentinels), service.into()));
         self
     }
 
@@ -194,7 +139,7 @@ impl ClientBuilder {
     /// `rediss://host:port`, with the same user and password. The client learns the other nodes
     /// from them. The same as one URL `redis+cluster://host:port,host:port`.
     pub fn cluster<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
-        self.cluster = Some(Secret::of_each(urls));
+        self.cluster = Some(texts(urls));
         self
     }
 
@@ -277,7 +222,7 @@ impl ClientBuilder {
         certificates: impl Into<Vec<u8>>,
         key: impl Into<Vec<u8>>,
     ) -> Self {
-        self.identity = Some(TlsIdentity((certificates.into(), key.into())));
+        self.identity = Some((certificates.into(), key.into()));
         self
     }
 
@@ -325,10 +270,7 @@ impl ClientBuilder {
         user: impl Into<Option<String>>,
         password: impl Into<String>,
     ) -> Self {
-        self.sentinel_login = Some(SentinelLogin {
-            user: user.into(),
-            password: password.into(),
-        });
+        self.sentinel_login = Some((user.into(), password.into()));
         self
     }
 
@@ -517,7 +459,7 @@ impl ClientBuilder {
     /// If the hook panics, the call panics too: its return value is lost, and its lock is released
     /// all the same.
     pub fn on_late_loss(mut self, hook: impl Fn(&LateLoss) + Send + Sync + 'static) -> Self {
-        self.on_late_loss = Some(LateLossHook::new(hook));
+        self.on_late_loss = Some(Arc::new(hook));
         self
     }
 
@@ -549,25 +491,26 @@ impl ClientBuilder {
         })
     }
 
-    /// How servers are found and connected to.
-    fn dialer(&self) -> Result<Dialer, Error> {
-        let url = self.url.iter().map(|url| Endpoint::parse(&url.0));
-        let urls = self.urls.iter();
-        let urls = urls.map(|urls| Endpoint::of_several(Secret::texts(urls)));
-        let sentinels = self.sentinels.iter().map(|Sentinels { each, service }| {
-            Endpoint::of_sentinels(Secret::texts(each), service)
-        });
-        let cluster = self.cluster.iter();
-        let cluster = cluster.map(|nodes| Endpoint::of_cluster(Secret::texts(nodes)));
+    /// The servers that are named, if any are.
+    fn endpoint(&self) -> Result<Option<Endpoint>, Error> {
+        let url = self.url.iter().map(|url| Endpoint::parse(url));
+        let urls = self.urls.iter().map(|urls| Endpoint::of_several(urls));
+        let sentinels = self.sentinels.iter();
+        let sentinels = sentinels.map(|(each, service)| Endpoint::of_sentinels(each, service));
+        let cluster = self.cluster.iter().map(|nodes| Endpoint::of_cluster(nodes));
         let mut named = url.chain(urls).chain(sentinels).chain(cluster);
         let endpoint = named.next();
-        if named.next().is_some() {
-            return refused("two of url, urls, sentinels and cluster name the servers");
+        match named.next() {
+            Some(_) => refused("two of url, urls, sentinels and cluster name the servers"),
+            None => endpoint.transpose(),
         }
-        let by_url = endpoint.transpose()?.map(|endpoint| {
-            let identity = self.identity.as_ref().map(|TlsIdentity(identity)| identity);
-            Dialer::new(endpoint, self.roots.as_deref(), identity)
-        });
+    }
+
+    /// How servers are found and connected to.
+    fn dialer(&self) -> Result<Dialer, Error> {
+        let by_url = self
+            .endpoint()?
+            .map(|endpoint| Dialer::new(endpoint, self.roots.as_deref(), self.identity.as_ref()));
         let mut dialer = match (by_url.transpose()?, self.connector.clone()) {
             (None, None) => return refused("no server: name a url, connector or embedded engine"),
             (Some(dialer), None) => dialer,
@@ -577,7 +520,7 @@ impl ClientBuilder {
         if let Some(connector) = self.node_connector.clone() {
             dialer = dialer.over_nodes(connector);
         }
-        if let Some(SentinelLogin { user, password }) = self.sentinel_login.clone() {
+        if let Some((user, password)) = self.sentinel_login.clone() {
             dialer = dialer.with_sentinel_login(user, password)?;
         }
         if let Some(source) = self.credentials.clone() {
@@ -656,7 +599,22 @@ impl ClientBuilder {
     }
 }
 
+impl fmt::Debug for ClientBuilder {
+    /// Without passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("servers", &self.endpoint().ok().flatten())
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
 const ACTION: &str = "make a client";
+
+fn texts<U: AsRef<str>>(texts: impl IntoIterator<Item = U>) -> Vec<String> {
+    let texts = texts.into_iter().map(|text| text.as_ref().to_owned());
+    texts.collect()
+}
 
 fn refused<T>(why: &'static str) -> Result<T, Error> {
     Err(Error::bad_input(ACTION, why))

@@ -1,6 +1,5 @@
 //! Bodies that completed under a lock that was lost.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,8 +18,9 @@ pub struct LateLoss {
     pub reason: Option<LostReason>,
 }
 
+pub(super) type LateLossHook = Arc<dyn Fn(&LateLoss) + Send + Sync>;
+
 /// Counts late losses, and reports them to the log and the hook.
-#[derive(Debug)]
 pub(crate) struct LateLosses {
     count: AtomicU64,
     /// Limits the lines; the hook hears of each loss.
@@ -57,27 +57,12 @@ impl LateLosses {
             );
         }
         self.count.fetch_add(1, Ordering::Relaxed);
-        if let Some(LateLossHook(hook)) = &self.hook {
+        if let Some(hook) = &self.hook {
             hook(&LateLoss {
                 function,
                 lock: Arc::clone(lock),
                 reason,
             });
         }
-    }
-}
-
-#[derive(Clone)]
-pub(super) struct LateLossHook(Arc<dyn Fn(&LateLoss) + Send + Sync>);
-
-impl LateLossHook {
-    pub(super) fn new(hook: impl Fn(&LateLoss) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(hook))
-    }
-}
-
-impl fmt::Debug for LateLossHook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LateLossHook")
     }
 }

@@ -93,12 +93,6 @@ impl CredentialSource {
     }
 }
 
-impl fmt::Debug for CredentialSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CredentialSource")
-    }
-}
-
 /// When credentials that are valid for `time` from now on are replaced, and when they expire.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::connection) struct Expiry {

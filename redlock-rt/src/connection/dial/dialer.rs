@@ -1,6 +1,5 @@
 //! Byte streams to a server.
 
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -119,12 +118,6 @@ impl Connector {
     }
 }
 
-impl fmt::Debug for Connector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connector")
-    }
-}
-
 /// The same for a cluster: a stream to a node, by its host and port.
 #[derive(Clone)]
 pub(crate) struct NodeConnector(Arc<DialNode>);
@@ -140,12 +133,6 @@ impl NodeConnector {
             let stream = dial(host, port);
             Box::pin(async move { Ok(Box::new(stream.await?) as BoxStream) })
         }))
-    }
-}
-
-impl fmt::Debug for NodeConnector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NodeConnector")
     }
 }
 
@@ -166,29 +153,27 @@ impl Dialer {
         #[cfg(not(feature = "tls"))]
         let _ = (roots, identity);
         Ok(Self {
-            clustered: matches!(endpoint.servers, Servers::Cluster(_)),
-            how: How::Servers(endpoint.servers),
             login: endpoint.login,
-            source: None,
-            sentinel_login: Login::default(),
-            name: None,
-            client_name: None,
-            to_nodes: None,
             #[cfg(feature = "tls")]
             tls,
+            ..Self::to(How::Servers(endpoint.servers))
         })
     }
 
     /// Takes streams from `connector`: an in-process server, a simulation, a tunnel.
     pub(crate) fn through(connector: Connector) -> Self {
+        Self::to(How::Connector(connector, None))
+    }
+
+    fn to(how: How) -> Self {
         Self {
-            how: How::Connector(connector, None),
+            clustered: matches!(how, How::Servers(Servers::Cluster(_))),
+            how,
             login: Login::default(),
             source: None,
             sentinel_login: Login::default(),
             name: None,
             client_name: None,
-            clustered: false,
             to_nodes: None,
             #[cfg(feature = "tls")]
             tls: None,

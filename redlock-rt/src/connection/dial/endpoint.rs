@@ -33,6 +33,14 @@ pub(in crate::connection) struct Service {
 }
 
 impl Servers {
+    /// A server, or a master and its replicas.
+    pub(super) fn of(mut addresses: Vec<Address>) -> Self {
+        match addresses.len() {
+            1 => Self::One(addresses.remove(0)),
+            _ => Self::Several(addresses),
+        }
+    }
+
     /// The servers as an identity: the order in which they are listed does not matter.
     pub(super) fn place(&self) -> String {
         match self {

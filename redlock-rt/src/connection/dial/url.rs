@@ -1,5 +1,7 @@
 //! URLs of servers.
 
+use std::borrow::Cow;
+
 use url::Url;
 
 use super::endpoint::{Endpoint, Login, Servers, Service};
@@ -60,14 +62,10 @@ fn parse(text: &str) -> Result<Endpoint, String> {
     };
     match &*parts.scheme {
         "redis" | "rediss" => {
-            let (mut addresses, login, path) = servers(&parts, &parts.scheme, PORT)?;
+            let (addresses, login, path) = servers(&parts, &parts.scheme, PORT)?;
             let db = database(path.trim_start_matches('/'))?;
-            let servers = match addresses.len() {
-                1 => Servers::One(addresses.remove(0)),
-                _ => Servers::Several(addresses),
-            };
             Ok(Endpoint {
-                servers,
+                servers: Servers::of(addresses),
                 login: Login { db, ..login },
             })
         }
@@ -260,25 +258,8 @@ fn number(text: &str) -> Result<i64, String> {
 
 /// Undoes percent-encoding; `None` where the bytes are no UTF-8.
 fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let hex = |at: usize| {
-            tail.get(at)
-                .and_then(|&digit| char::from(digit).to_digit(16))
-        };
-        match (first, hex(0), hex(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push(u8::try_from(high * 16 + low).ok()?);
-                rest = tail.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8(bytes).ok()
+    let text = percent_encoding::percent_decode_str(text).decode_utf8();
+    text.ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]
@@ -417,7 +398,7 @@ mod tests {
     #[test]
     fn an_error_about_a_url_repeats_no_part_of_it() {
         assert_says("hunter2://x", "unknown scheme; expected redis");
-        let error = Endpoint::of_sentinels(["hunter2://x"], "s").unwrap_err();
+        let error = Endpoint::of_sentinels(&["hunter2://x"], "s").unwrap_err();
         assert!(!error.to_string().contains("hunter"), "{error}");
         // It has the password in place of the user.
         let shown = format!("{:?}", Endpoint::parse("redis://hunter2@h").unwrap());

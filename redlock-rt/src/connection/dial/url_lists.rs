@@ -7,24 +7,19 @@ use crate::error::Error;
 
 impl Endpoint {
     /// The cluster of these nodes.
-    pub(crate) fn of_cluster<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
+    pub(crate) fn of_cluster(urls: &[impl AsRef<str>]) -> Result<Self, Error> {
         let listed = listed("one cluster", urls, true, |url| {
             let Self { servers, login } = Self::parse(url)?;
-            let addresses = match servers {
-                Servers::One(Address::Unix(_)) => {
-                    return Err(refused("the nodes of a cluster have a host and a port"));
-                }
-                Servers::One(address) => vec![address],
-                Servers::Several(addresses) | Servers::Cluster(addresses) => addresses,
-                Servers::Service(_) => {
-                    let why = "a cluster has no sentinels: it fails over by itself";
-                    return Err(refused(why));
+            let why = match servers {
+                Servers::One(Address::Unix(_)) => "the nodes of a cluster have a host and a port",
+                Servers::Service(_) => "a cluster has no sentinels: it fails over by itself",
+                _ if login.db != 0 => "a cluster has no other database than 0",
+                Servers::One(address) => return Ok((vec![address], login)),
+                Servers::Several(addresses) | Servers::Cluster(addresses) => {
+                    return Ok((addresses, login));
                 }
             };
-            match login.db {
-                0 => Ok((addresses, login)),
-                _ => Err(refused("a cluster has no other database than 0")),
-            }
+            Err(refused(why))
         })?;
         let (nodes, login) = listed.ok_or_else(|| refused("the cluster has no nodes"))?;
         let servers = Servers::Cluster(nodes);
@@ -32,37 +27,28 @@ impl Endpoint {
     }
 
     /// These servers, of which one is the master and the others its replicas.
-    pub(crate) fn of_several<'a>(urls: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
+    pub(crate) fn of_several(urls: &[impl AsRef<str>]) -> Result<Self, Error> {
         let listed = listed("one master and its replicas", urls, false, |url| {
             let Self { servers, login } = Self::parse(url)?;
-            let addresses = match servers {
+            let why = match servers {
                 Servers::One(Address::Unix(_)) => {
-                    let why = "a master and its replicas have a host and a port";
-                    return Err(refused(why));
+                    "a master and its replicas have a host and a port"
                 }
-                Servers::One(address) => vec![address],
-                Servers::Several(addresses) => addresses,
-                Servers::Cluster(_) => {
-                    let why = "nodes of a cluster have slots: name them with cluster";
-                    return Err(refused(why));
-                }
-                Servers::Service(_) => {
-                    return Err(refused(SERVICE_TWICE));
-                }
+                Servers::Cluster(_) => "nodes of a cluster have slots: name them with cluster",
+                Servers::Service(_) => SERVICE_TWICE,
+                Servers::One(address) => return Ok((vec![address], login)),
+                Servers::Several(addresses) => return Ok((addresses, login)),
             };
-            Ok((addresses, login))
+            Err(refused(why))
         })?;
-        let (mut addresses, login) = listed.ok_or_else(|| refused("urls names no server"))?;
-        let servers = match addresses.len() {
-            1 => Servers::One(addresses.remove(0)),
-            _ => Servers::Several(addresses),
-        };
+        let (addresses, login) = listed.ok_or_else(|| refused("urls names no server"))?;
+        let servers = Servers::of(addresses);
         Ok(Self { servers, login })
     }
 
     /// The master that these sentinels name, each of which has a URL or a host and perhaps a port.
-    pub(crate) fn of_sentinels<'a>(
-        sentinels: impl IntoIterator<Item = &'a str>,
+    pub(crate) fn of_sentinels(
+        sentinels: &[impl AsRef<str>],
         service: &str,
     ) -> Result<Self, Error> {
         let listed = listed("the sentinels of one service", sentinels, false, |text| {
@@ -86,16 +72,16 @@ fn refused(why: &'static str) -> Error {
 
 /// The addresses and the login of all; `None`: the list is empty. `of`: what they are together;
 /// `twice`: whether one may be named twice.
-fn listed<'a>(
+fn listed(
     of: &str,
-    urls: impl IntoIterator<Item = &'a str>,
+    urls: &[impl AsRef<str>],
     twice: bool,
     read: impl Fn(&str) -> Result<(Vec<Address>, Login), Error>,
 ) -> Result<Option<(Vec<Address>, Login)>, Error> {
     let mut all: Vec<Address> = Vec::new();
     let mut login: Option<Login> = None;
     for url in urls {
-        let (addresses, more) = read(url)?;
+        let (addresses, more) = read(url.as_ref())?;
         if *login.get_or_insert_with(|| more.clone()) != more {
             let why = format!("the URLs of {of} have different logins or databases");
             return Err(Error::bad_input(PARSE, why));
@@ -158,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_list_of_nodes_is_as_one_url() {
-        let of = |urls: &[&str]| Endpoint::of_cluster(urls.iter().copied());
+        let of = |urls: &[&str]| Endpoint::of_cluster(urls);
         let whole = parsed("redis+cluster://u:hunter2@h:1,i:2");
         let each = ["redis://u:hunter2@h:1", "redis://u:hunter2@i:2"];
         assert_eq!(of(&each).unwrap(), whole);
@@ -182,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_list_of_a_master_and_its_replicas_is_as_one_url() {
-        let of = |urls: &[&str]| Endpoint::of_several(urls.iter().copied());
+        let of = |urls: &[&str]| Endpoint::of_several(urls);
         let whole = parsed("redis://u:hunter2@h,i:2/3");
         let each = ["redis://u:hunter2@h/3", "redis://u:hunter2@i:2/3"];
         assert_eq!(of(&each).unwrap(), whole);
@@ -213,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_list_of_sentinels_is_as_one_url() {
-        let of = |list: &[&str]| Endpoint::of_sentinels(list.iter().copied(), "my master");
+        let of = |list: &[&str]| Endpoint::of_sentinels(list, "my master");
         let whole = parsed("redis+sentinel://h,i:7000/my%20master");
         for list in [
             &["h", "i:7000"][..],
@@ -244,7 +230,7 @@ mod tests {
         ] {
             assert_says(of(list), says);
         }
-        assert_says(Endpoint::of_sentinels(["h"], ""), "the service is missing");
+        assert_says(Endpoint::of_sentinels(&["h"], ""), "the service is missing");
     }
 
     #[cfg(feature = "tls")]
@@ -252,13 +238,13 @@ mod tests {
     fn all_of_a_list_have_tls_or_none_has() {
         let mixed = ["redis://h", "rediss://i"];
         for outcome in [
-            Endpoint::of_cluster(mixed),
-            Endpoint::of_several(mixed),
-            Endpoint::of_sentinels(mixed, "m"),
+            Endpoint::of_cluster(&mixed),
+            Endpoint::of_several(&mixed),
+            Endpoint::of_sentinels(&mixed, "m"),
         ] {
             assert_says(outcome, "have TLS, and others have not");
         }
-        let sentinels = Endpoint::of_sentinels(["rediss://h", "rediss://i"], "m");
+        let sentinels = Endpoint::of_sentinels(&["rediss://h", "rediss://i"], "m");
         assert_eq!(sentinels.unwrap(), parsed("rediss+sentinel://h,i/m"));
     }
 }
