@@ -281,7 +281,7 @@ impl ClientEngine {
         };
         let node = self.nodes.known(entry.slot);
         if let (Ok(AckOutcome::Counted { wanted, got, .. }), Some(node)) = (&outcome, &node) {
-            node.current.replicated(*got, *wanted);
+            node.current.journal.replicated(*got, *wanted);
         }
         let error = match outcome {
             Ok(AckOutcome::Counted { wanted, got, local }) if got >= wanted && local => {

@@ -37,7 +37,7 @@ pub(super) async fn run(
             () = failovers.signal.notified() => continue,
             end = listen_for_switches(&dialer, &server, within, turn) => {
                 if let Err(fault) = end {
-                    server.failed_to_listen(&fault);
+                    server.journal.failed_to_listen(&fault);
                 }
             }
         }

@@ -108,7 +108,8 @@ impl Link {
             driven(task, &seen, dialer, reached.expiry).await;
             // Not reached if this client closes the link, or its runtime ends.
             let flaw = seen.ended().and_then(|ended| ended.flaw());
-            told.lost(flaw.as_deref().unwrap_or("the connection was closed"));
+            told.journal
+                .lost(flaw.as_deref().unwrap_or("the connection was closed"));
         });
         let end = task.clone();
         let identity = reached.info.run_id.clone().zip(reached.client_id);
@@ -131,10 +132,10 @@ impl Link {
         };
         server.arrive(reached.number, &link.info, &link.tie)?;
         if reached.client_id.is_none() {
-            server.is_missing(Right::ClientId);
+            server.journal.is_missing(Right::ClientId);
         }
         if link.info.run_id.is_none() {
-            server.is_missing(Right::Info);
+            server.journal.is_missing(Right::Info);
         }
         Ok(link)
     }
@@ -185,7 +186,7 @@ impl Link {
     /// As [`break_off`](Self::break_off), for a reason outside of this client.
     fn lose(&self, why: &str) {
         if self.is_alive() {
-            self.server.lost(why);
+            self.server.journal.lost(why);
         }
         self.break_off();
     }

@@ -296,12 +296,12 @@ impl Connection {
         match answer {
             Err(fault) if fault.is_of_all_calls() => {
                 self.shared.gate.refused(&self.shared.timeouts.retry, fault);
-                self.shared.server.answered(true);
+                self.shared.server.journal.answered(true);
             }
             Err(fault) if fault.may_have_run() || fault.is_of_dialing() => {}
             Ok(_) | Err(_) => {
                 self.shared.gate.open();
-                self.shared.server.answered(false);
+                self.shared.server.journal.answered(false);
             }
         }
     }
@@ -351,7 +351,7 @@ impl Shared {
         if let Some(stale) = stale
             && !link.kill_stale_client(&stale).await?
         {
-            self.server.is_missing(Right::ClientKill);
+            self.server.journal.is_missing(Right::ClientKill);
         }
         self.slot().stale.retain(|stale| !is_here(stale));
         Ok(())
@@ -448,8 +448,8 @@ impl Tried for Shared {
                     renewals.is_there();
                 }
                 let topology = shared.dialer.topology();
-                shared.server.introduce(&link.info, topology);
-                shared.server.connected(shared.lane);
+                shared.server.journal.introduce(&link.info, topology);
+                shared.server.journal.connected(shared.lane);
                 (shared.on_up)(again);
             }
             Err(fault) => {
@@ -458,7 +458,10 @@ impl Tried for Shared {
                 slot.dialing.tried(Some(fault.clone()));
                 drop(slot);
                 let works = |_: &Beside| shared.other().is_some_and(|other| other.is_there());
-                shared.server.failed(shared.lane.filter(works), &fault);
+                shared
+                    .server
+                    .journal
+                    .failed(shared.lane.filter(works), &fault);
             }
         }
     }

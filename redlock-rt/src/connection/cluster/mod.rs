@@ -430,7 +430,7 @@ impl State {
     fn gains(&mut self, place: u16) {
         if let Some(Some(member)) = self.nodes.get_mut(usize::from(place)) {
             member.idle = None;
-            member.node.current.returns();
+            member.node.current.journal.returns();
             member.returned |= member.node.has_stale_clients();
         }
     }
@@ -445,7 +445,7 @@ impl State {
             current(lost).filter(|_| !self.owners.contains(&lost)),
             current(by),
         ) {
-            by.replaces(lost);
+            by.journal.replaces(&lost.journal);
         }
     }
 

@@ -70,14 +70,14 @@ impl Cluster {
         let fault = match told {
             Ok(layout) => {
                 self.current.is_reached();
-                self.current.connected(None);
-                self.current.answered(!layout.serves);
+                self.current.journal.connected(None);
+                self.current.journal.answered(!layout.serves);
                 self.apply(layout);
                 None
             }
             Err(fault) => {
                 let fault = fault.at(&self.current.place);
-                self.current.failed(None, &fault);
+                self.current.journal.failed(None, &fault);
                 Some(fault)
             }
         };

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::info::{Info, Unfit};
-use super::journal::{Beside, Journal, Right};
+use super::journal::Journal;
 use crate::clock;
 use crate::connection::address::Address;
 use crate::connection::fault::Fault;
@@ -136,9 +136,7 @@ pub(crate) struct CurrentServer {
     pub(in crate::connection) deletes: AtomicBool,
     /// The master that the sentinels named last.
     named: watch::Sender<Option<Address>>,
-    journal: Journal,
-    /// The end of an outage is told with the next call that is answered.
-    returning: AtomicBool,
+    pub(crate) journal: Journal,
     state: Mutex<State>,
 }
 
@@ -190,7 +188,6 @@ impl CurrentServer {
             reached: AtomicBool::new(false),
             proven: AtomicBool::new(false),
             deletes: AtomicBool::new(false),
-            returning: AtomicBool::new(false),
             named: watch::Sender::new(None),
             state: Mutex::default(),
         }
@@ -303,84 +300,6 @@ impl CurrentServer {
     /// To wait until the sentinels name another master. What is named after this call is not missed.
     pub(in crate::connection) fn switches(&self) -> Switches {
         Switches(self.named.subscribe())
-    }
-
-    /// A connection ended that was not closed by this client.
-    pub(crate) fn lost(&self, why: &str) {
-        self.journal.lost(why);
-    }
-
-    /// No sentinel could be listened to.
-    pub(crate) fn failed_to_listen(&self, fault: &Fault) {
-        self.journal.failed_to_listen(fault);
-    }
-
-    /// A connection could not be made; `beside`: while that for commands works.
-    pub(crate) fn failed(&self, beside: Option<Beside>, fault: &Fault) {
-        self.journal.failed(beside, fault);
-    }
-
-    /// So many replicas had a lock in time, and so many were to have it.
-    pub(crate) fn replicated(&self, acknowledged: u32, wanted: u32) {
-        self.journal.replicated(acknowledged, wanted);
-    }
-
-    /// What the first connection leads to.
-    pub(in crate::connection) fn introduce(&self, info: &Info, topology: &'static str) {
-        self.journal.introduce(info, topology);
-    }
-
-    /// A connection was made; `None`: that for commands. An outage ends with the first call that is
-    /// answered.
-    pub(crate) fn connected(&self, lane: Option<Beside>) {
-        if self.journal.connected(lane) {
-            self.returning.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// A call was answered; `refused`: as all others would be.
-    pub(in crate::connection) fn answered(&self, refused: bool) {
-        if self.returning.load(Ordering::Relaxed) {
-            match refused {
-                true => self.journal.refused(),
-                false => {
-                    self.returning.store(false, Ordering::Relaxed);
-                    self.journal.back();
-                }
-            }
-        }
-    }
-
-    /// It has the slots of this server, which may be lost.
-    pub(in crate::connection) fn replaces(&self, lost: &Self) {
-        if self.journal.replaces(&lost.journal) {
-            self.returning.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// It has slots again.
-    pub(in crate::connection) fn returns(&self) {
-        self.journal.returns();
-    }
-
-    /// An ACL forbids a command.
-    pub(crate) fn is_missing(&self, right: Right) {
-        self.journal.is_missing(right);
-    }
-
-    /// A background call cannot be sent, and waiting does not help.
-    pub(crate) fn holds_up(&self, name: &str, fault: &Fault) {
-        self.journal.holds_up(name, fault);
-    }
-
-    /// As [`Journal::refuses`].
-    pub(crate) fn refuses(&self, name: &str, fault: &Fault, effect: &'static str) {
-        self.journal.refuses(name, fault, effect);
-    }
-
-    /// A call failed that is made again.
-    pub(crate) fn will_repeat(&self, name: &str, fault: &Fault) {
-        self.journal.will_repeat(name, fault);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -1,5 +1,6 @@
 //! Log lines about a client's connections and rights; see `docs/observability.md`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -177,9 +178,11 @@ impl Beside {
 }
 
 /// The lines of one client.
-pub(super) struct Journal {
+pub(crate) struct Journal {
     server: Arc<str>,
     state: Mutex<State>,
+    /// The end of an outage is told with the next call that is answered.
+    returning: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -209,16 +212,31 @@ struct State {
     lacks: Limit,
 }
 
+/// Writes a line, with how many were left out before it, unless it is one of too many.
+macro_rules! limited {
+    ($journal:ident.$limit:ident => $level:ident [$($fields:tt)*] $message:literal) => {
+        let passed = $journal.state().$limit.pass(clock::now());
+        if let Some(left_out) = passed {
+            tracing::$level!(
+                target: TARGET,
+                server = &*$journal.server, $($fields)*, left_out,
+                $message
+            );
+        }
+    };
+}
+
 impl Journal {
     pub(super) fn new(server: Arc<str>) -> Self {
         Self {
             server,
             state: Mutex::default(),
+            returning: AtomicBool::new(false),
         }
     }
 
     /// A connection ended that was not closed by this client.
-    pub(super) fn lost(&self, why: &str) {
+    pub(crate) fn lost(&self, why: &str) {
         let told = self.state().presence.lost(clock::now_in_drop());
         self.tell(told, why);
     }
@@ -235,27 +253,16 @@ impl Journal {
     }
 
     /// A connection could not be made; `beside`: while that for commands works.
-    pub(super) fn failed(&self, beside: Option<Beside>, fault: &Fault) {
+    pub(crate) fn failed(&self, beside: Option<Beside>, fault: &Fault) {
         if fault.cause == Cause::Closed {
             return;
         }
         if let Some(lane) = beside {
             return self.is_without(lane, fault);
         }
-        let now = clock::now_in_drop();
-        let mut state = self.state();
-        let (told, tried) = (state.presence.lost(now), state.tries.pass(now));
-        drop(state);
-        if told.is_some() {
-            self.tell(told, &fault.reason());
-        }
-        if let Some(left_out) = tried {
-            tracing::debug!(
-                target: TARGET,
-                server = &*self.server, reason = fault.reason(), left_out,
-                "could not connect"
-            );
-        }
+        let reason = fault.reason();
+        self.lost(&reason);
+        limited!(self.tries => debug [reason] "could not connect");
     }
 
     fn is_without(&self, lane: Beside, fault: &Fault) {
@@ -274,7 +281,7 @@ impl Journal {
     }
 
     /// So many replicas had a lock in time, and so many were to have it.
-    pub(super) fn replicated(&self, acknowledged: u32, wanted: u32) {
+    pub(crate) fn replicated(&self, acknowledged: u32, wanted: u32) {
         let mut state = self.state();
         let few = acknowledged < wanted;
         let is_new = few && !state.few;
@@ -292,31 +299,20 @@ impl Journal {
     }
 
     /// A sentinel could not be listened to; another one is tried.
-    pub(super) fn failed_to_listen(&self, fault: &Fault) {
-        let passed = self.state().listening.pass(clock::now());
-        if let Some(left_out) = passed {
-            tracing::debug!(
-                target: TARGET,
-                server = &*self.server, reason = fault.reason(), left_out,
-                "not listening to a sentinel"
-            );
-        }
+    pub(crate) fn failed_to_listen(&self, fault: &Fault) {
+        limited!(self.listening => debug [reason = fault.reason()] "not listening to a sentinel");
     }
 
     /// A call failed that is made again.
-    pub(super) fn will_repeat(&self, name: &str, fault: &Fault) {
-        let passed = self.state().repeats.pass(clock::now());
-        if let Some(left_out) = passed {
-            tracing::debug!(
-                target: TARGET,
-                server = &*self.server, lock = name, reason = fault.reason(), left_out,
-                "a call failed and is made again"
-            );
-        }
+    pub(crate) fn will_repeat(&self, name: &str, fault: &Fault) {
+        limited!(
+            self.repeats => debug [lock = name, reason = fault.reason()]
+            "a call failed and is made again"
+        );
     }
 
     /// A background call cannot be sent, and waiting does not help.
-    pub(super) fn holds_up(&self, name: &str, fault: &Fault) {
+    pub(crate) fn holds_up(&self, name: &str, fault: &Fault) {
         let mut state = self.state();
         if state.held_up {
             return;
@@ -334,44 +330,32 @@ impl Journal {
     }
 
     /// Redis refuses a call that nobody waits for, with this effect.
-    pub(super) fn refuses(&self, name: &str, fault: &Fault, effect: &'static str) {
-        let passed = self.state().refusals.pass(clock::now());
-        if let Some(left_out) = passed {
-            tracing::warn!(
-                target: TARGET,
-                server = &*self.server, lock = name, reason = fault.reason(), effect, left_out,
-                "redis refuses a release"
-            );
-        }
+    pub(crate) fn refuses(&self, name: &str, fault: &Fault, effect: &'static str) {
+        limited!(
+            self.refusals => warn [lock = name, reason = fault.reason(), effect]
+            "redis refuses a release"
+        );
     }
 
     /// The address leads to another server process than before.
     pub(super) fn moved(&self, run_id: &str) {
-        let passed = self.state().moves.pass(clock::now());
-        if let Some(left_out) = passed {
-            tracing::warn!(
-                target: TARGET,
-                server = &*self.server, run_id, left_out,
-                "the address leads to another server process than before; connections to the old \
-                 one are closed and every lock is verified"
-            );
-        }
+        limited!(
+            self.moves => warn [run_id]
+            "the address leads to another server process than before; connections to the old \
+             one are closed and every lock is verified"
+        );
     }
 
     /// The sentinels name another master than that of these connections.
     pub(super) fn other_master(&self, master: &str) {
-        let passed = self.state().moves.pass(clock::now());
-        if let Some(left_out) = passed {
-            tracing::warn!(
-                target: TARGET,
-                server = &*self.server, master, left_out,
-                "the sentinels name another master; connections to the old one are closed"
-            );
-        }
+        limited!(
+            self.moves => warn [master]
+            "the sentinels name another master; connections to the old one are closed"
+        );
     }
 
     /// What the first connection leads to.
-    pub(super) fn introduce(&self, info: &Info, topology: &'static str) {
+    pub(in crate::connection) fn introduce(&self, info: &Info, topology: &'static str) {
         if !std::mem::replace(&mut self.state().introduced, true) {
             tracing::info!(
                 target: TARGET,
@@ -382,22 +366,26 @@ impl Journal {
         }
     }
 
-    /// A connection was made; `None`: that for commands. Returns whether the end of an outage is told when
-    /// a call is answered.
-    pub(super) fn connected(&self, lane: Option<Beside>) -> bool {
+    /// A connection was made; `None`: that for commands. An outage ends with the first call that is
+    /// answered.
+    pub(crate) fn connected(&self, lane: Option<Beside>) {
         let mut state = self.state();
         state.held_up = false;
         state.without.retain(|without| Some(*without) != lane);
-        state.presence.connected(clock::now())
+        if state.presence.connected(clock::now()) {
+            self.returning.store(true, Ordering::Relaxed);
+        }
     }
 
-    /// A call was refused, as all others would be.
-    pub(super) fn refused(&self) {
-        self.state().presence.refused();
-    }
-
-    /// A call was answered.
-    pub(super) fn back(&self) {
+    /// A call was answered; `refused`: as all others would be.
+    pub(in crate::connection) fn answered(&self, refused: bool) {
+        if !self.returning.load(Ordering::Relaxed) {
+            return;
+        }
+        if refused {
+            return self.state().presence.refused();
+        }
+        self.returning.store(false, Ordering::Relaxed);
         let told = self.state().presence.back(clock::now());
         if let Some(told) = told {
             tracing::info!(
@@ -409,10 +397,10 @@ impl Journal {
         }
     }
 
-    /// Takes over the outage of a server whose slots this one has. Returns whether there is one.
-    pub(super) fn replaces(&self, lost: &Self) -> bool {
+    /// Takes over the outage of a server whose slots this one has, and which may be lost.
+    pub(in crate::connection) fn replaces(&self, lost: &Self) {
         let Some(outage) = lost.state().presence.replaced() else {
-            return false;
+            return;
         };
         let of = outage.of.unwrap_or_else(|| Arc::clone(&lost.server));
         self.state().presence.outage = Some(Outage {
@@ -421,16 +409,16 @@ impl Journal {
             ended: None,
             ..outage
         });
-        true
+        self.returning.store(true, Ordering::Relaxed);
     }
 
     /// It has slots again.
-    pub(super) fn returns(&self) {
+    pub(in crate::connection) fn returns(&self) {
         self.state().presence.replaced = false;
     }
 
     /// Redis refuses a command because of an ACL; logged once per client.
-    pub(super) fn is_missing(&self, right: Right) {
+    pub(crate) fn is_missing(&self, right: Right) {
         let known = std::mem::replace(&mut self.state().missing[right as usize], true);
         if !known {
             tracing::warn!(
@@ -501,14 +489,18 @@ mod tests {
         let (lost, other) = (Journal::new("a:1".into()), Journal::new("b:1".into()));
         lost.connected(None);
         lost.lost("it hung up");
-        assert!(other.replaces(&lost) && !other.replaces(&lost));
+        other.replaces(&lost);
+        assert!(other.returning.swap(false, Ordering::Relaxed));
+        other.replaces(&lost);
+        assert!(!other.returning.load(Ordering::Relaxed));
         // What still tries to connect there tells nothing.
         lost.lost("it hung up");
         assert!(lost.state().presence.outage.is_none());
         let told = other.state().presence.back(clock::now()).unwrap();
         assert_eq!(told.message, "another node serves the slots");
         assert_eq!(told.of.as_deref(), Some("a:1"));
-        assert!(!lost.connected(None));
+        lost.connected(None);
+        assert!(!lost.returning.load(Ordering::Relaxed));
         lost.returns();
         lost.lost("it hung up");
         assert!(lost.state().presence.outage.is_some());

@@ -342,7 +342,8 @@ impl AcquireLoop<'_> {
 
     fn unanswered(&mut self, fault: Fault, pause: Duration) {
         let name = self.recipe().name().as_str();
-        self.engine().nodes.current().will_repeat(name, &fault);
+        let current = self.engine().nodes.current();
+        current.journal.will_repeat(name, &fault);
         self.fault = Some(fault);
         let now = clock::now();
         self.pace.unanswered(now);

@@ -87,7 +87,7 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
         }
         match Subscriber::open(dialer, timeouts.connect, server).await {
             Ok((subscriber, announcements)) => {
-                server.connected(Some(Beside::ANNOUNCEMENTS));
+                server.journal.connected(Some(Beside::ANNOUNCEMENTS));
                 told = false;
                 let since = clock::now();
                 let listening = SubscribedConnection {
@@ -107,12 +107,14 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
                     pause.reset();
                 }
                 if !signal.is_closed() {
-                    server.lost(why);
+                    server.journal.lost(why);
                 }
             }
             Err(fault) => {
                 let works = node.connection(Lane::Main).is_there();
-                server.failed(works.then_some(Beside::ANNOUNCEMENTS), &fault);
+                server
+                    .journal
+                    .failed(works.then_some(Beside::ANNOUNCEMENTS), &fault);
                 if !std::mem::replace(&mut told, true) {
                     let deaf = site.registry(|registry| registry.all());
                     deaf.iter().for_each(|listener| listener.refused());
@@ -308,8 +310,8 @@ impl SubscribedConnection<'_> {
             Err(fault) if fault.is_passing_for(Caller::Subscription) => return false,
             Err(fault) => {
                 match fault.cause {
-                    Cause::Denied => self.server.is_missing(Right::Subscribe),
-                    _ => self.server.will_repeat(&effect.channel, &fault),
+                    Cause::Denied => self.server.journal.is_missing(Right::Subscribe),
+                    _ => self.server.journal.will_repeat(&effect.channel, &fault),
                 }
                 let told = hub.change(|registry| registry.at(place).refused(effect));
                 told.iter().for_each(|listener| listener.refused());

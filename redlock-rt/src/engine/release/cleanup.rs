@@ -223,11 +223,12 @@ impl Cleanup {
 
     /// A try failed, and there is no caller to notify.
     fn tell_nobody(&self, fault: &Fault, waits: bool) {
-        let (current, name) = (self.engine().nodes.current(), self.name().as_str());
+        let journal = &self.engine().nodes.current().journal;
+        let name = self.name().as_str();
         match fault.is_of_dialing() {
-            true => current.holds_up(name, fault),
-            false if waits && self.pause.is_first() => current.refuses(name, fault, REPEATED),
-            false => current.will_repeat(name, fault),
+            true => journal.holds_up(name, fault),
+            false if waits && self.pause.is_first() => journal.refuses(name, fault, REPEATED),
+            false => journal.will_repeat(name, fault),
         }
     }
 
@@ -237,8 +238,9 @@ impl Cleanup {
             true => "permits without a lease stay taken, or a latch closed",
             false => "the lock ends with its lease",
         };
-        let (current, name) = (self.engine().nodes.current(), self.name().as_str());
-        current.refuses(name, fault, effect);
+        let journal = &self.engine().nodes.current().journal;
+        let name = self.name().as_str();
+        journal.refuses(name, fault, effect);
     }
 
     /// Whether others of its hold wait for it.

@@ -143,7 +143,8 @@ impl LatchWait<'_> {
                     return Err(failed(self.latch, fault));
                 };
                 let name = self.latch.name.as_str();
-                self.engine.nodes.current().will_repeat(name, &fault);
+                let current = self.engine.nodes.current();
+                current.journal.will_repeat(name, &fault);
                 self.fault = Some(fault);
                 let again = clock::after(clock::now(), pause);
                 self.place.tried(Some(again), Health::Failing);
