@@ -60,18 +60,13 @@ async fn question(
     within: Duration,
 ) -> Result<Layout, Fault> {
     let (mut commands, _) = dialer.login().await?;
-    let target = Target::Address(node.clone());
-    let open = |target| async move { dialer.dial(&target, within).await };
-    let stream = open(target.clone()).await;
-    let mut stream = Framed::new(stream.map_err(|error| Fault::of_stream(error, reached))?);
     let needed = commands.len();
     for subcommand in ["SLOTS", "INFO"] {
         commands.cmd("CLUSTER").arg(subcommand);
     }
-    let replies = match ask(&commands, needed, &mut stream).await {
-        Ok(replies) => replies,
-        Err(turned_away) => return Err(turned_away.fault(reached, target, open).await),
-    };
+    let target = Target::Address(node.clone());
+    let open = |target| async move { dialer.dial(&target, within).await };
+    let (_, replies) = ask(&commands, needed, target, reached, open, Framed::new).await?;
     let (logged_in, told) = replies.split_at(needed);
     for reply in logged_in {
         if let Value::Error(error) = reply {

@@ -30,19 +30,6 @@ pub(in crate::connection) struct Reached {
     pub(in crate::connection) expiry: Option<Expiry>,
 }
 
-/// The replies of the server.
-struct Greeting {
-    info: Info,
-    client_id: Option<i64>,
-}
-
-/// Why the first commands of a connection have no replies.
-pub(in crate::connection) enum TurnedAway {
-    /// The stream ended before the first byte.
-    HungUp(Fault),
-    Fault(Fault),
-}
-
 /// The time limit of the TLS probe.
 const LOOK: Duration = Duration::from_millis(500);
 /// A ClientHello that is too short. A TLS server refuses it with an alert.
@@ -64,56 +51,63 @@ pub(super) async fn greet_at<F>(
 where
     F: Future<Output = io::Result<BoxStream>>,
 {
-    let stream = open(target.clone()).await;
-    let stream = stream.map_err(|error| Fault::of_stream(error, server.was_reached()))?;
-    let mut stream = Framed::new(stream);
-    let (commands, expiry) = login;
-    let looks = dialer.looks_for_the_master();
-    let clustered = dialer.clustered;
-    match greet(
-        commands.clone(),
-        dialer.client_name(),
-        looks,
-        clustered,
-        &mut stream,
-    )
-    .await
-    {
-        Ok(Greeting { info, client_id }) => Ok(Reached {
-            stream,
-            info,
-            client_id,
-            number,
-            at: target.address().cloned(),
-            expiry: *expiry,
-        }),
-        Err(turned_away) => Err(turned_away.fault(server.was_reached(), target, open).await),
+    let (mut commands, expiry) = login.clone();
+    let needed = commands.len();
+    let name = dialer.client_name();
+    commands.cmd("CLIENT").arg("SETNAME").arg(name);
+    for (what, value) in [("LIB-NAME", LIB_NAME), ("LIB-VER", LIB_VERSION)] {
+        commands.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
     }
+    commands.cmd("CLIENT").arg("ID");
+    Info::ask(&mut commands, dialer.looks_for_the_master());
+    if dialer.clustered {
+        commands.cmd("PUBSUB").arg("SHARDNUMSUB");
+    }
+    let at = target.address().cloned();
+    let asked = ask(
+        &commands,
+        needed,
+        target,
+        server.was_reached(),
+        open,
+        Framed::new,
+    );
+    let (stream, replies) = asked.await?;
+    let (info, client_id) = judge(&replies, needed, dialer.clustered)?;
+    Ok(Reached {
+        stream,
+        info,
+        client_id,
+        number,
+        at,
+        expiry,
+    })
 }
 
-impl TurnedAway {
-    /// Why `target`, which `open` opens again, turned a connection away. `reached`: others led there
-    /// before.
-    pub(in crate::connection) async fn fault<F>(
-        self,
-        reached: bool,
-        target: Target,
-        open: impl Fn(Target) -> F,
-    ) -> Fault
-    where
-        F: Future<Output = io::Result<BoxStream>>,
-    {
-        match self {
-            Self::Fault(fault) => fault,
-            // A TLS server hangs up on anything else without a reply, and so do other servers.
-            Self::HungUp(fault) => {
-                let suspect = target.is_plain() && !reached;
-                match suspect && clock::timeout(LOOK, speaks_tls(open(target))).await == Ok(true) {
-                    true => Fault::not_plain(),
-                    false => fault,
-                }
-            }
-        }
+/// Sends the first commands of a connection to `target`, and reads the replies. `needed`: this many of the
+/// first commands must succeed. `reached`: others led there before.
+pub(in crate::connection) async fn ask<F>(
+    commands: &Pipeline,
+    needed: usize,
+    target: Target,
+    reached: bool,
+    open: impl Fn(Target) -> F,
+    framed: fn(BoxStream) -> Framed<BoxStream>,
+) -> Result<(Framed<BoxStream>, Vec<Value>), Fault>
+where
+    F: Future<Output = io::Result<BoxStream>>,
+{
+    let stream = open(target.clone()).await;
+    let mut stream = framed(stream.map_err(|error| Fault::of_stream(error, reached))?);
+    let (fault, hung_up) = match replies(commands, needed, &mut stream).await {
+        Ok(replies) => return Ok((stream, replies)),
+        Err(turned_away) => turned_away,
+    };
+    // A TLS server hangs up on anything else without a reply, and so do other servers.
+    let suspect = hung_up && target.is_plain() && !reached;
+    match suspect && clock::timeout(LOOK, speaks_tls(open(target))).await == Ok(true) {
+        true => Err(Fault::not_plain()),
+        false => Err(fault),
     }
 }
 
@@ -127,13 +121,13 @@ async fn speaks_tls(stream: impl Future<Output = io::Result<BoxStream>>) -> bool
         && matches!(answer, [ALERT | HANDSHAKE, 3])
 }
 
-/// Sends the commands and reads the replies. `needed`: this many of the first commands must
-/// succeed.
-pub(in crate::connection) async fn ask(
+/// The replies to the first commands of a connection; or why there are none, and whether the stream ended
+/// before the first byte.
+async fn replies(
     commands: &Pipeline,
     needed: usize,
     stream: &mut Framed<BoxStream>,
-) -> Result<Vec<Value>, TurnedAway> {
+) -> Result<Vec<Value>, (Fault, bool)> {
     let sent = stream.write_all(&commands.get_packed_pipeline()).await;
     let mut replies = Vec::with_capacity(commands.len());
     // After a failed write, earlier replies may still be readable.
@@ -151,51 +145,25 @@ pub(in crate::connection) async fn ask(
             && (needed > 0 || error.code() != "NOPERM")
         {
             let fault = Fault::from_server(error.clone());
-            return Err(TurnedAway::Fault(fault.while_dialing()));
+            return Err((fault.while_dialing(), false));
         }
         let fault = match sent {
             Err(error) => Fault::of_stream(error, true),
             Ok(()) => Fault::of_answer(error),
         };
-        return Err(match replies.is_empty() && fault.cause == Cause::Passing {
-            true => TurnedAway::HungUp(fault),
-            false => TurnedAway::Fault(fault),
-        });
+        let hung_up = replies.is_empty() && fault.cause == Cause::Passing;
+        return Err((fault, hung_up));
     }
     Ok(replies)
 }
 
-/// Logs in with `commands`, and asks.
-async fn greet(
-    mut commands: Pipeline,
-    name: &str,
-    looks_for_the_master: bool,
-    clustered: bool,
-    stream: &mut Framed<BoxStream>,
-) -> Result<Greeting, TurnedAway> {
-    let needed = commands.len();
-    commands.cmd("CLIENT").arg("SETNAME").arg(name);
-    for (what, value) in [("LIB-NAME", LIB_NAME), ("LIB-VER", LIB_VERSION)] {
-        commands.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
-    }
-    commands.cmd("CLIENT").arg("ID");
-    Info::ask(&mut commands, looks_for_the_master);
-    if clustered {
-        commands.cmd("PUBSUB").arg("SHARDNUMSUB");
-    }
-    let replies = ask(&commands, needed, stream).await?;
-    judge(&replies, needed, clustered).map_err(TurnedAway::Fault)
-}
-
-/// `needed`: this many of the first replies must not be errors.
-fn judge(replies: &[Value], needed: usize, clustered: bool) -> Result<Greeting, Fault> {
+/// What the server is, and the id of this client of it. `needed`: this many of the first replies must not be
+/// errors.
+fn judge(replies: &[Value], needed: usize, clustered: bool) -> Result<(Info, Option<i64>), Fault> {
     let (logged_in, told) = replies.split_at(needed);
     // Servers before 7.2 do not know SETINFO, and an ACL may forbid the name.
     let [_, _, _, id, infos @ ..] = told else {
-        return Ok(Greeting {
-            info: Info::default(),
-            client_id: None,
-        });
+        return Ok((Info::default(), None));
     };
     let client_id = match id {
         Value::Int(client_id) => Some(*client_id),
@@ -205,7 +173,7 @@ fn judge(replies: &[Value], needed: usize, clustered: bool) -> Result<Greeting, 
     info.has_shard_channels = clustered && matches!(infos.last(), Some(Value::List(_)));
     // Checked first: a sentinel knows no SELECT, and a cluster has one database.
     if info.unfit(clustered).is_some() {
-        return Ok(Greeting { info, client_id });
+        return Ok((info, client_id));
     }
     for reply in logged_in {
         if let Value::Error(error) = reply {
@@ -222,7 +190,7 @@ fn judge(replies: &[Value], needed: usize, clustered: bool) -> Result<Greeting, 
             }
         }
     }
-    Ok(Greeting { info, client_id })
+    Ok((info, client_id))
 }
 
 #[cfg(test)]
@@ -236,7 +204,7 @@ mod tests {
         let mut commands = redis::pipe();
         commands.cmd("FIRST").cmd("SECOND");
         let mut client = Framed::new(Box::new(client) as BoxStream);
-        let asked = ask(&commands, needed, &mut client);
+        let asked = replies(&commands, needed, &mut client);
         let closed = async {
             let mut request = [0; 512];
             // The request is read, so that the end is that of the answers.
@@ -245,7 +213,7 @@ mod tests {
         };
         match futures::join!(asked, closed).0 {
             Ok(replies) => unreachable!("{replies:?}"),
-            Err(TurnedAway::HungUp(fault) | TurnedAway::Fault(fault)) => fault,
+            Err((fault, _)) => fault,
         }
     }
 

@@ -66,32 +66,25 @@ async fn question<F>(
 where
     F: Future<Output = io::Result<BoxStream>>,
 {
-    let target = Target::Address(sentinel.clone());
-    let stream = open(target.clone()).await;
-    let stream = stream.map_err(|error| Fault::of_stream(error, reached))?;
-    let mut stream = Framed::new(stream);
     let mut commands = dialer.sentinel_login();
     let needed = commands.len();
     for subcommand in [GET_MASTER, "MASTER"] {
         let question = commands.cmd("SENTINEL");
         question.arg(subcommand).arg(&service.name);
     }
-    match ask(&commands, needed, &mut stream).await {
-        Ok(replies) => {
-            let (logged_in, told) = replies.split_at(needed);
-            if let Some(Value::Error(error)) = logged_in.first() {
-                return Err(refused(error.clone()));
-            }
-            let [master, details] = told else {
-                return Err(Fault::not_redis());
-            };
-            Ok(Told {
-                master: master_of(master, sentinel)?,
-                epoch: epoch_of(details),
-            })
-        }
-        Err(turned_away) => Err(turned_away.fault(reached, target, open).await),
+    let target = Target::Address(sentinel.clone());
+    let (_, replies) = ask(&commands, needed, target, reached, open, Framed::new).await?;
+    let (logged_in, told) = replies.split_at(needed);
+    if let Some(Value::Error(error)) = logged_in.first() {
+        return Err(refused(error.clone()));
     }
+    let [master, details] = told else {
+        return Err(Fault::not_redis());
+    };
+    Ok(Told {
+        master: master_of(master, sentinel)?,
+        epoch: epoch_of(details),
+    })
 }
 
 pub(super) const GET_MASTER: &str = "GET-MASTER-ADDR-BY-NAME";

@@ -58,19 +58,13 @@ async fn open(
     sentinel: &Address,
     within: Duration,
 ) -> Result<Framed<BoxStream>, Fault> {
-    let target = Target::Address(sentinel.clone());
-    let stream = dialer.dial(&target, within).await;
-    let mut stream = Framed::new(stream.map_err(Fault::unreachable)?).resp3();
     let mut commands = dialer.sentinel_login();
     commands.cmd("HELLO").arg(3);
     commands.cmd("SUBSCRIBE").arg(CHANNEL);
-    let replies = match ask(&commands, commands.len(), &mut stream).await {
-        Ok(replies) => replies,
-        Err(turned_away) => {
-            let open = |target| async move { dialer.dial(&target, within).await };
-            return Err(turned_away.fault(true, target, open).await);
-        }
-    };
+    let target = Target::Address(sentinel.clone());
+    let open = |target| async move { dialer.dial(&target, within).await };
+    let resp3 = |stream| Framed::new(stream).resp3();
+    let (stream, replies) = ask(&commands, commands.len(), target, true, open, resp3).await?;
     for reply in replies {
         if let Value::Error(error) = reply {
             return Err(refused(error));
