@@ -4,16 +4,12 @@
 //! machine was suspended since the first call: `CLOCK_MONOTONIC`, which Tokio reads, stops during
 //! suspend, but a lease in Redis does not.
 
-mod compact;
-
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle};
 use tokio::time::{Sleep, Timeout};
-
-pub(crate) use self::compact::{LastMoment, Moment};
 
 /// Returns the present moment.
 pub(crate) fn now() -> Instant {
@@ -141,7 +137,11 @@ pub(crate) fn to_tokio(moment: Instant) -> tokio::time::Instant {
 
 /// A random part of a span. Without the conversions of `Duration::mul_f64`: each acquisition asks twice.
 pub(crate) fn part_of(span: Duration) -> Duration {
-    Duration::from_nanos(fastrand::u64(..=compact::whole_nanos(span)))
+    Duration::from_nanos(fastrand::u64(..=whole_nanos(span)))
+}
+
+fn whole_nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Less up to a tenth, at random.
@@ -168,7 +168,7 @@ mod suspend {
 
     use rustix::time::{ClockId, clock_gettime};
 
-    use super::LastMoment;
+    use super::whole_nanos;
 
     /// The two clocks are read one after the other, which creates a gap. Below this value the gap
     /// is noise.
@@ -180,8 +180,11 @@ mod suspend {
     /// The known suspend time in nanoseconds. It only grows.
     static KNOWN: AtomicU64 = AtomicU64::new(0);
 
-    /// When [`total`] was asked last.
-    static LOOKED: LastMoment = LastMoment::new();
+    /// When [`total`] was asked last, in nanoseconds since the first call.
+    static LOOKED: AtomicU64 = AtomicU64::new(0);
+
+    /// Of the first call.
+    static ORIGIN: OnceLock<Origin> = OnceLock::new();
 
     /// Both clocks at the first call.
     struct Origin {
@@ -203,21 +206,22 @@ mod suspend {
 
     /// Whether that was asked for just before `now`.
     pub(super) fn was_looked_for(now: Instant) -> bool {
-        let Some(last) = LOOKED.get() else {
+        let Some(origin) = ORIGIN.get() else {
             return false;
         };
+        let last = origin.monotonic + Duration::from_nanos(LOOKED.load(Ordering::Relaxed));
         // A paused clock of another runtime may be ahead.
         now.checked_duration_since(last)
             .is_some_and(|passed| passed < RECENT)
     }
 
     pub(super) fn total(now: Instant) -> Duration {
-        LOOKED.set(now);
-        static ORIGIN: OnceLock<Origin> = OnceLock::new();
         let origin = ORIGIN.get_or_init(|| Origin {
             monotonic: Instant::now(),
             boot: boot_time(),
         });
+        let since = now.saturating_duration_since(origin.monotonic);
+        LOOKED.store(whole_nanos(since), Ordering::Relaxed);
         let known = known();
         // Read in this order, the gap is at least the true one.
         if origin.gap(boot_time(), now) < known + NOISE {
@@ -230,7 +234,7 @@ mod suspend {
         if found < known + NOISE {
             return known;
         }
-        let nanos = super::compact::whole_nanos(found);
+        let nanos = whole_nanos(found);
         Duration::from_nanos(KNOWN.fetch_max(nanos, Ordering::Relaxed).max(nanos))
     }
 

@@ -12,7 +12,7 @@ use super::exchange::{Exchange, Prelude};
 use super::link::Link;
 use super::node::{Lane, Node};
 use super::reconnect::Connection;
-use crate::clock::{self, Moment};
+use crate::clock;
 use crate::connection::fault::Fault;
 use crate::connection::stream::{Came, Share};
 use crate::wire::{Announcement, Call, Malformed, Reply};
@@ -53,8 +53,8 @@ pub(in crate::connection) struct Sent<'a> {
     delivery: &'a mut Delivery,
     connection: &'a Connection,
     /// The end of the caller's time.
-    until: Option<Moment>,
-    look_at: Option<Moment>,
+    until: Option<Instant>,
+    look_at: Option<Instant>,
 }
 
 impl<'a> Sent<'a> {
@@ -63,8 +63,8 @@ impl<'a> Sent<'a> {
         Self {
             delivery,
             connection,
-            until: until.map(Moment::from),
-            look_at: look_at.map(Moment::from),
+            until,
+            look_at,
         }
     }
 
@@ -72,7 +72,7 @@ impl<'a> Sent<'a> {
     pub(in crate::connection) async fn answer(&mut self) -> Option<Result<Reply, Fault>> {
         let exchange = self.delivery.exchange.as_mut()?;
         if let Some(at) = self.look_at {
-            let at = clock::to_tokio(at.into());
+            let at = clock::to_tokio(at);
             if let Ok(answer) = clock::timeout_at(at, exchange).await {
                 return Some(self.finished(Some(answer)));
             }
@@ -80,9 +80,8 @@ impl<'a> Sent<'a> {
             return Some(self.finished(Some(answer)));
         }
         let reply = self.connection.timeouts().reply();
-        let until = self.until.map(Instant::from);
         // Boxed: it is rare, and would be a part of the size of every waiting future.
-        let answer = Box::pin(self.delivery.wait_on(reply, until)).await?;
+        let answer = Box::pin(self.delivery.wait_on(reply, self.until)).await?;
         Some(self.finished(answer))
     }
 
@@ -188,7 +187,7 @@ impl Delivery {
         if let Some(exchange) = &mut self.exchange {
             self.sent = Some(exchange.made());
             if !exchange.is_sent() {
-                exchange.waits_for_room(self.share, until.map(Moment::from));
+                exchange.waits_for_room(self.share, until);
             }
         }
         let sent = self.sent.unwrap_or_else(clock::now);

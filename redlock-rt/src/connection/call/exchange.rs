@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::fast::{self, Begun};
 use super::link::{Link, left, load_command};
-use crate::clock::{self, Moment};
+use crate::clock;
 use crate::connection::fault::Fault;
 use crate::connection::stream::{Answers, Came, Due, InLine, Pending, Share, WakeUp, encode, last};
 use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
@@ -32,7 +32,7 @@ pub(crate) struct Exchange {
     /// Of what is in flight on the connection; `None`: the call does not wait for room.
     share: Option<Share>,
     /// The end of the caller's time.
-    until: Option<Moment>,
+    until: Option<Instant>,
     /// The server has said that somebody has the lock, and the script is asked for how long.
     found_taken: bool,
     /// What became of the announcement, where the reply does not say it; see [`Carried`].
@@ -92,11 +92,11 @@ impl Exchange {
     /// A moment before the call was sent. A lease is counted from here.
     pub(crate) fn made(&self) -> Instant {
         let sent = self.sent.as_ref().and_then(Pending::admitted);
-        sent.map_or(self.made, Instant::from)
+        sent.unwrap_or(self.made)
     }
 
     /// Makes the call wait for its turn, where more are in flight than the connection has room for.
-    pub(super) fn waits_for_room(&mut self, share: Share, until: Option<Moment>) {
+    pub(super) fn waits_for_room(&mut self, share: Share, until: Option<Instant>) {
         (self.share, self.until) = (Some(share), until);
     }
 
@@ -216,7 +216,7 @@ impl Exchange {
                 }
                 Poll::Pending => return Poll::Pending,
             };
-            self.made = sent.admitted().map_or(self.made, Instant::from);
+            self.made = sent.admitted().unwrap_or(self.made);
             if let Some(reply) = self.heard(answers)? {
                 return Poll::Ready(Ok(reply));
             }

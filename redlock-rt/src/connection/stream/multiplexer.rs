@@ -38,7 +38,7 @@ pub(in crate::connection) use self::pending::{Pending, last};
 use super::admission::{Admission, Share};
 use super::framed::Framed;
 use super::resp::Nonsense;
-use crate::clock::{self, Moment};
+use crate::clock;
 use crate::connection::fault::Fault;
 use crate::shim::{Mutex, MutexGuard, lock};
 use crate::wire::Value;
@@ -105,7 +105,7 @@ struct Queued {
 pub(in crate::connection) struct InLine {
     pub(in crate::connection) share: Share,
     /// It is not sent if the reply would come after this.
-    pub(in crate::connection) until: Option<Moment>,
+    pub(in crate::connection) until: Option<Instant>,
 }
 
 /// The moment at which a caller is woken without a reply too, if there is one.
@@ -143,7 +143,7 @@ enum Progress {
     /// It is not sent: its time is nearly over.
     PassedOver,
     /// At this moment, if it had to wait for room.
-    Sent(Option<Moment>),
+    Sent(Option<Instant>),
     /// The caller has gone.
     Left,
 }
@@ -255,7 +255,6 @@ impl Multiplexer {
             Some(InLine { share, until }) => {
                 let mut bytes = Vec::new();
                 let ends = SmallVec::from_slice(&encode(&mut bytes));
-                let until = until.map(Instant::from);
                 let call = Queued {
                     place,
                     bytes,
@@ -388,7 +387,7 @@ impl State {
             match place.progress {
                 Progress::Queued if is_late => place.progress = Progress::PassedOver,
                 Progress::Queued => {
-                    place.progress = Progress::Sent(Some(now.into()));
+                    place.progress = Progress::Sent(Some(now));
                     self.out.extend_from_slice(&call.bytes);
                     self.sent(call.place, &call.ends, Some(share), Some(now));
                 }
@@ -434,7 +433,7 @@ impl State {
 
 impl Place {
     /// When the call was sent, if it had to wait for room.
-    fn admitted(&self) -> Option<Moment> {
+    fn admitted(&self) -> Option<Instant> {
         match self.progress {
             Progress::Sent(admitted) => admitted,
             _ => None,
@@ -497,7 +496,6 @@ mod tests {
             share: Share,
             until: Option<std::time::Instant>,
         ) -> Pending {
-            let until = until.map(Moment::from);
             let caller = WakeUp {
                 since: Some(clock::now()),
                 line: Some(InLine { share, until }),

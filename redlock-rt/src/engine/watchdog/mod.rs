@@ -17,15 +17,15 @@ mod task;
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Instant;
 
 use self::losses::Losses;
 pub(super) use self::schedule::Schedule;
 use super::hold::{GuardId, Hold, LostReason, RenewalPlan};
 use super::signal::Signal;
-use crate::clock::{self, LastMoment};
+use crate::clock;
 use crate::connection::{Home, Nodes};
 use crate::shim::{AtomicBool, Mutex, lock};
 
@@ -69,8 +69,9 @@ const AT_A_TIME: usize = 100;
 /// The holds of a client, and when each is due.
 pub(crate) struct Watchdog {
     schedule: Mutex<Scheduled>,
-    /// When all locks were last put in doubt. Written with the schedule's lock held.
-    doubted: LastMoment,
+    /// When all locks were last put in doubt. Written with the schedule's lock held, and read inside that of
+    /// a lease; no other mutex is taken inside, so the loom models need not know of this one.
+    doubted: StdMutex<Option<Instant>>,
     /// The holds that are still to be put in doubt, with the moment since when they are. Its mutex is
     /// taken inside the schedule's.
     doubtful: Mutex<VecDeque<(u64, Instant)>>,
@@ -84,7 +85,7 @@ impl Watchdog {
     pub(super) fn new() -> Self {
         Self {
             schedule: Mutex::default(),
-            doubted: LastMoment::default(),
+            doubted: StdMutex::default(),
             doubtful: Mutex::new(VecDeque::new()),
             losses: Losses::new(),
             signal: Signal::default(),
@@ -104,7 +105,7 @@ impl Watchdog {
     ) -> bool {
         let mut schedule = lock(&self.schedule);
         let mut lease = hold.lease();
-        if self.doubted.is_since(sent) {
+        if self.doubted().is_some_and(|at| at >= sent) {
             lease.doubt(now);
         }
         let is_valid = lease.state(guard, now).is_valid();
@@ -157,7 +158,7 @@ impl Watchdog {
     /// Whether the locks came into doubt after a command was sent then.
     pub(super) fn is_doubted_since(&self, sent: Instant) -> bool {
         let told = self.doubt.load(Ordering::Acquire);
-        told || self.doubted.is_since(sent)
+        told || self.doubted().is_some_and(|at| at >= sent)
     }
 
     /// Notes which locks to put in doubt, if that was asked for.
@@ -174,7 +175,7 @@ impl Watchdog {
         let now = clock::now();
         let schedule = lock(&self.schedule);
         // A hold that is added from here on is compared with this moment.
-        self.doubted.set(now);
+        *self.doubted() = Some(now);
         let items = schedule.items().filter(|(_, hold)| is_in_doubt(hold));
         lock(&self.doubtful).extend(items.map(|(id, _)| (id, now)));
     }
@@ -195,6 +196,10 @@ impl Watchdog {
             }
         }
         more
+    }
+
+    fn doubted(&self) -> impl DerefMut<Target = Option<Instant>> {
+        self.doubted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports a lost lock.

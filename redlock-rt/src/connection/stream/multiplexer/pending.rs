@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use super::{Answer, Answers, Ended, Multiplexer, Progress, Unanswered, replace};
-use crate::clock::Moment;
 
 /// The commands of one call. As a future, the replies to them.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(in crate::connection) struct Pending {
     place: Option<u32>,
     /// The call had to wait for room.
     pub(in crate::connection) queued: bool,
-    admitted: Option<Moment>,
+    admitted: Option<Instant>,
 }
 
 /// What came for a call that was sent.
@@ -44,7 +44,7 @@ impl Pending {
     }
 
     /// When the call was sent, if it had to wait for room.
-    pub(in crate::connection) fn admitted(&self) -> Option<Moment> {
+    pub(in crate::connection) fn admitted(&self) -> Option<Instant> {
         match self.place().filter(|_| self.queued) {
             None => self.admitted,
             Some(at) => self.multiplexer.state().places.get(at)?.admitted(),
