@@ -1,7 +1,7 @@
 //! The form of a value in which `DUMP` returns it and `RESTORE` takes it.
 
-use crate::text::ShortBytes;
 use crc::{CRC_64_REDIS, Crc, Table};
+use smallvec::SmallVec;
 
 /// The oldest form of a hash: its size, then fields and values. Every server reads it.
 const HASH: u8 = 4;
@@ -12,19 +12,19 @@ const VERSION: u16 = 6;
 static CHECKSUM: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
 /// Room for that of an owner of ours.
-pub(super) type Dump = ShortBytes<96>;
+pub(super) type Dump = SmallVec<[u8; 96]>;
 
 /// A hash with one field.
 pub(super) fn hash(field: &[u8], value: &[u8]) -> Dump {
     let mut dump = Dump::new();
-    dump.append(&[HASH, 1]);
+    dump.extend_from_slice(&[HASH, 1]);
     for text in [field, value] {
         push_len(&mut dump, text.len());
-        dump.append(text);
+        dump.extend_from_slice(text);
     }
-    dump.append(&VERSION.to_le_bytes());
+    dump.extend_from_slice(&VERSION.to_le_bytes());
     let checksum = CHECKSUM.checksum(&dump);
-    dump.append(&checksum.to_le_bytes());
+    dump.extend_from_slice(&checksum.to_le_bytes());
     dump
 }
 
@@ -32,11 +32,11 @@ pub(super) fn hash(field: &[u8], value: &[u8]) -> Dump {
 fn push_len(dump: &mut Dump, len: usize) {
     match (u8::try_from(len), u16::try_from(len)) {
         (Ok(len @ ..64), _) => dump.push(len),
-        (_, Ok(len @ ..0x4000)) => dump.append(&(0x4000 | len).to_be_bytes()),
+        (_, Ok(len @ ..0x4000)) => dump.extend_from_slice(&(0x4000 | len).to_be_bytes()),
         _ => {
             dump.push(0x80);
             // A name is far shorter than 4 GiB.
-            dump.append(&u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes());
+            dump.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes());
         }
     }
 }

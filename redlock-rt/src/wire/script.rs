@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 
 use super::fast_path::FastPath;
 use super::keys::Channel;
-use crate::text::ShortBytes;
 
 /// A script of `lua/`, known to Redis by the SHA1 of its text.
 #[derive(Debug)]
@@ -65,7 +64,7 @@ struct Words {
     script: &'static Script,
     keys: usize,
     /// All words concatenated, and where each ends.
-    text: ShortBytes<160>,
+    text: SmallVec<[u8; 128]>,
     ends: SmallVec<[u32; 6]>,
     /// The index of the word with the channel.
     channel: Option<usize>,
@@ -91,7 +90,7 @@ impl Call {
         Self(Box::new(Words {
             script,
             keys: 0,
-            text: ShortBytes::new(),
+            text: SmallVec::new(),
             ends: SmallVec::new(),
             channel: None,
             publish: None,
@@ -131,7 +130,7 @@ impl Call {
     }
 
     pub(crate) fn arg(mut self, arg: &str) -> Self {
-        self.0.text.append(arg.as_bytes());
+        self.0.text.extend_from_slice(arg.as_bytes());
         self.0.word_ends();
         self
     }
@@ -139,7 +138,7 @@ impl Call {
     /// Adds the name of a channel.
     pub(super) fn channel_arg(mut self, channel: Channel<'_>) -> Self {
         for part in channel.parts() {
-            self.0.text.append(part.as_bytes());
+            self.0.text.extend_from_slice(part.as_bytes());
         }
         self.0.word_ends();
         self

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use crc::{CRC_16_XMODEM, Crc};
+
+static CHECKSUM: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
+
 /// One of the 16384 slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Slot(u16);
@@ -13,11 +17,7 @@ impl Slot {
 
     /// The slot of a key or of a sharded channel.
     pub(crate) fn of(key: impl AsRef<[u8]>) -> Self {
-        let crc = hashed(key.as_ref()).iter().fold(0, |crc: u16, &byte| {
-            let at = (crc >> 8) ^ u16::from(byte);
-            (crc << 8) ^ TABLE[usize::from(at)]
-        });
-        Self(crc % Self::COUNT)
+        Self(CHECKSUM.checksum(hashed(key.as_ref())) % Self::COUNT)
     }
 
     /// The slot of this number, if there is one.
@@ -47,27 +47,6 @@ fn hashed(key: &[u8]) -> &[u8] {
     };
     tag().unwrap_or(key)
 }
-
-/// CRC16 of each byte (XMODEM: polynomial 0x1021, from zero).
-const TABLE: [u16; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = (byte as u16) << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            let carry = crc & 0x8000 != 0;
-            crc <<= 1;
-            if carry {
-                crc ^= 0x1021;
-            }
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
-};
 
 #[cfg(test)]
 mod tests {

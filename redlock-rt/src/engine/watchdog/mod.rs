@@ -16,7 +16,7 @@ mod schedule;
 mod task;
 
 use std::collections::VecDeque;
-use std::ops::{Deref, DerefMut};
+use std::ops::DerefMut;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Instant;
@@ -39,25 +39,11 @@ struct Scheduled {
     homes: Homes,
 }
 
-impl Deref for Scheduled {
-    type Target = Schedule<Arc<Hold>>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.holds
-    }
-}
-
-impl DerefMut for Scheduled {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.holds
-    }
-}
-
 impl Scheduled {
     /// Removes a hold that has ended; drop what is returned with no mutex held.
     #[must_use]
     fn end(&mut self, hold: &Hold) -> Option<Arc<Hold>> {
-        let ended = self.remove(hold.number)?;
+        let ended = self.holds.remove(hold.number)?;
         self.homes.remove(hold.home.as_ref());
         Some(ended)
     }
@@ -114,7 +100,7 @@ impl Watchdog {
         let Some(at) = moment(plan, now) else {
             return is_valid;
         };
-        let wake = schedule.set(hold.number, at, Arc::clone(hold));
+        let wake = schedule.holds.set(hold.number, at, Arc::clone(hold));
         schedule.homes.add(hold.home.as_ref());
         drop(schedule);
         if wake {
@@ -130,7 +116,7 @@ impl Watchdog {
         let Some(at) = moment(hold.plan(now), now) else {
             return;
         };
-        let wake = schedule.reset(hold.number, at);
+        let wake = schedule.holds.reset(hold.number, at);
         drop(schedule);
         if wake {
             self.signal.notify();
@@ -176,7 +162,7 @@ impl Watchdog {
         let schedule = lock(&self.schedule);
         // A hold that is added from here on is compared with this moment.
         *self.doubted() = Some(now);
-        let items = schedule.items().filter(|(_, hold)| is_in_doubt(hold));
+        let items = schedule.holds.items().filter(|(_, hold)| is_in_doubt(hold));
         lock(&self.doubtful).extend(items.map(|(id, _)| (id, now)));
     }
 
@@ -190,9 +176,9 @@ impl Watchdog {
         let more = !doubtful.is_empty();
         drop(doubtful);
         for (id, since) in some {
-            if let Some(hold) = schedule.get(id) {
+            if let Some(hold) = schedule.holds.get(id) {
                 hold.lease().doubt(since);
-                let _ = schedule.reset(id, since);
+                let _ = schedule.holds.reset(id, since);
             }
         }
         more
@@ -212,7 +198,7 @@ impl Watchdog {
     /// The scheduled holds.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         let schedule = lock(&self.schedule);
-        let items = schedule.items();
+        let items = schedule.holds.items();
         items.map(|(_, hold)| Arc::clone(hold)).collect()
     }
 
@@ -223,7 +209,7 @@ impl Watchdog {
 
     /// The number of holds.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.schedule).len()
+        lock(&self.schedule).holds.len()
     }
 
     /// The number of renewed holds.

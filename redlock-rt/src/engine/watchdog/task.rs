@@ -52,7 +52,7 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, nodes: Arc<Nodes>) {
         while task.send_due() {
             tokio::task::yield_now().await;
         }
-        let wake_at = lock(&watchdog.schedule).arm(clock::now());
+        let wake_at = lock(&watchdog.schedule).holds.arm(clock::now());
         let sleep = wake_at.into_iter().chain(watchdog.losses.wake_at()).min();
         tokio::select! {
             // Answers first: there are no more than were asked for. Every turn checks what is due
@@ -123,11 +123,11 @@ impl Renewing {
         let more = !found.groups.is_empty();
         // Rescheduled only now, since they would be found again otherwise.
         for (hold, at) in found.kept {
-            let _ = schedule.set(hold.number, at, hold);
+            let _ = schedule.holds.set(hold.number, at, hold);
         }
         for (slot, group) in found.groups {
             let node = self.nodes.known(slot);
-            match dispatch(&mut schedule, &node, group.due, now) {
+            match dispatch(&mut schedule.holds, &node, group.due, now) {
                 Ok(batch) => {
                     self.lanes.sent(&node);
                     self.under_way.push(answer(batch).boxed());
@@ -135,7 +135,7 @@ impl Renewing {
                 Err(due) => {
                     for (hold, _) in due {
                         self.lanes.park(&node, hold.number);
-                        let _ = schedule.set(hold.number, hold.deadline(), hold);
+                        let _ = schedule.holds.set(hold.number, hold.deadline(), hold);
                     }
                     if self.lanes.connects(&node) {
                         let connects = connect(Arc::clone(&self.nodes), node, slot);
@@ -160,7 +160,7 @@ impl Renewing {
         let mut found = DueHolds::default();
         let (mut horizon, mut weight) = (now, 0);
         while weight.max(found.kept.len()) < most
-            && let Some((id, hold)) = schedule.pop_due(horizon)
+            && let Some((id, hold)) = schedule.holds.pop_due(horizon)
         {
             let slot = slot_of(&self.nodes, &hold);
             let (at, ttl) = match hold.plan(now) {
@@ -272,26 +272,26 @@ impl Renewing {
         for (hold, _) in holds {
             hold.lease().doubt(now);
             if let RenewalPlan::Renew(ttl) = hold.plan(now)
-                && schedule.remove(hold.number).is_some()
+                && schedule.holds.remove(hold.number).is_some()
             {
                 due.push((Arc::clone(hold), ttl));
             } else {
                 // The hold has ended, or its lease is over; the latter is noticed when it is
                 // found due.
-                let _ = schedule.reset(hold.number, now);
+                let _ = schedule.holds.reset(hold.number, now);
             }
         }
         if due.is_empty() {
             return;
         }
-        match dispatch(&mut schedule, &node, due, now) {
+        match dispatch(&mut schedule.holds, &node, due, now) {
             Ok(batch) => {
                 self.lanes.sent(&node);
                 self.under_way.push(answer(batch).boxed());
             }
             Err(due) => {
                 for (hold, _) in due {
-                    let _ = schedule.set(hold.number, now, hold);
+                    let _ = schedule.holds.set(hold.number, now, hold);
                 }
             }
         }
@@ -304,7 +304,7 @@ impl Watchdog {
         let now = clock::now();
         let mut schedule = lock(&self.schedule);
         for id in holds {
-            let _ = schedule.reset(*id, now);
+            let _ = schedule.holds.reset(*id, now);
         }
     }
 
@@ -314,8 +314,8 @@ impl Watchdog {
         let mut schedule = lock(&self.schedule);
         let mut overdue = Vec::new();
         for id in holds {
-            overdue.extend(schedule.get(*id).map(Arc::clone));
-            let _ = schedule.reset(*id, now);
+            overdue.extend(schedule.holds.get(*id).map(Arc::clone));
+            let _ = schedule.holds.reset(*id, now);
         }
         drop(schedule);
         self.failed(overdue.iter(), fault);
@@ -382,14 +382,15 @@ impl Watchdog {
             Some(_) => {
                 hold.lease().doubt(now);
                 match hold.plan(now) {
-                    RenewalPlan::Renew(ttl) => {
-                        (hold.deadline(), schedule.get(hold.number).map(|_| ttl))
-                    }
+                    RenewalPlan::Renew(ttl) => (
+                        hold.deadline(),
+                        schedule.holds.get(hold.number).map(|_| ttl),
+                    ),
                     _ => (now, None),
                 }
             }
         };
-        let _ = schedule.reset(hold.number, at);
+        let _ = schedule.holds.reset(hold.number, at);
         drop(schedule);
         turn.zip(ttl)
     }
