@@ -23,7 +23,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// hold, and the text of each of the two calls.
 const OF_A_PAIR: usize = 6;
 /// The bytes of a held lock.
-const OF_A_HOLD: usize = 700;
+const OF_A_HOLD: usize = 750;
 /// The bytes of a task that waits, with the task.
 const OF_A_WAITER: usize = 1110;
 /// The same for a fair lock, where a task has a seat, and a place in Redis.

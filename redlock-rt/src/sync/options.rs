@@ -61,13 +61,6 @@ pub struct LockOptions {
     renew: Option<Renew>,
     max_hold: Option<Duration>,
     pub(super) owner: Option<Owner>,
-    /// Boxed, since every waiting future has room for the options.
-    rare: Option<Box<Rare>>,
-}
-
-/// Options that few callers set.
-#[derive(Debug, Clone, Copy, Default)]
-struct Rare {
     min_hold: Option<Duration>,
     ack: Option<ReplicaAck>,
     fsync: Option<Fsync>,
@@ -93,7 +86,10 @@ impl LockOptions {
             renew: None,
             max_hold: None,
             owner: None,
-            rare: None,
+            min_hold: None,
+            ack: None,
+            fsync: None,
+            outlasts_denial: false,
         }
     }
 
@@ -146,7 +142,7 @@ impl LockOptions {
     /// only for exclusive locks on one server each.
     #[must_use]
     pub fn min_hold(mut self, min_hold: impl Into<Option<Duration>>) -> Self {
-        self.rare.get_or_insert_default().min_hold = min_hold.into();
+        self.min_hold = min_hold.into();
         self
     }
 
@@ -168,7 +164,7 @@ impl LockOptions {
     /// is one vote, and what one of them forgets, the others remember.
     #[must_use]
     pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
-        self.rare.get_or_insert_default().ack = Some(ack);
+        self.ack = Some(ack);
         self
     }
 
@@ -182,7 +178,7 @@ impl LockOptions {
     /// acknowledges.
     #[must_use]
     pub fn fsync(mut self, fsync: Fsync) -> Self {
-        self.rare.get_or_insert_default().fsync = Some(fsync);
+        self.fsync = Some(fsync);
         self
     }
 
@@ -192,7 +188,7 @@ impl LockOptions {
     /// `false`. A [`RedLock`](crate::RedLock) and tries (a wait of zero) do not use it.
     #[must_use]
     pub fn outlast_denial(mut self, outlasts: bool) -> Self {
-        self.rare.get_or_insert_default().outlasts_denial = outlasts;
+        self.outlasts_denial = outlasts;
         self
     }
 
@@ -202,30 +198,19 @@ impl LockOptions {
         engine: &ClientEngine,
         backoff: Option<&'a Backoff>,
     ) -> AcquireParams<'a> {
-        let Rare {
-            ack,
-            fsync,
-            outlasts_denial,
-            ..
-        } = self.rare();
         AcquireParams {
             wait: self.wait,
             owner: self.owner.as_ref(),
             backoff,
-            outlasts_denial,
-            ack: engine.ack(ack, fsync),
+            outlasts_denial: self.outlasts_denial,
+            ack: engine.ack(self.ack, self.fsync),
         }
-    }
-
-    fn rare(&self) -> Rare {
-        self.rare.as_deref().copied().unwrap_or_default()
     }
 
     /// The error for a lock on several servers.
     pub(super) fn without_replica_ack(&self) -> Result<(), Error> {
-        let Rare { ack, fsync, .. } = self.rare();
-        let none = matches!(ack, None | Some(ReplicaAck::None));
-        match none && matches!(fsync, None | Some(Fsync::None)) {
+        let none = matches!(self.ack, None | Some(ReplicaAck::None));
+        match none && matches!(self.fsync, None | Some(Fsync::None)) {
             true => Ok(()),
             false => Err(Error::bad_input(
                 CHECK,
@@ -236,14 +221,14 @@ impl LockOptions {
 
     /// Applies the shortest hold to an acquired lock.
     pub(super) fn set_min_hold(&self, hold: &Hold) {
-        if let Some(min_hold) = self.rare().min_hold {
+        if let Some(min_hold) = self.min_hold {
             hold.set_min_hold(clock::after(clock::now(), min_hold));
         }
     }
 
     /// The error for a kind without a shortest hold.
     pub(super) fn without_min_hold(&self) -> Result<(), Error> {
-        match self.rare().min_hold {
+        match self.min_hold {
             Some(_) => Err(Error::bad_input(
                 CHECK,
                 "min_hold is for exclusive locks on one server each",
@@ -255,9 +240,7 @@ impl LockOptions {
     /// The same options without those that permits do not have: an owner and a shortest hold.
     pub(super) fn of_permits(mut self) -> Self {
         self.owner = None;
-        if let Some(rare) = &mut self.rare {
-            rare.min_hold = None;
-        }
+        self.min_hold = None;
         self
     }
 
@@ -304,7 +287,7 @@ impl LockOptions {
             Renew::Every(every) => Some(every),
             Renew::Never => None,
         };
-        match (self.max_hold, self.rare().min_hold) {
+        match (self.max_hold, self.min_hold) {
             (_, Some(min_hold)) if min_hold > LONGEST_SPAN => {
                 refuse("min_hold is longer than redis can keep")
             }

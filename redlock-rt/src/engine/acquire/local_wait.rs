@@ -10,14 +10,24 @@ use crate::clock;
 use crate::engine::ClientEngine;
 use crate::engine::fair::FairTicket;
 use crate::engine::hand_over::Offer;
-use crate::engine::hold::{Hold, Holders, Request};
+use crate::engine::hold::{Holders, Request};
 use crate::engine::wait::{Health, Refusal, WaiterGuard, Waits, Wake};
 use crate::wire::{FairPlace, Recipe};
 
 /// A place in the queue of the name, or a seat if every waiter has a place in Redis.
 pub(super) enum LocalWait {
-    Queue(WaiterGuard<Holders<Hold>>),
+    Queue(WaiterGuard<Holders>),
     Seat(FairTicket),
+}
+
+/// What both kinds of places do.
+macro_rules! either {
+    ($wait:expr, $place:ident => $does:expr) => {
+        match $wait {
+            LocalWait::Queue($place) => $does,
+            LocalWait::Seat(FairTicket { seat: $place, .. }) => $does,
+        }
+    };
 }
 
 impl LocalWait {
@@ -55,10 +65,7 @@ impl LocalWait {
     /// Whether the waiter may try at once, which needs no waker; for a waiter that
     /// would ask Redis at this moment.
     pub(super) fn tries_at_once(&self, asks: Instant) -> bool {
-        match self {
-            Self::Queue(guard) => guard.tries_at_once(asks),
-            Self::Seat(ticket) => ticket.seat.tries_at_once(asks),
-        }
+        either!(self, place => place.tries_at_once(asks))
     }
 
     /// The waiter was refused, and tries again at `retry_at` or when something is announced. For a
@@ -85,10 +92,7 @@ impl LocalWait {
     }
 
     fn tried(&self, retry_at: Option<Instant>, health: Health) {
-        match self {
-            Self::Queue(guard) => guard.tried(retry_at, health),
-            Self::Seat(ticket) => ticket.seat.tried(retry_at, health),
-        }
+        either!(self, place => place.tried(retry_at, health));
     }
 
     /// When the release was sent that gave the lock to this waiter, if one did since the waiter `asked`.
@@ -168,37 +172,22 @@ impl Waits for LocalWait {
     type Offer = Box<Offer>;
 
     fn poll(&self, waker: &Waker) -> Poll<Wake<Infallible, Box<Offer>>> {
-        match self {
-            Self::Queue(guard) => guard.poll(waker),
-            Self::Seat(ticket) => ticket.seat.poll(waker),
-        }
+        either!(self, place => place.poll(waker))
     }
 
     fn runs(&self, waker: &Waker) {
-        match self {
-            Self::Queue(guard) => guard.runs(waker),
-            Self::Seat(ticket) => ticket.seat.runs(waker),
-        }
+        either!(self, place => place.runs(waker));
     }
 
     fn retry_at(&self) -> Option<Instant> {
-        match self {
-            Self::Queue(guard) => guard.retry_at(),
-            Self::Seat(ticket) => ticket.seat.retry_at(),
-        }
+        either!(self, place => place.retry_at())
     }
 
     fn retry(&self) {
-        match self {
-            Self::Queue(guard) => guard.retry(),
-            Self::Seat(ticket) => ticket.seat.retry(),
-        }
+        either!(self, place => place.retry());
     }
 
     fn put_back(&self) {
-        match self {
-            Self::Queue(guard) => guard.put_back(),
-            Self::Seat(ticket) => ticket.seat.put_back(),
-        }
+        either!(self, place => place.put_back());
     }
 }

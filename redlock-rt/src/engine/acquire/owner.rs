@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::reentry::EnclosingHold;
 use crate::engine::guard::HoldGuard;
-use crate::engine::hold::{Hold, OwnedHolds, OwnerSlot, Request};
+use crate::engine::hold::{OwnedHolds, OwnerSlot, Request};
 use crate::name::{ClientId, HoldId, LockName};
 use crate::wire::Recipe;
 
@@ -58,7 +58,7 @@ struct OwnedName {
 }
 
 /// What the owner of these holds has of one lock.
-pub(super) fn owned(holds: &OwnedHolds<Hold>, recipe: &dyn Recipe) -> Option<EnclosingHold> {
+pub(super) fn owned(holds: &OwnedHolds, recipe: &dyn Recipe) -> Option<EnclosingHold> {
     holds
         .valid()
         .filter_map(|hold| EnclosingHold::of(&hold, &hold.engine.id, recipe))
@@ -66,7 +66,7 @@ pub(super) fn owned(holds: &OwnedHolds<Hold>, recipe: &dyn Recipe) -> Option<Enc
 }
 
 /// Adds what was acquired to the holds of its owner.
-pub(super) fn keep(holds: &mut OwnedHolds<Hold>, slot: &OwnerSlot, guard: HoldGuard) -> HoldGuard {
+pub(super) fn keep(holds: &mut OwnedHolds, slot: &OwnerSlot, guard: HoldGuard) -> HoldGuard {
     guard.hold.set_slot(slot);
     holds.add(&guard.hold);
     guard

@@ -15,7 +15,7 @@ use ::loom::thread;
 use super::{HandOver, Offer, Taken};
 use crate::clock;
 use crate::connection::Connector;
-use crate::engine::hold::{Hold, Holders, LockQueue, LostReason, RenewalPlan, Request, key_of};
+use crate::engine::hold::{Holders, LockQueue, LostReason, RenewalPlan, Request, key_of};
 use crate::engine::wait::{Health, WaiterGuard, Waits, Wake};
 use crate::engine::{ClientEngine, Config, HoldGuard, Terms};
 use crate::name::LockName;
@@ -25,7 +25,7 @@ const LEASE: Duration = Duration::from_secs(6000);
 /// Longer than a model runs.
 const CHAIN: Duration = Duration::from_secs(1000);
 
-type Place = WaiterGuard<Holders<Hold>>;
+type Place = WaiterGuard<Holders>;
 
 /// A client whose tasks do not run by themselves.
 struct World {

@@ -5,13 +5,13 @@ mod lease;
 mod request;
 mod turn;
 
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-pub(crate) use self::holders::{Holders, MayExpire, OwnedHolds};
+pub(crate) use self::holders::{Holders, OwnedHolds};
 pub(crate) use self::lease::{ChainLimit, GuardId, Lease, Leave, Left, Legacy, RenewalPlan, Terms};
 pub use self::lease::{GuardState, LostReason};
 pub(crate) use self::request::Request;
@@ -30,13 +30,13 @@ use crate::text::ShortText;
 use crate::wire::{Call, HoldReply, Recipe, Tokens, yields};
 
 /// The waiters of one lock, beside the holds of this client in it.
-pub(crate) type LockQueue = Waiters<Holders<Hold>>;
+pub(crate) type LockQueue = Waiters<Holders>;
 /// The wait queues of all locks.
-pub(crate) type LockQueues = WaiterMap<Holders<Hold>>;
+pub(crate) type LockQueues = WaiterMap<Holders>;
 /// The holds of an explicit owner in one name; locked while a call acquires the name.
-pub(crate) type OwnerSlot = Arc<tokio::sync::Mutex<OwnedHolds<Hold>>>;
+pub(crate) type OwnerSlot = Arc<tokio::sync::Mutex<OwnedHolds>>;
 
-impl Subject for Holders<Hold> {
+impl Subject for Holders {
     /// A try for a lock serves only the waiter that makes it.
     type Outcome = std::convert::Infallible;
 
@@ -86,28 +86,20 @@ pub(crate) struct Hold {
     /// Whether a hold in another mode had or has this id; see [`paired_owner`](Self::paired_owner).
     paired: AtomicBool,
     lease: Mutex<Lease>,
-    seldom: OnceLock<Box<Seldom>>,
+    /// Woken when the lease was lengthened or lost, or a turn ended.
+    changed: Notify,
+    /// The slot of its explicit owner.
+    slot: OnceLock<OwnerSlot>,
+    /// The id, if the caller wanted to know it.
+    hold_id: OnceLock<HoldId>,
     /// Somebody has the [`CommandTurn`].
     busy: AtomicBool,
-    /// The lease has a [`min_hold`](Lease::min_hold).
-    has_min_hold: AtomicBool,
     pub(super) waiters: Arc<LockQueue>,
     /// As in the [`Request`].
     pub(crate) repeated: bool,
     settled: AtomicBool,
     /// The runtime in which it was acquired; `None` if no runtime of a caller is needed.
     pub(crate) home: Option<Home>,
-}
-
-/// What few holds have. Boxed, since each lock that is held has room for it.
-#[derive(Default)]
-struct Seldom {
-    /// Woken when the lease was lengthened or lost, or a turn ended.
-    changed: Notify,
-    /// The slot of its explicit owner.
-    slot: OnceLock<OwnerSlot>,
-    /// The id, if the caller wanted to know it.
-    id: OnceLock<HoldId>,
 }
 
 impl Hold {
@@ -179,9 +171,10 @@ impl Hold {
             tokens,
             paired: AtomicBool::new(request.under.is_some()),
             lease: Mutex::new(lease),
-            seldom: OnceLock::new(),
+            changed: Notify::new(),
+            slot: OnceLock::new(),
+            hold_id: OnceLock::new(),
             busy: AtomicBool::new(false),
-            has_min_hold: AtomicBool::new(false),
             waiters: Arc::clone(&request.waiters),
             repeated: request.repeated,
             settled: AtomicBool::new(false),
@@ -217,7 +210,7 @@ impl Hold {
     /// Its id, for the caller; kept from then on.
     pub(crate) fn hold_id(&self) -> &HoldId {
         let id = || self.engine.id.hold_id(self.owner);
-        self.seldom().id.get_or_init(id)
+        self.hold_id.get_or_init(id)
     }
 
     /// The owner of a hold in another mode of the same lock, taken under this one. It is the same
@@ -229,15 +222,11 @@ impl Hold {
 
     pub(crate) fn set_slot(&self, slot: &OwnerSlot) {
         self.lease().unchain();
-        let _ = self.seldom().slot.set(Arc::clone(slot));
+        let _ = self.slot.set(Arc::clone(slot));
     }
 
     pub(crate) fn slot(&self) -> Option<&OwnerSlot> {
-        self.seldom.get()?.slot.get()
-    }
-
-    fn seldom(&self) -> &Seldom {
-        self.seldom.get_or_init(Box::default)
+        self.slot.get()
     }
 
     pub(crate) fn is_valid(&self) -> bool {
@@ -257,14 +246,10 @@ impl Hold {
     /// the TTL instead. Only where [`Recipe::min_hold`] has a call.
     pub(crate) fn set_min_hold(&self, until: Instant) {
         self.lease().set_min_hold(until);
-        self.has_min_hold.store(true, Ordering::Release);
     }
 
     /// The call that ends the hold and keeps the lock taken for a while.
     pub(crate) fn min_hold_call(&self) -> Option<Call> {
-        if !self.has_min_hold.load(Ordering::Acquire) {
-            return None;
-        }
         let until = self.lease().min_hold()?;
         let rest = until.checked_duration_since(clock::now())?;
         if rest.is_zero() {
@@ -291,19 +276,12 @@ impl Hold {
 
     /// Is woken when the lease was extended or lost, or a turn ended.
     pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
-        let seldom = self.seldom();
-        // With the one of `notify_changed`: what is read from here on is what was changed, or the
-        // change finds this.
-        fence(Ordering::SeqCst);
-        seldom.changed.notified()
+        self.changed.notified()
     }
 
     /// Wakes those that wait for a change.
     pub(crate) fn notify_changed(&self) {
-        fence(Ordering::SeqCst);
-        if let Some(seldom) = self.seldom.get() {
-            seldom.changed.notify_waiters();
-        }
+        self.changed.notify_waiters();
     }
 
     /// How many leases a renewal looks at for it.
@@ -424,11 +402,5 @@ impl Hold {
 
     pub(crate) fn lost_error(&self, action: &'static str, reason: LostReason) -> Error {
         Error::lost(action, reason).named(self.recipe.name().as_arc())
-    }
-}
-
-impl MayExpire for Hold {
-    fn is_valid(&self) -> bool {
-        self.is_valid()
     }
 }

@@ -12,7 +12,7 @@ use super::{WaiterGuard, Waits, Wake};
 use crate::clock;
 use crate::connection::Connector;
 use crate::engine::announcement::News;
-use crate::engine::hold::{Hold, Holders, LockQueue, Request, key_of};
+use crate::engine::hold::{Holders, LockQueue, Request, key_of};
 use crate::engine::{ClientEngine, Config, HoldGuard, Terms};
 use crate::name::LockName;
 use crate::wire::{Announcement, RLockWire, Recipe};
@@ -57,14 +57,14 @@ impl World {
         self.waiters.listen(&self.engine.hub, channel);
     }
 
-    fn enter(&self) -> WaiterGuard<Holders<Hold>> {
+    fn enter(&self) -> WaiterGuard<Holders> {
         let retry_at = clock::after(clock::now(), LEASE);
         self.waiters
             .enter(&self.engine.hub, self.recipe.channel(), || retry_at, None)
     }
 
     /// As `acquire` without its timers, up to the first try.
-    fn tries(&self, place: &WaiterGuard<Holders<Hold>>) {
+    fn tries(&self, place: &WaiterGuard<Holders>) {
         block_on(poll_fn(|cx| {
             loop {
                 let wake = place.poll(cx.waker());
