@@ -1,7 +1,9 @@
 //! A rate limit for one log line.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use crate::shim::lock_std;
 
 /// The interval between two lines of a kind; lines in between are counted.
 pub(crate) const SPACING: Duration = Duration::from_secs(1);
@@ -49,7 +51,7 @@ impl SharedLimit {
 
     /// How many lines were left out before this one; `None`: it is left out.
     pub(crate) fn pass(&self) -> Option<u64> {
-        let mut limit = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limit = lock_std(&self.0);
         limit.pass(Instant::now())
     }
 }

@@ -1,7 +1,9 @@
 //! The check at the resource, which refuses tokens older than one that it has seen.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use crate::shim::lock_std;
 
 /// A gate that refuses a fencing token if a newer one was seen before.
 ///
@@ -80,7 +82,7 @@ impl FenceGate {
     /// If `write` panics, the call panics; the token counts as seen, and the gate stays usable. The
     /// call deadlocks or panics if `write` uses this gate.
     pub fn run<T>(&self, token: u64, write: impl FnOnce() -> T) -> Result<T, StaleToken> {
-        let mut last = self.lock();
+        let mut last = lock_std(&self.last);
         if token < *last {
             return Err(StaleToken { token, last: *last });
         }
@@ -93,12 +95,7 @@ impl FenceGate {
     /// Returns the newest token that was seen; 0 if there was none.
     #[must_use]
     pub fn last(&self) -> u64 {
-        *self.lock()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        // The number is valid even after a panic under the mutex.
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock_std(&self.last)
     }
 }
 

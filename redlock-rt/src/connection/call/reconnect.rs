@@ -6,7 +6,7 @@
 //! no command of a caller before Redis has confirmed that. Renewals and heartbeats may change connection at
 //! any time: they set a state, and none creates what is not there.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -21,6 +21,7 @@ use crate::connection::fault::Fault;
 use crate::connection::one_task::{self, OneTask, Tried, Turn};
 use crate::connection::server::{Beside, CurrentServer, Right};
 use crate::connection::spawner::Spawner;
+use crate::shim::lock_std;
 use crate::wire::{Call, Reply};
 
 /// How long to wait for a server.
@@ -231,13 +232,13 @@ impl Connection {
     pub(crate) fn quiet_since(&self) -> Option<Instant> {
         // The end of a link may not have been noticed yet.
         let _ = self.shared.live();
-        self.shared.slot().quiet
+        self.shared.state().quiet
     }
 
     /// Whether the server may still read a broken connection.
     pub(super) fn has_stale_clients(&self) -> bool {
         let _ = self.shared.live();
-        !self.shared.slot().stale.is_empty()
+        !self.shared.state().stale.is_empty()
     }
 
     /// Ensures that there is a connection.
@@ -257,7 +258,7 @@ impl Connection {
 
     /// Closes the connection for good: no other is made.
     pub(crate) fn close(&self) {
-        let mut slot = self.shared.slot();
+        let mut slot = self.shared.state();
         let (link, dialing) = (slot.link.take(), slot.dialing.close());
         drop(slot);
         if let Some(link) = link {
@@ -323,12 +324,8 @@ impl Drop for Waiting {
 }
 
 impl Shared {
-    fn slot(&self) -> MutexGuard<'_, Slot> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn live(&self) -> Option<Arc<Link>> {
-        self.slot().live(&self.timeouts.retry)
+        self.state().live(&self.timeouts.retry)
     }
 
     async fn dial(&self) -> Result<Link, Fault> {
@@ -347,13 +344,13 @@ impl Shared {
     async fn end_stale(&self, link: &Link) -> Result<(), Fault> {
         let here = link.identity.as_ref().map(|here| here.run_id.clone());
         let is_here = |stale: &Identity| here.as_ref() == Some(&stale.run_id);
-        let stale = self.slot().stale.clone().into_iter().find(is_here);
+        let stale = self.state().stale.clone().into_iter().find(is_here);
         if let Some(stale) = stale
             && !link.kill_stale_client(&stale).await?
         {
             self.server.journal.is_missing(Right::ClientKill);
         }
-        self.slot().stale.retain(|stale| !is_here(stale));
+        self.state().stale.retain(|stale| !is_here(stale));
         Ok(())
     }
 
@@ -381,7 +378,7 @@ impl Tried for Shared {
     type State = Slot;
 
     fn state(&self) -> MutexGuard<'_, Slot> {
-        self.slot()
+        lock_std(&self.slot)
     }
 
     fn task(slot: &mut Slot) -> &mut OneTask {
@@ -408,7 +405,7 @@ impl Tried for Shared {
 
     async fn run(turn: Turn<Self>) {
         let shared = &*turn.of;
-        let pause = shared.slot().not_before;
+        let pause = shared.state().not_before;
         if let Some(moment) = pause {
             let mut switches = shared.server.switches();
             tokio::select! {
@@ -425,7 +422,7 @@ impl Tried for Shared {
             Ok(link) => Ok(Arc::new(link)),
             Err(fault) => shared.take_over().await.ok_or(fault),
         };
-        let mut slot = shared.slot();
+        let mut slot = shared.state();
         if !turn.counts(&mut slot) {
             // Otherwise this link would never be closed.
             return;
@@ -442,7 +439,7 @@ impl Tried for Shared {
                 drop(slot);
                 if let Some(renewals) = shared.other().filter(|_| shared.lane.is_none()) {
                     // There is one while it is not urgent.
-                    let mut taken = renewals.shared.slot();
+                    let mut taken = renewals.shared.state();
                     taken.link.take_if(|there| Arc::ptr_eq(there, &link));
                     drop(taken);
                     renewals.is_there();

@@ -1,7 +1,7 @@
 //! Trying again: how soon, how often, and not by each task for itself.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use crate::clock;
 use crate::connection::fault::Fault;
 use crate::pause::Growth;
+use crate::shim::lock_std;
 
 /// How a client tries again what a server refused for the moment (`LOADING`, `BUSY`, …), and to
 /// connect.
@@ -150,10 +151,6 @@ struct GateState {
 }
 
 impl Gate {
-    fn state(&self) -> MutexGuard<'_, GateState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn is_refusing(&self) -> bool {
         self.refusing.load(Ordering::Acquire)
     }
@@ -172,7 +169,7 @@ impl Gate {
                 () = &mut opened => continue,
                 turn = self.turn.lock() => turn,
             };
-            let next = self.state().next;
+            let next = lock_std(&self.state).next;
             if let Some(next) = next {
                 tokio::select! {
                     biased;
@@ -181,7 +178,7 @@ impl Gate {
                 }
             }
             if self.is_refusing() {
-                self.state().plan(policy);
+                lock_std(&self.state).plan(policy);
             }
             drop(turn);
             return;
@@ -190,12 +187,12 @@ impl Gate {
 
     /// What the server said last.
     pub(super) fn fault(&self) -> Option<Fault> {
-        self.state().fault.clone()
+        lock_std(&self.state).fault.clone()
     }
 
     /// A call was refused as all others would be.
     pub(super) fn refused(&self, policy: &RetryPolicy, fault: &Fault) {
-        let mut state = self.state();
+        let mut state = lock_std(&self.state);
         state.fault = Some(fault.clone());
         if !self.refusing.swap(true, Ordering::AcqRel) {
             state.pauses = 0;
@@ -206,7 +203,7 @@ impl Gate {
     /// The server answers again, or it is another one.
     pub(super) fn open(&self) {
         if self.is_refusing() {
-            let mut state = self.state();
+            let mut state = lock_std(&self.state);
             *state = GateState::default();
             self.refusing.store(false, Ordering::Release);
             drop(state);

@@ -31,7 +31,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -47,6 +47,7 @@ use super::fault::Fault;
 use super::server::CurrentServer;
 use super::spawner::Spawner;
 use crate::clock;
+use crate::shim::lock_std;
 use crate::wire::Slot;
 
 /// A layout that is older than this is asked for again when it is used.
@@ -368,7 +369,7 @@ impl Cluster {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_std(&self.state)
     }
 }
 

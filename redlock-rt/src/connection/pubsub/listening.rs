@@ -18,7 +18,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker, ready};
 
 use futures::Stream;
@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 
 use crate::connection::fault::Fault;
 use crate::connection::stream::{Framed, Nonsense, encode, nonsense};
+use crate::shim::lock_std;
 use crate::wire::Value;
 
 /// Which of a server's two sorts of channels one is.
@@ -141,7 +142,7 @@ impl Asking {
 
     fn begin(&self, what: What, commands: &[&[&[u8]]]) -> Result<Outcome, Fault> {
         let (done, outcome) = oneshot::channel();
-        let mut asked = self.state();
+        let mut asked = lock_std(&self.0);
         if asked.ended {
             return Err(ended());
         }
@@ -156,10 +157,6 @@ impl Asking {
         }
         Ok(outcome)
     }
-
-    fn state(&self) -> MutexGuard<'_, Asked> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
@@ -167,7 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
         loop {
             // Replies are read also while the server takes no commands.
             let take = |waker: &Waker, writing: &mut Vec<u8>| {
-                let mut asked = self.asked.state();
+                let mut asked = lock_std(&self.asked.0);
                 std::mem::swap(writing, &mut asked.out);
                 asked.reader = Some(waker.clone());
             };
@@ -177,7 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
             match self.framed.next().map_err(nonsense)? {
                 None => ready!(self.framed.poll_read(cx))?,
                 Some(value) => {
-                    if let Some(heard) = self.asked.state().take_in(value)? {
+                    if let Some(heard) = lock_std(&self.asked.0).take_in(value)? {
                         return Poll::Ready(Ok(heard));
                     }
                 }
@@ -266,7 +263,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream for Listening<S> {
     /// Ends with the connection.
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Heard>> {
         let this = self.get_mut();
-        if this.asked.state().ended {
+        if lock_std(&this.asked.0).ended {
             return Poll::Ready(None);
         }
         match ready!(this.poll_heard(cx)) {
@@ -283,7 +280,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream for Listening<S> {
 impl<S> Listening<S> {
     /// Whoever waits for a reply waits in vain.
     fn end(&mut self) {
-        let mut asked = self.asked.state();
+        let mut asked = lock_std(&self.asked.0);
         asked.ended = true;
         let open = std::mem::take(&mut asked.open);
         drop(asked);

@@ -16,7 +16,7 @@
 //! A connection with an unknown server (an ACL forbids INFO) changes none of this.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -26,6 +26,7 @@ use super::journal::Journal;
 use crate::clock;
 use crate::connection::address::Address;
 use crate::connection::fault::Fault;
+use crate::shim::lock_std;
 
 /// The number of abandoned servers to remember.
 const MOST_LEFT: usize = 8;
@@ -201,7 +202,7 @@ impl CurrentServer {
 
     /// Numbers a dial that begins now.
     pub(super) fn dial(&self) -> u64 {
-        self.state().view.dial()
+        lock_std(&self.state).view.dial()
     }
 
     /// Whether a connection was ever made.
@@ -238,7 +239,7 @@ impl CurrentServer {
         }
         match &info.run_id {
             Some(run_id) if !self.follow(dial, run_id, tie) => return Err(Fault::outdated()),
-            None if tie.at.is_some() => self.state().join(tie),
+            None if tie.at.is_some() => lock_std(&self.state).join(tie),
             _ => {}
         }
         self.reached.store(true, Ordering::Relaxed);
@@ -248,7 +249,7 @@ impl CurrentServer {
     /// Returns whether the connection of this dial, which leads to `run_id`, may be used.
     fn follow(&self, dial: u64, run_id: &str, tie: &Arc<Tie>) -> bool {
         let now = clock::now();
-        let mut state = self.state();
+        let mut state = lock_std(&self.state);
         let arrival = state.view.arrive(dial, run_id, now, self.refused_for);
         if arrival == Arrival::Outdated {
             drop(state);
@@ -275,7 +276,7 @@ impl CurrentServer {
     /// The sentinels name this master: connections to another one are closed, and nothing waits for
     /// it any more.
     pub(super) fn is_named(&self, master: &Address) {
-        let left = self.state().leave(|tie| {
+        let left = lock_std(&self.state).leave(|tie| {
             let at = tie.at.as_ref();
             at.is_some_and(|at| at != master)
         });
@@ -300,10 +301,6 @@ impl CurrentServer {
     /// To wait until the sentinels name another master. What is named after this call is not missed.
     pub(in crate::connection) fn switches(&self) -> Switches {
         Switches(self.named.subscribe())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

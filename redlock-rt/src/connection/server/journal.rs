@@ -1,13 +1,14 @@
 //! Log lines about a client's connections and rights; see `docs/observability.md`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::info::Info;
 use crate::clock;
 use crate::connection::fault::{Cause, Fault};
 use crate::limit::Limit;
+use crate::shim::lock_std;
 
 const TARGET: &str = "redlock_rt::connection";
 const RIGHTS: &str = "redlock_rt::rights";
@@ -215,7 +216,7 @@ struct State {
 /// Writes a line, with how many were left out before it, unless it is one of too many.
 macro_rules! limited {
     ($journal:ident.$limit:ident => $level:ident [$($fields:tt)*] $message:literal) => {
-        let passed = $journal.state().$limit.pass(clock::now());
+        let passed = lock_std(&$journal.state).$limit.pass(clock::now());
         if let Some(left_out) = passed {
             tracing::$level!(
                 target: TARGET,
@@ -237,7 +238,7 @@ impl Journal {
 
     /// A connection ended that was not closed by this client.
     pub(crate) fn lost(&self, why: &str) {
-        let told = self.state().presence.lost(clock::now_in_drop());
+        let told = lock_std(&self.state).presence.lost(clock::now_in_drop());
         self.tell(told, why);
     }
 
@@ -266,7 +267,7 @@ impl Journal {
     }
 
     fn is_without(&self, lane: Beside, fault: &Fault) {
-        let mut state = self.state();
+        let mut state = lock_std(&self.state);
         let is_new = !state.without.contains(&lane);
         let Some(left_out) = is_new.then(|| state.lacks.pass(clock::now())).flatten() else {
             return;
@@ -282,7 +283,7 @@ impl Journal {
 
     /// So many replicas had a lock in time, and so many were to have it.
     pub(crate) fn replicated(&self, acknowledged: u32, wanted: u32) {
-        let mut state = self.state();
+        let mut state = lock_std(&self.state);
         let few = acknowledged < wanted;
         let is_new = few && !state.few;
         let Some(left_out) = is_new.then(|| state.lacks.pass(clock::now())).flatten() else {
@@ -313,7 +314,7 @@ impl Journal {
 
     /// A background call cannot be sent, and waiting does not help.
     pub(crate) fn holds_up(&self, name: &str, fault: &Fault) {
-        let mut state = self.state();
+        let mut state = lock_std(&self.state);
         if state.held_up {
             return;
         }
@@ -356,7 +357,7 @@ impl Journal {
 
     /// What the first connection leads to.
     pub(in crate::connection) fn introduce(&self, info: &Info, topology: &'static str) {
-        if !std::mem::replace(&mut self.state().introduced, true) {
+        if !std::mem::replace(&mut lock_std(&self.state).introduced, true) {
             tracing::info!(
                 target: TARGET,
                 server = &*self.server, version = info.version.as_deref(),
@@ -369,7 +370,7 @@ impl Journal {
     /// A connection was made; `None`: that for commands. An outage ends with the first call that is
     /// answered.
     pub(crate) fn connected(&self, lane: Option<Beside>) {
-        let mut state = self.state();
+        let mut state = lock_std(&self.state);
         state.held_up = false;
         state.without.retain(|without| Some(*without) != lane);
         if state.presence.connected(clock::now()) {
@@ -383,10 +384,10 @@ impl Journal {
             return;
         }
         if refused {
-            return self.state().presence.refused();
+            return lock_std(&self.state).presence.refused();
         }
         self.returning.store(false, Ordering::Relaxed);
-        let told = self.state().presence.back(clock::now());
+        let told = lock_std(&self.state).presence.back(clock::now());
         if let Some(told) = told {
             tracing::info!(
                 target: TARGET,
@@ -399,11 +400,11 @@ impl Journal {
 
     /// Takes over the outage of a server whose slots this one has, and which may be lost.
     pub(in crate::connection) fn replaces(&self, lost: &Self) {
-        let Some(outage) = lost.state().presence.replaced() else {
+        let Some(outage) = lock_std(&lost.state).presence.replaced() else {
             return;
         };
         let of = outage.of.unwrap_or_else(|| Arc::clone(&lost.server));
-        self.state().presence.outage = Some(Outage {
+        lock_std(&self.state).presence.outage = Some(Outage {
             of: Some(of),
             connected: true,
             ended: None,
@@ -414,12 +415,12 @@ impl Journal {
 
     /// It has slots again.
     pub(in crate::connection) fn returns(&self) {
-        self.state().presence.replaced = false;
+        lock_std(&self.state).presence.replaced = false;
     }
 
     /// Redis refuses a command because of an ACL; logged once per client.
     pub(crate) fn is_missing(&self, right: Right) {
-        let known = std::mem::replace(&mut self.state().missing[right as usize], true);
+        let known = std::mem::replace(&mut lock_std(&self.state).missing[right as usize], true);
         if !known {
             tracing::warn!(
                 target: RIGHTS,
@@ -427,10 +428,6 @@ impl Journal {
                 "redis refuses a right"
             );
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -495,15 +492,15 @@ mod tests {
         assert!(!other.returning.load(Ordering::Relaxed));
         // What still tries to connect there tells nothing.
         lost.lost("it hung up");
-        assert!(lost.state().presence.outage.is_none());
-        let told = other.state().presence.back(clock::now()).unwrap();
+        assert!(lock_std(&lost.state).presence.outage.is_none());
+        let told = lock_std(&other.state).presence.back(clock::now()).unwrap();
         assert_eq!(told.message, "another node serves the slots");
         assert_eq!(told.of.as_deref(), Some("a:1"));
         lost.connected(None);
         assert!(!lost.returning.load(Ordering::Relaxed));
         lost.returns();
         lost.lost("it hung up");
-        assert!(lost.state().presence.outage.is_some());
+        assert!(lock_std(&lost.state).presence.outage.is_some());
     }
 
     #[test]

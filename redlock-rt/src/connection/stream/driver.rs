@@ -17,13 +17,14 @@ use std::cell::Cell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::{Context, Poll, Waker};
 
 use tokio::task::coop::unconstrained;
 
 use super::multiplexer::{Ended, Multiplexer, Pending, WakeUp};
 use crate::connection::spawner::{Home, Process};
+use crate::shim::lock_std;
 
 /// With this many calls in progress, the task lets other tasks run before it writes or reads.
 const MANY: usize = 4;
@@ -132,7 +133,7 @@ impl Driver {
         if POLLING.get() || self.is_inherited() {
             return;
         }
-        self.poll_outside(self.lock());
+        self.poll_outside(lock_std(&self.state));
     }
 
     /// Whether the connection is that of the process that forked this one: nothing is written or read
@@ -153,7 +154,7 @@ impl Driver {
 
     /// Polls in the task, whose waker this is.
     fn poll(&self, waker: &Waker) -> Poll<()> {
-        let mut state = self.lock();
+        let mut state = lock_std(&self.state);
         match &mut state.waker {
             Some(known) => known.clone_from(waker),
             none => *none = Some(waker.clone()),
@@ -174,10 +175,6 @@ impl Driver {
             task.wake_by_ref();
         }
         State::end_if(state, !matches!(polled, Ok(Poll::Pending)));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -233,7 +230,7 @@ impl Future for Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        let future = self.driver.lock().future.take();
+        let future = lock_std(&self.driver.state).future.take();
         if self.driver.process.is_another() {
             // To close the socket would take it from the other process too, which has the same epoll.
             std::mem::forget(future);
@@ -389,7 +386,7 @@ mod tests {
     #[test]
     fn a_call_while_the_task_is_polled_wakes_it() {
         let mut there = Elsewhere::new();
-        let polled = there.driver.lock();
+        let polled = lock_std(&there.driver.state);
         let _sent = there.send();
         drop(polled);
         assert_eq!((there.received(), there.task.is_woken()), (0, true));

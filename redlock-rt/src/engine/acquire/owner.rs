@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::reentry::EnclosingHold;
 use crate::engine::guard::HoldGuard;
 use crate::engine::hold::{OwnedHolds, OwnerSlot, Request};
 use crate::name::{ClientId, HoldId, LockName};
+use crate::shim::lock_std;
 use crate::wire::Recipe;
 
 /// An explicit identity for re-entry: a call with an owner re-enters the locks that the owner
@@ -84,7 +85,7 @@ impl Owner {
             client: client.clone(),
             name: recipe.name().clone(),
         };
-        let mut slots = self.slots();
+        let mut slots = lock_std(&self.slots);
         // An owner that lives long takes many names. A sweep whenever the number has doubled costs
         // O(1) per name.
         if slots.map.len() >= slots.sweep_at {
@@ -104,7 +105,7 @@ impl Owner {
         };
         let id = HoldId::from_wire(&request.id());
         let entry = (key, request.recipe.profile().kind, id.clone());
-        self.slots().asking.push(entry);
+        lock_std(&self.slots).asking.push(entry);
         OwnerWait {
             slots: Arc::clone(&self.slots),
             id,
@@ -113,16 +114,12 @@ impl Owner {
 
     /// The id with which it waits for this lock at present.
     pub(crate) fn asks_as(&self, client: &ClientId, recipe: &dyn Recipe) -> Option<HoldId> {
-        let slots = self.slots();
+        let slots = lock_std(&self.slots);
         let asked = slots.asking.iter().find(|(key, kind, _)| {
             let same = key.client == *client && key.name == *recipe.name();
             same && *kind == recipe.profile().kind
         });
         asked.map(|(_, _, id)| id.clone())
-    }
-
-    fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -134,7 +131,7 @@ pub(super) struct OwnerWait {
 
 impl Drop for OwnerWait {
     fn drop(&mut self) {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = lock_std(&self.slots);
         slots.asking.retain(|(_, _, id)| *id != self.id);
     }
 }
@@ -173,7 +170,7 @@ mod tests {
         Ok(())
     }
 
-    fn lock(owner: &Owner) -> MutexGuard<'_, Slots> {
-        owner.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(owner: &Owner) -> std::sync::MutexGuard<'_, Slots> {
+        lock_std(&owner.slots)
     }
 }

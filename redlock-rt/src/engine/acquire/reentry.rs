@@ -7,10 +7,11 @@
 //! their bodies (`lock.with`, the attribute) re-enter it one after the other. A task started by
 //! `tokio::spawn` inherits no scope.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::engine::hold::Hold;
 use crate::name::ClientId;
+use crate::shim::lock_std;
 use crate::wire::{Recipe, Relation};
 
 tokio::task_local! {
@@ -37,7 +38,7 @@ impl HeldAs {
     fn hold(&self) -> Option<Arc<Hold>> {
         match self {
             Self::Hold(hold) => Some(Arc::clone(hold)),
-            Self::Current(current) => current.lock().clone(),
+            Self::Current(current) => lock_std(&current.0).clone(),
         }
     }
 }
@@ -48,12 +49,8 @@ pub(crate) struct CurrentHold(Mutex<Option<Arc<Hold>>>);
 
 impl CurrentHold {
     pub(crate) fn set(&self, hold: &Arc<Hold>) {
-        let before = self.lock().replace(Arc::clone(hold));
+        let before = lock_std(&self.0).replace(Arc::clone(hold));
         drop(before);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Hold>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

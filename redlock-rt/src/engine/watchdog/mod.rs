@@ -16,9 +16,8 @@ mod schedule;
 mod task;
 
 use std::collections::VecDeque;
-use std::ops::DerefMut;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Instant;
 
 use self::losses::Losses;
@@ -27,7 +26,7 @@ use super::hold::{GuardId, Hold, LostReason, RenewalPlan};
 use super::signal::Signal;
 use crate::clock;
 use crate::connection::{Home, Nodes};
-use crate::shim::{AtomicBool, Mutex, lock};
+use crate::shim::{AtomicBool, Mutex, lock, lock_std};
 
 pub(crate) use self::task::run;
 
@@ -91,7 +90,7 @@ impl Watchdog {
     ) -> bool {
         let mut schedule = lock(&self.schedule);
         let mut lease = hold.lease();
-        if self.doubted().is_some_and(|at| at >= sent) {
+        if lock_std(&self.doubted).is_some_and(|at| at >= sent) {
             lease.doubt(now);
         }
         let is_valid = lease.state(guard, now).is_valid();
@@ -144,7 +143,7 @@ impl Watchdog {
     /// Whether the locks came into doubt after a command was sent then.
     pub(super) fn is_doubted_since(&self, sent: Instant) -> bool {
         let told = self.doubt.load(Ordering::Acquire);
-        told || self.doubted().is_some_and(|at| at >= sent)
+        told || lock_std(&self.doubted).is_some_and(|at| at >= sent)
     }
 
     /// Notes which locks to put in doubt, if that was asked for.
@@ -161,7 +160,7 @@ impl Watchdog {
         let now = clock::now();
         let schedule = lock(&self.schedule);
         // A hold that is added from here on is compared with this moment.
-        *self.doubted() = Some(now);
+        *lock_std(&self.doubted) = Some(now);
         let items = schedule.holds.items().filter(|(_, hold)| is_in_doubt(hold));
         lock(&self.doubtful).extend(items.map(|(id, _)| (id, now)));
     }
@@ -182,10 +181,6 @@ impl Watchdog {
             }
         }
         more
-    }
-
-    fn doubted(&self) -> impl DerefMut<Target = Option<Instant>> {
-        self.doubted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports a lost lock.
