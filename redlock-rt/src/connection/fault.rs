@@ -25,12 +25,12 @@ pub(crate) struct Fault {
     /// The server refuses all calls, and not only this one.
     of_all_calls: bool,
     /// Boxed: every future that waits for an answer has room for a fault.
-    told: Option<Box<Told>>,
+    told: Option<Box<FaultText>>,
 }
 
 /// The text of a fault, for people.
 #[derive(Debug, Clone)]
-struct Told {
+struct FaultText {
     source: Source,
     /// What to do about it.
     hint: Option<&'static str>,
@@ -115,7 +115,7 @@ const PROTECTED: &str = "protected mode";
 
 impl Fault {
     fn new(stage: Stage, cause: Cause, source: Source) -> Self {
-        let told = Told {
+        let told = FaultText {
             source,
             hint: None,
             place: None,

@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 use super::exchange::{Exchange, Prelude, Step};
 use super::fast::FastPaths;
 use super::log_in_again::log_in_again;
-use super::wait_for_replicas::Replicas;
+use super::wait_for_replicas::KnownReplicas;
 use crate::clock;
 use crate::connection::dial::{Dialer, Expiry};
 use crate::connection::fault::{Cause, Fault};
@@ -53,7 +53,7 @@ pub(super) struct Link {
     /// `None` where an ACL forbids to ask.
     pub(super) identity: Option<Identity>,
     pub(super) info: Info,
-    pub(super) replicas: Replicas,
+    pub(super) replicas: KnownReplicas,
     /// How long callers wait for a reply.
     pub(super) patience: Duration,
 }
@@ -126,7 +126,7 @@ impl Link {
             tie: Tie::new(reached.at, move || end.abort()),
             identity: identity.map(|(run_id, client_id)| Identity { run_id, client_id }),
             server: Arc::clone(server),
-            replicas: Replicas::new(&reached.info),
+            replicas: KnownReplicas::new(&reached.info),
             patience,
             info: reached.info,
         };

@@ -69,14 +69,14 @@ struct Shared {
     on_down: OnDown,
     on_up: OnUp,
     /// Never held across an await.
-    slot: Mutex<Slot>,
+    state: Mutex<ConnectionState>,
     /// The task that dialed has ended.
     dialed: Notify,
     gate: Gate,
 }
 
 #[derive(Default)]
-struct Slot {
+struct ConnectionState {
     link: Option<Arc<Link>>,
     /// The clients of broken links, which their servers may still read. There is at most one for
     /// each server process: no link to it is used before the previous one has certainly ended. A
@@ -110,7 +110,7 @@ impl Connection {
             other: OnceLock::new(),
             on_down: Arc::new(on_down),
             on_up: Box::new(on_up),
-            slot: Mutex::default(),
+            state: Mutex::default(),
             dialed: Notify::new(),
             gate: Gate::default(),
         };
@@ -248,7 +248,7 @@ impl Connection {
 
     /// Waits for the task that dials, and starts one if there is none.
     async fn link(&self) -> Result<Arc<Link>, Fault> {
-        let live = |slot: &mut Slot| slot.live(&self.shared.timeouts.retry);
+        let live = |state: &mut ConnectionState| state.live(&self.shared.timeouts.retry);
         match self.shared.live() {
             Some(link) => Ok(link),
             // Boxed: it is rare, and would be most of the size of every waiting future.
@@ -258,9 +258,9 @@ impl Connection {
 
     /// Closes the connection for good: no other is made.
     pub(crate) fn close(&self) {
-        let mut slot = self.shared.state();
-        let (link, dialing) = (slot.link.take(), slot.dialing.close());
-        drop(slot);
+        let mut state = self.shared.state();
+        let (link, dialing) = (state.link.take(), state.dialing.close());
+        drop(state);
         if let Some(link) = link {
             link.break_off();
         }
@@ -375,14 +375,14 @@ impl Shared {
 }
 
 impl Tried for Shared {
-    type State = Slot;
+    type State = ConnectionState;
 
-    fn state(&self) -> MutexGuard<'_, Slot> {
-        lock_std(&self.slot)
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
+        lock_std(&self.state)
     }
 
-    fn task(slot: &mut Slot) -> &mut OneTask {
-        &mut slot.dialing
+    fn task(state: &mut ConnectionState) -> &mut OneTask {
+        &mut state.dialing
     }
 
     fn ended(&self) -> &Notify {
@@ -422,21 +422,21 @@ impl Tried for Shared {
             Ok(link) => Ok(Arc::new(link)),
             Err(fault) => shared.take_over().await.ok_or(fault),
         };
-        let mut slot = shared.state();
-        if !turn.counts(&mut slot) {
+        let mut state = shared.state();
+        if !turn.counts(&mut state) {
             // Otherwise this link would never be closed.
             return;
         }
         match dialed {
             Ok(link) => {
-                slot.link = Some(Arc::clone(&link));
+                state.link = Some(Arc::clone(&link));
                 shared.gate.open();
-                slot.quiet = Some(clock::now());
-                slot.not_before = None;
-                slot.dialing.tried(None);
-                slot.connections += 1;
-                let again = slot.connections > 1;
-                drop(slot);
+                state.quiet = Some(clock::now());
+                state.not_before = None;
+                state.dialing.tried(None);
+                state.connections += 1;
+                let again = state.connections > 1;
+                drop(state);
                 if let Some(renewals) = shared.other().filter(|_| shared.lane.is_none()) {
                     // There is one while it is not urgent.
                     let mut taken = renewals.shared.state();
@@ -451,9 +451,9 @@ impl Tried for Shared {
             }
             Err(fault) => {
                 let fault = fault.at(&shared.server.place);
-                slot.back_off(&shared.timeouts.retry);
-                slot.dialing.tried(Some(fault.clone()));
-                drop(slot);
+                state.back_off(&shared.timeouts.retry);
+                state.dialing.tried(Some(fault.clone()));
+                drop(state);
                 let works = |_: &Beside| shared.other().is_some_and(|other| other.is_there());
                 shared
                     .server
@@ -464,7 +464,7 @@ impl Tried for Shared {
     }
 }
 
-impl Slot {
+impl ConnectionState {
     fn live(&mut self, retry: &RetryPolicy) -> Option<Arc<Link>> {
         if self.link.as_ref()?.is_alive() {
             return self.link.clone();

@@ -39,14 +39,14 @@ pub(crate) struct Had {
 }
 
 /// What is known of a server's replicas.
-pub(super) struct Replicas {
+pub(super) struct KnownReplicas {
     /// How many there are, or were at most since it was connected to; -1: unknown.
     count: AtomicI64,
     /// Why they cannot be waited for: with WAIT, and with WAITAOF.
     cannot_wait: [OnceLock<Fault>; 2],
 }
 
-impl Replicas {
+impl KnownReplicas {
     pub(super) fn new(info: &Info) -> Self {
         Self {
             count: AtomicI64::new(info.replicas.map_or(-1, i64::from)),

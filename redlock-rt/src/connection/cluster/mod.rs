@@ -68,7 +68,7 @@ pub(crate) struct Cluster {
     /// Something happened after which the layout may be another.
     outdated: Arc<AtomicBool>,
     /// Never held across an await.
-    state: Mutex<State>,
+    state: Mutex<ClusterState>,
     /// A try to ask for the layout has ended.
     asked: Notify,
     /// Counts the changes of the layout.
@@ -78,7 +78,7 @@ pub(crate) struct Cluster {
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct ClusterState {
     /// The master of each slot, as an index into `nodes`; empty: nothing is known yet.
     owners: Vec<u16>,
     /// The place of a node stays the same; a place is empty once its node was forgotten.
@@ -155,7 +155,7 @@ impl Cluster {
     /// No node answered, or no master has the slot at present.
     pub(crate) async fn node(self: &Arc<Self>, slot: Slot) -> Result<Arc<Node>, Fault> {
         self.look_after();
-        let owner = |state: &State| state.owner(slot).cloned();
+        let owner = |state: &ClusterState| state.owner(slot).cloned();
         let none = || Fault::passing(format!("no master has slot {slot} at present"));
         self.find(owner, none).await
     }
@@ -163,7 +163,7 @@ impl Cluster {
     /// Some master.
     pub(crate) async fn any(self: &Arc<Self>) -> Result<Arc<Node>, Fault> {
         self.look_after();
-        let busy = |state: &State| {
+        let busy = |state: &ClusterState| {
             let busy = |member: &&Member| member.idle.is_none();
             let masters: Vec<_> = state.nodes.iter().flatten().filter(busy).collect();
             let chosen = fastrand::choice(&masters)?;
@@ -301,7 +301,7 @@ impl Cluster {
         let owners: Vec<u16> = layout.owners.iter().map(owner).collect();
         let mut changed = state.owners.is_empty();
         let mut gaining = BTreeSet::new();
-        let State {
+        let ClusterState {
             owners: before,
             moved,
             ..
@@ -368,7 +368,7 @@ impl Cluster {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ClusterState> {
         lock_std(&self.state)
     }
 }
@@ -400,7 +400,7 @@ impl Changes<'_> {
     }
 }
 
-impl State {
+impl ClusterState {
     fn is_closed(&self) -> bool {
         self.refreshing.task.closed
     }

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::ask::ask_for_layout;
 use super::layout::Layout;
-use super::{Cluster, State};
+use super::{Cluster, ClusterState};
 use crate::clock;
 use crate::connection::address::Address;
 use crate::connection::call::Node;
@@ -56,7 +56,7 @@ impl Cluster {
     /// Looks for a node; asks for the layout if there is none.
     pub(super) async fn find(
         self: &Arc<Self>,
-        look: impl Fn(&State) -> Option<Arc<Node>>,
+        look: impl Fn(&ClusterState) -> Option<Arc<Node>>,
         none: impl Fn() -> Fault,
     ) -> Result<Arc<Node>, Fault> {
         if let Some(node) = look(&self.state()) {
@@ -110,13 +110,13 @@ impl Cluster {
 }
 
 impl Tried for Cluster {
-    type State = State;
+    type State = ClusterState;
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ClusterState> {
         self.state()
     }
 
-    fn task(state: &mut State) -> &mut OneTask {
+    fn task(state: &mut ClusterState) -> &mut OneTask {
         &mut state.refreshing.task
     }
 

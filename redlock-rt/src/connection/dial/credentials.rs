@@ -16,7 +16,7 @@ use crate::clock;
 use crate::connection::fault::Fault;
 
 type BoxError = Box<dyn StdError + Send + Sync>;
-type Asked = Pin<Box<dyn Future<Output = Result<Credentials, BoxError>> + Send>>;
+type CredentialsFuture = Pin<Box<dyn Future<Output = Result<Credentials, BoxError>> + Send>>;
 
 /// User and password for a server; see
 /// [`ClientBuilder::credentials`](crate::ClientBuilder::credentials).
@@ -66,7 +66,7 @@ impl fmt::Debug for Credentials {
 
 /// Where credentials come from.
 #[derive(Clone)]
-pub(crate) struct CredentialSource(Arc<dyn Fn() -> Asked + Send + Sync>);
+pub(crate) struct CredentialSource(Arc<dyn Fn() -> CredentialsFuture + Send + Sync>);
 
 impl CredentialSource {
     pub(crate) fn new<F, Fut, E>(ask: F) -> Self

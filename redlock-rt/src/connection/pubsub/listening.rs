@@ -42,14 +42,14 @@ pub(crate) enum Reach {
 
 /// The commands.
 #[derive(Debug, Clone)]
-pub(super) struct Asking(Arc<Mutex<Asked>>);
+pub(super) struct Asking(Arc<Mutex<AskedCommands>>);
 
 #[derive(Debug, Default)]
-struct Asked {
+struct AskedCommands {
     /// What is to be written.
     out: Vec<u8>,
     /// The commands without a reply.
-    open: VecDeque<Open>,
+    open: VecDeque<AskedCommand>,
     /// Of the reader.
     reader: Option<Waker>,
     /// There will be no replies any more.
@@ -59,7 +59,7 @@ struct Asked {
 type Outcome = oneshot::Receiver<Result<(), Fault>>;
 
 #[derive(Debug)]
-struct Open {
+struct AskedCommand {
     what: What,
     done: oneshot::Sender<Result<(), Fault>>,
 }
@@ -149,7 +149,7 @@ impl Asking {
         for words in commands {
             encode::command(&mut asked.out, words);
         }
-        asked.open.push_back(Open { what, done });
+        asked.open.push_back(AskedCommand { what, done });
         let reader = asked.reader.take();
         drop(asked);
         if let Some(reader) = reader {
@@ -183,7 +183,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
     }
 }
 
-impl Asked {
+impl AskedCommands {
     /// A frame has arrived; returns what it tells the listener.
     fn take_in(&mut self, value: Value) -> io::Result<Option<Heard>> {
         let items = match value {

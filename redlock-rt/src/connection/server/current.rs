@@ -138,18 +138,18 @@ pub(crate) struct CurrentServer {
     /// The master that the sentinels named last.
     named: watch::Sender<Option<Address>>,
     pub(crate) journal: Journal,
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ServerState {
     view: View,
     /// The connections that lead to the current server. Those with an unknown server are among them
     /// if their address is known.
     ties: Vec<Weak<Tie>>,
 }
 
-impl State {
+impl ServerState {
     fn join(&mut self, tie: &Arc<Tie>) {
         self.ties.retain(|tie| tie.strong_count() > 0);
         self.ties.push(Arc::downgrade(tie));

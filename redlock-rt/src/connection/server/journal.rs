@@ -38,7 +38,7 @@ struct Outage {
 
 /// A line about an outage.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct OutageLine {
     message: &'static str,
     of: Option<Arc<str>>,
     down_for: Duration,
@@ -53,7 +53,7 @@ fn millis(time: Duration) -> u64 {
 impl Presence {
     /// A connection was lost, or could not be made. If this is to be logged (once per outage),
     /// returns the duration of the outage and how many short ones were left out before it.
-    fn lost(&mut self, now: Instant) -> Option<Told> {
+    fn lost(&mut self, now: Instant) -> Option<OutageLine> {
         if self.replaced {
             return None;
         }
@@ -70,7 +70,7 @@ impl Presence {
         }
         outage.told = true;
         let left_out = self.limit.pass(now)?;
-        Some(Told {
+        Some(OutageLine {
             message: match self.reached {
                 true => "connection to redis lost",
                 false => "cannot connect to redis",
@@ -100,14 +100,14 @@ impl Presence {
     }
 
     /// A call was answered. Returns how long there was no connection, if the loss was logged.
-    fn back(&mut self, now: Instant) -> Option<Told> {
+    fn back(&mut self, now: Instant) -> Option<OutageLine> {
         let outage = self.outage.take_if(|outage| outage.connected)?;
         let again = std::mem::replace(&mut self.reached, true);
         if !outage.told {
             self.limit.left_out += 1;
             return None;
         }
-        Some(Told {
+        Some(OutageLine {
             message: match (&outage.of, again) {
                 (Some(_), _) => "another node serves the slots",
                 (None, true) => "connection to redis is back",
@@ -181,13 +181,13 @@ impl Beside {
 /// The lines of one client.
 pub(crate) struct Journal {
     server: Arc<str>,
-    state: Mutex<State>,
+    state: Mutex<JournalState>,
     /// The end of an outage is told with the next call that is answered.
     returning: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct JournalState {
     presence: Presence,
     /// Whether the line about the first connection was logged.
     introduced: bool,
@@ -242,7 +242,7 @@ impl Journal {
         self.tell(told, why);
     }
 
-    fn tell(&self, told: Option<Told>, why: &str) {
+    fn tell(&self, told: Option<OutageLine>, why: &str) {
         if let Some(told) = told {
             tracing::warn!(
                 target: TARGET,
@@ -437,8 +437,8 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    fn told(message: &'static str, down_for: Duration, left_out: u64) -> Option<Told> {
-        Some(Told {
+    fn told(message: &'static str, down_for: Duration, left_out: u64) -> Option<OutageLine> {
+        Some(OutageLine {
             message,
             of: None,
             down_for,

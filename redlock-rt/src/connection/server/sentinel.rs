@@ -19,7 +19,7 @@ use crate::wire::{ServerError, Value};
 
 /// What one sentinel says.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct SentinelAnswer {
     master: Address,
     /// `None` where an ACL forbids to ask.
     epoch: Option<u64>,
@@ -43,7 +43,9 @@ where
         (sentinel.place(), told)
     });
     let majority = sentinels.len() / 2 + 1;
-    let found = gather(asked, within, |told: &[Told]| told.len() >= majority);
+    let found = gather(asked, within, |told: &[SentinelAnswer]| {
+        told.len() >= majority
+    });
     let Gathered { answers, faults } = found.await;
     // The first of those with the highest epoch.
     let best = answers.into_iter().rev().max_by_key(|told| told.epoch);
@@ -62,7 +64,7 @@ async fn question<F>(
     reached: bool,
     sentinel: &Address,
     open: &impl Fn(Target) -> F,
-) -> Result<Told, Fault>
+) -> Result<SentinelAnswer, Fault>
 where
     F: Future<Output = io::Result<BoxStream>>,
 {
@@ -81,7 +83,7 @@ where
     let [master, details] = told else {
         return Err(Fault::not_redis());
     };
-    Ok(Told {
+    Ok(SentinelAnswer {
         master: master_of(master, sentinel)?,
         epoch: epoch_of(details),
     })

@@ -38,7 +38,7 @@ pub(in crate::connection) struct Driver {
     /// Its commands.
     multiplexer: Arc<Multiplexer>,
     /// Held while the future is polled, which never blocks.
-    state: Mutex<State>,
+    state: Mutex<DriverState>,
 }
 
 thread_local! {
@@ -46,7 +46,7 @@ thread_local! {
     static POLLING: Cell<bool> = const { Cell::new(false) };
 }
 
-struct State {
+struct DriverState {
     /// `None` once the connection or its task has ended.
     future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// The waker of the task: polled from outside, the future still wakes its task.
@@ -80,7 +80,7 @@ impl Driver {
             home,
             process: Process::default(),
             multiplexer: Arc::clone(multiplexer),
-            state: Mutex::new(State {
+            state: Mutex::new(DriverState {
                 future: Some(Box::pin(future)),
                 waker: None,
             }),
@@ -160,13 +160,13 @@ impl Driver {
             none => *none = Some(waker.clone()),
         }
         let polled = state.poll();
-        State::end_if(state, polled.is_ready());
+        DriverState::end_if(state, polled.is_ready());
         polled
     }
 
     /// Polls on another thread. The task handles its end. A panic of a connector's stream ends the
     /// connection, as in the task, and not the caller.
-    fn poll_outside(&self, mut state: MutexGuard<'_, State>) {
+    fn poll_outside(&self, mut state: MutexGuard<'_, DriverState>) {
         let _inside = self.home.enter();
         let polled = catch_unwind(AssertUnwindSafe(|| state.poll()));
         if polled.is_err()
@@ -174,11 +174,11 @@ impl Driver {
         {
             task.wake_by_ref();
         }
-        State::end_if(state, !matches!(polled, Ok(Poll::Pending)));
+        DriverState::end_if(state, !matches!(polled, Ok(Poll::Pending)));
     }
 }
 
-impl State {
+impl DriverState {
     fn end_if(mut state: MutexGuard<'_, Self>, ended: bool) {
         let future = state.future.take_if(|_| ended);
         drop(state);

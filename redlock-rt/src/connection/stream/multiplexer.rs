@@ -51,13 +51,13 @@ const MOST_PATIENCE: u32 = 8;
 /// Takes commands.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Multiplexer {
-    state: Mutex<State>,
+    state: Mutex<MultiplexerState>,
     /// The number of places, for those who do not want to wait for the mutex.
     places: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MultiplexerState {
     /// The commands that are to be written.
     out: Vec<u8>,
     /// The number of bytes that were ever appended to it.
@@ -331,23 +331,23 @@ impl Multiplexer {
     }
 
     /// The caller of a call has gone.
-    fn leave(&self, mut state: MutexGuard<'_, State>, at: usize) {
+    fn leave(&self, mut state: MutexGuard<'_, MultiplexerState>, at: usize) {
         let waker = state.leave(at);
         self.count(&state);
         drop(state);
         drop(waker);
     }
 
-    fn count(&self, state: &State) {
+    fn count(&self, state: &MultiplexerState) {
         self.places.store(state.places.len(), Ordering::Relaxed);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MultiplexerState> {
         lock(&self.state)
     }
 }
 
-impl State {
+impl MultiplexerState {
     /// The commands of a call were appended to those that are to be written, with these lengths behind
     /// each.
     fn sent(&mut self, place: usize, ends: &[usize], share: Option<Share>, since: Option<Instant>) {
