@@ -4,6 +4,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use futures::FutureExt;
+use futures::future::Either;
 
 use super::call::Delivery;
 use super::fault::Fault;
@@ -64,18 +65,12 @@ impl Delivery {
         until: Option<Instant>,
         now: Option<Instant>,
     ) -> impl Future<Output = Option<Result<Reply, Fault>>> + Send + 'a {
-        let mut way = match to.nodes {
-            Nodes::One(node) => self.over(node.connection(to.lane), call, until, now),
+        match to.nodes {
+            Nodes::One(node) => Either::Left(self.over(node.connection(to.lane), call, until, now)),
             Nodes::Cluster(cluster) => {
                 let call = (!self.is_under_way()).then(call);
                 let to = (to.slot, to.lane);
-                Err(cluster.attempt(self, to, call, until).boxed())
-            }
-        };
-        async move {
-            match &mut way {
-                Ok(sent) => sent.answer().await,
-                Err(rarer) => rarer.await,
+                Either::Right(cluster.attempt(self, to, call, until).boxed())
             }
         }
     }

@@ -6,8 +6,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::future::BoxFuture;
-
 use super::exchange::{Exchange, Prelude};
 use super::link::Link;
 use super::node::{Lane, Node};
@@ -48,50 +46,6 @@ enum Late {
     GivenUp,
 }
 
-/// A call on the connection to the only server. Small, as it is a part of every waiting future.
-pub(in crate::connection) struct Sent<'a> {
-    delivery: &'a mut Delivery,
-    connection: &'a Connection,
-    /// The end of the caller's time.
-    until: Option<Instant>,
-    look_at: Option<Instant>,
-}
-
-impl<'a> Sent<'a> {
-    fn new(delivery: &'a mut Delivery, connection: &'a Connection, until: Option<Instant>) -> Self {
-        let look_at = delivery.look_at(connection.timeouts().reply(), until, true);
-        Self {
-            delivery,
-            connection,
-            until,
-            look_at,
-        }
-    }
-
-    /// As [`Delivery::finish`].
-    pub(in crate::connection) async fn answer(&mut self) -> Option<Result<Reply, Fault>> {
-        let exchange = self.delivery.exchange.as_mut()?;
-        if let Some(at) = self.look_at {
-            let at = clock::to_tokio(at);
-            if let Ok(answer) = clock::timeout_at(at, exchange).await {
-                return Some(self.finished(Some(answer)));
-            }
-        } else if let Some(answer) = exchange.watched().await {
-            return Some(self.finished(Some(answer)));
-        }
-        let reply = self.connection.timeouts().reply();
-        // Boxed: it is rare, and would be a part of the size of every waiting future.
-        let answer = Box::pin(self.delivery.wait_on(reply, self.until)).await?;
-        Some(self.finished(answer))
-    }
-
-    fn finished(&mut self, answer: Option<Result<Reply, Fault>>) -> Result<Reply, Fault> {
-        let answer = self.delivery.finished(answer);
-        self.connection.heard(&answer);
-        answer
-    }
-}
-
 impl Delivery {
     /// The delivery of a release or a heartbeat, which does not wait behind calls that acquire.
     pub(crate) fn of_upkeep() -> Self {
@@ -116,41 +70,35 @@ impl Delivery {
         self.exchange.as_ref().map_or(Came::Other, Exchange::came)
     }
 
-    /// Starts a call on this connection, unless one is in progress. Or how else to get the reply, where
-    /// something else is to be waited for first.
+    /// Starts a call on this connection, unless one is in progress, and waits for the reply; connects first
+    /// where there is no connection. `None`: `until` came first, and the call stays here.
     pub(in crate::connection) fn over<'a>(
         &'a mut self,
         connection: &'a Connection,
         call: impl FnOnce() -> Call,
         until: Option<Instant>,
         now: Option<Instant>,
-    ) -> Result<Sent<'a>, BoxFuture<'a, Option<Result<Reply, Fault>>>> {
+    ) -> impl Future<Output = Option<Result<Reply, Fault>>> + Send + 'a {
+        let mut unsent = None;
         if self.exchange.is_none() {
             match connection.try_call(call(), now) {
                 Ok(exchange) => self.exchange = Some(exchange),
-                Err(call) => {
-                    return Err(Box::pin(self.dial_first(connection, call, until)));
-                }
+                Err(call) => unsent = Some(call),
             }
         }
-        Ok(Sent::new(self, connection, until))
-    }
-
-    /// As [`attempt`](Self::attempt), where the server refuses all calls, or there is no connection.
-    async fn dial_first(
-        &mut self,
-        connection: &Connection,
-        call: Call,
-        until: Option<Instant>,
-    ) -> Option<Result<Reply, Fault>> {
-        if let Err(fault) = connection.pass(until).await {
-            return Some(Err(fault));
+        async move {
+            if let Some(call) = unsent {
+                // Boxed: it is rare, and would be a part of the size of every waiting future.
+                match Box::pin(connection.call_until(call, Prelude::None, until)).await? {
+                    Ok(exchange) => self.exchange = Some(exchange),
+                    Err(fault) => return Some(Err(fault)),
+                }
+            }
+            let reply = connection.timeouts().reply();
+            let answer = self.answer(reply, until, true).await?;
+            connection.heard(&answer);
+            Some(answer)
         }
-        match clock::before(until, connection.call(call, Prelude::None)).await? {
-            Ok(exchange) => self.exchange = Some(exchange),
-            Err(fault) => return Some(Err(fault)),
-        }
-        Sent::new(self, connection, until).answer().await
     }
 
     /// A call to this node, to wait for next.
@@ -167,17 +115,34 @@ impl Delivery {
         reply: Duration,
         until: Option<Instant>,
     ) -> Option<Result<Reply, Fault>> {
-        // Where the reply is there, it is read although that moment has come.
-        let look_at = self.look_at(reply, until, false).unwrap_or_else(clock::now);
-        let answer = match self.wait(look_at).await {
-            None => self.wait_on(reply, until).await?,
-            answer => answer,
-        };
-        let answer = self.finished(answer);
+        let answer = self.answer(reply, until, false).await?;
         if let Some(node) = self.asked.take() {
             node.connection(lane).heard(&answer);
         }
         Some(answer)
+    }
+
+    /// Waits for the reply to the call in progress. `watch`: see [`look_at`](Self::look_at).
+    fn answer(
+        &mut self,
+        reply: Duration,
+        until: Option<Instant>,
+        watch: bool,
+    ) -> impl Future<Output = Option<Result<Reply, Fault>>> + Send {
+        let look_at = self.look_at(reply, until, watch);
+        async move {
+            let exchange = self.exchange.as_mut()?;
+            let answer = match look_at {
+                Some(at) => clock::timeout_at(clock::to_tokio(at), exchange).await.ok(),
+                None => exchange.watched().await,
+            };
+            let answer = match answer {
+                // Boxed for the same reason.
+                None => Box::pin(self.wait_on(reply, until)).await?,
+                answer => answer,
+            };
+            Some(self.finished(answer))
+        }
     }
 
     /// When to look whether the server is silent, if there is no reply yet. `None`: the connection wakes the

@@ -156,6 +156,19 @@ impl Connection {
         Ok(link.call(call, prelude, true, clock::stamp()))
     }
 
+    /// As [`call`](Self::call), once the server answers calls; `None`: `until` came first.
+    pub(in crate::connection) async fn call_until(
+        &self,
+        call: Call,
+        prelude: Prelude,
+        until: Option<Instant>,
+    ) -> Option<Result<Exchange, Fault>> {
+        match self.pass(until).await {
+            Ok(()) => clock::before(until, self.call(call, prelude)).await,
+            Err(fault) => Some(Err(fault)),
+        }
+    }
+
     /// As [`try_call`](Self::try_call), for a caller that may not read the reply.
     /// None while the server refuses all calls.
     pub(crate) fn last_call(&self, call: Call) -> Option<Exchange> {

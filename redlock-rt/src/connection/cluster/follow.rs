@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use super::Cluster;
 use crate::clock;
 use crate::connection::Exchange;
-use crate::connection::call::{Connection, Delivery, Lane, Node, Prelude};
+use crate::connection::call::{Delivery, Lane, Node, Prelude};
 use crate::connection::fault::Fault;
 use crate::connection::slot_news::{Redirect, SlotNews};
 use crate::wire::{Call, Reply, Slot};
@@ -54,9 +54,8 @@ impl Cluster {
                 None => self.start(slot, lane, &call, until).await?,
                 Some(node) => {
                     let connection = node.connection(lane);
-                    let call = connection.call(call.clone(), Prelude::Asking);
-                    let started = passed(connection, until, call).await?;
-                    started.map(|exchange| (node, exchange))
+                    let started = connection.call_until(call.clone(), Prelude::Asking, until);
+                    started.await?.map(|exchange| (node, exchange))
                 }
             };
             match started {
@@ -102,11 +101,7 @@ impl Cluster {
                 Err(fault) => return Some(Err(fault)),
             };
             let connection = node.connection(lane);
-            let started = passed(
-                connection,
-                until,
-                connection.call(call.clone(), Prelude::None),
-            );
+            let started = connection.call_until(call.clone(), Prelude::None, until);
             let mut started = std::pin::pin!(started);
             let mut left = std::pin::pin!(self.has_left(slot, &node));
             loop {
@@ -160,16 +155,4 @@ pub(in crate::connection) enum Next {
     Asking(Arc<Node>),
     /// To nobody, for this reason.
     Nowhere(&'static str),
-}
-
-/// As `call`, once the node answers calls.
-async fn passed(
-    connection: &Connection,
-    until: Option<Instant>,
-    call: impl Future<Output = Result<Exchange, Fault>>,
-) -> Option<Result<Exchange, Fault>> {
-    match connection.pass(until).await {
-        Ok(()) => clock::before(until, call).await,
-        Err(fault) => Some(Err(fault)),
-    }
 }
