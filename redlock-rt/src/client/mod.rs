@@ -222,11 +222,11 @@ impl Client {
     pub fn stats(&self) -> Stats {
         let engine = &self.engine;
         Stats {
-            held: engine.held(),
+            held: engine.watchdog.len(),
             waiting: engine.waiting(),
-            subscriptions: engine.subscriptions(),
-            renewals: engine.renewed(),
-            releases: engine.releasing(),
+            subscriptions: engine.hub.channels(),
+            renewals: engine.watchdog.renewals(),
+            releases: engine.releases.len(),
             names: engine.names(),
             tasks: engine.tasks(),
             late_losses: self.late_losses.count(),

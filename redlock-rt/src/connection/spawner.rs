@@ -158,11 +158,6 @@ impl Home {
         self.spawn(async move { work() });
     }
 
-    /// As [`spawn`](Self::spawn), of a task that may have to be ended.
-    pub(super) fn start(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-        self.0.spawn(task).abort_handle()
-    }
-
     /// Enters the runtime on this thread. Not in a destructor at the end of a thread; see
     /// [`clock::is_there`].
     pub(super) fn enter(&self) -> EnterGuard<'_> {
@@ -179,8 +174,8 @@ impl Home {
     }
 
     /// Spawns a task there; drops it at once if the runtime has ended.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.0.spawn(task);
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.0.spawn(task).abort_handle()
     }
 }
 

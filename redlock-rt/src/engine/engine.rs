@@ -87,9 +87,9 @@ pub(crate) struct ClientEngine {
     pub(super) spawner: Spawner,
     pub(super) nodes: Arc<Nodes>,
     pub(super) acks: Acks,
-    pub(super) hub: Arc<Hub>,
-    pub(super) watchdog: Arc<Watchdog>,
-    pub(super) releases: Arc<Releases>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) releases: Arc<Releases>,
     pub(super) locks: Arc<LockQueues>,
     pub(super) latches: Arc<LatchWaiters>,
     pub(super) fair: Arc<FairMap>,
@@ -353,28 +353,12 @@ impl ClientEngine {
         clock::after(now, self.config.timeouts.response)
     }
 
-    pub(crate) fn held(&self) -> usize {
-        self.watchdog.len()
-    }
-
     pub(crate) fn waiting(&self) -> usize {
         self.locks.waiting() + self.fair.waiting() + self.latches.waiting()
     }
 
     pub(crate) fn names(&self) -> usize {
         self.locks.len() + self.latches.len()
-    }
-
-    pub(crate) fn subscriptions(&self) -> usize {
-        self.hub.channels()
-    }
-
-    pub(crate) fn renewed(&self) -> usize {
-        self.watchdog.renewals()
-    }
-
-    pub(crate) fn releasing(&self) -> usize {
-        self.releases.len()
     }
 
     pub(crate) fn tasks(&self) -> usize {
@@ -399,9 +383,9 @@ impl fmt::Debug for ClientEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
             .field("id", &self.id)
-            .field("held", &self.held())
+            .field("held", &self.watchdog.len())
             .field("waiting", &self.waiting())
-            .field("subscriptions", &self.subscriptions())
+            .field("subscriptions", &self.hub.channels())
             .finish_non_exhaustive()
     }
 }

@@ -160,8 +160,10 @@ impl ClientEngine {
 
     /// Whoever has this lock here hands it over no more: it is freed by force.
     pub(super) fn end_chain(&self, recipe: &dyn Recipe) {
-        if recipe.queue().is_some() {
-            self.fair.revoke(recipe.name());
+        if let Some(waiters) = self.fair.get(recipe.name().as_str())
+            && recipe.queue().is_some()
+        {
+            waiters.revoke();
         }
         let Some(waiters) = self.locks.get(&key_of(recipe)) else {
             return;

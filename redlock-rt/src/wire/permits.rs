@@ -48,22 +48,16 @@ impl PermitsWire {
         }
     }
 
-    fn call(&self, script: &'static super::Script) -> Call {
-        self.begin(script, None)
-            .announcing(keys::semaphore_channel(&self.name))
-    }
-
     /// A call that notes this operation.
     fn call_of(&self, script: &'static super::Script, operation: &str) -> Call {
-        let note = keys::operation(&self.name, operation);
-        self.begin(script, Some(&note))
+        self.begin(script, Some(operation))
             .announcing(keys::semaphore_channel(&self.name))
     }
 
-    fn begin(&self, script: &'static super::Script, note: Option<&str>) -> Call {
+    fn begin(&self, script: &'static super::Script, operation: Option<&str>) -> Call {
         let call = Call::new(script).key(self.name.as_str()).key(&self.leases);
-        match note {
-            Some(note) => call.key(note),
+        match operation {
+            Some(id) => call.key(&keys::operation(&self.name, id)),
             None => call,
         }
     }
@@ -108,8 +102,11 @@ impl PermitsWire {
     }
 
     fn update_leases(&self, ids: &str, wanted: WantedLease) -> Call {
-        let call = self.call(&UPDATE).number(millis(wanted.lease)).arg(ids);
-        call.number(millis(wanted.most))
+        self.begin(&UPDATE, None)
+            .announcing(keys::semaphore_channel(&self.name))
+            .number(millis(wanted.lease))
+            .arg(ids)
+            .number(millis(wanted.most))
     }
 
     /// Sets the total number of permits if none is set. Returns 1 or 0.
@@ -149,8 +146,7 @@ impl Recipe for PermitsWire {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
-        let note = keys::operation(&self.name, ask.owner);
-        self.begin(&ACQUIRE, Some(&note))
+        self.begin(&ACQUIRE, Some(ask.owner))
             .channel_arg(keys::semaphore_channel(&self.name))
             .publishing()
             .number(millis(ask.lease))

@@ -103,7 +103,7 @@ impl Link {
         };
         let (told, seen) = (Arc::clone(server), Arc::clone(&multiplexer));
         let dialer = dialer.clone();
-        let task = home.start(async move {
+        let task = home.spawn(async move {
             let _down = down;
             driven(task, &seen, dialer, reached.expiry).await;
             // Not reached if this client closes the link, or its runtime ends.

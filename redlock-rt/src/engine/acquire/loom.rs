@@ -94,7 +94,12 @@ impl World {
 
     /// Nobody has the lock or waits for it, and each of so many numbers will be released once.
     fn is_released(&self, numbers: usize) {
-        assert!(self.engine.fair.next_in_line(self.recipe.name()).is_empty());
+        assert!(
+            self.engine
+                .fair
+                .get(self.recipe.name().as_str())
+                .is_none_or(|waiters| waiters.next_in_line().is_empty())
+        );
         assert_eq!(self.engine.watchdog.len(), 0);
         assert_eq!(self.engine.releases.undelivered().all, numbers);
         assert_eq!(self.engine.releases.len(), numbers);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::waiters::{FairTicket, FairWaiters};
 use crate::clock;
@@ -118,35 +118,6 @@ impl FairMap {
         }
     }
 
-    /// The waiters of this client for this name that may be next, and their leases.
-    pub(in crate::engine) fn next_in_line(&self, name: &LockName) -> Vec<(u64, Duration)> {
-        let waiters = self.get(name.as_str());
-        waiters.map_or_else(Vec::new, |waiters| waiters.next_in_line())
-    }
-
-    /// A release that was sent at this time gave the lock to the waiter of this number.
-    pub(in crate::engine) fn grant(&self, name: &LockName, number: u64, sent: Instant) {
-        if let Some(waiters) = self.get(name.as_str()) {
-            waiters.grant(number, sent);
-        }
-    }
-
-    /// It is not known whether a release gave the lock to one of these waiters: they ask Redis.
-    pub(in crate::engine) fn ask(&self, name: &LockName, numbers: &[u64]) {
-        if let Some(waiters) = self.get(name.as_str()) {
-            for number in numbers {
-                let _ = waiters.is_next(*number, None);
-            }
-        }
-    }
-
-    /// The lock is freed by force: what was granted and not taken yet counts no more.
-    pub(in crate::engine) fn revoke(&self, name: &LockName) {
-        if let Some(waiters) = self.get(name.as_str()) {
-            waiters.revoke();
-        }
-    }
-
     /// Whatever Redis has of this number, its place or the lock, is given back.
     pub(super) fn withdraw(&self, recipe: &Arc<dyn Recipe>, number: u64) {
         let Some(engine) = self.engine.upgrade() else {
@@ -166,7 +137,7 @@ impl FairMap {
         self.names.forget(waiters.name(), waiters);
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<Arc<FairWaiters>> {
+    pub(in crate::engine) fn get(&self, name: &str) -> Option<Arc<FairWaiters>> {
         self.names.get(name)
     }
 

@@ -172,7 +172,7 @@ impl FairWaiters {
 
     /// The waiter of this number is next. It tries now, or a beat looks when the lease of the holder has
     /// ended, in `left`. Returns whether the number is one of these waiters.
-    pub(super) fn is_next(&self, number: u64, left: Option<Duration>) -> bool {
+    pub(in crate::engine) fn is_next(&self, number: u64, left: Option<Duration>) -> bool {
         let now = clock::now();
         let Some(left) = left else {
             let seat = lock(&self.queue).seat_of(number);
@@ -183,12 +183,12 @@ impl FairWaiters {
     }
 
     /// The waiters that may be next, and their leases.
-    pub(super) fn next_in_line(&self) -> Vec<(u64, Duration)> {
+    pub(in crate::engine) fn next_in_line(&self) -> Vec<(u64, Duration)> {
         lock(&self.queue).next_in_line()
     }
 
     /// A release that was sent at this time gave the lock to the waiter of this number.
-    pub(super) fn grant(&self, number: u64, sent: Instant) {
+    pub(in crate::engine) fn grant(&self, number: u64, sent: Instant) {
         let seat = lock(&self.queue).grant(number, sent);
         if let Some(seat) = seat {
             seat.notify(clock::now());
@@ -196,7 +196,7 @@ impl FairWaiters {
     }
 
     /// What was granted and not taken yet counts no more: those waiters ask Redis.
-    pub(super) fn revoke(&self) {
+    pub(in crate::engine) fn revoke(&self) {
         lock(&self.queue).revoke(clock::now());
     }
 

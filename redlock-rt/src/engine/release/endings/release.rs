@@ -146,7 +146,7 @@ impl Grant {
         if engine.config.hand_over.is_zero() || engine.is_closing() {
             return None;
         }
-        let next = engine.fair.next_in_line(hold.recipe.name());
+        let next = engine.fair.get(hold.recipe.name().as_str())?.next_in_line();
         if next.is_empty() {
             return None;
         }
@@ -161,17 +161,23 @@ impl Grant {
     /// The release is over. Tells the waiter that has the lock; if none is known to have it, and an earlier
     /// try may have given it to one, the waiters ask.
     fn over(&self, hold: &Hold, news: &News, delivery: &Delivery, answered: bool) {
-        let (engine, name) = (&hold.engine, hold.recipe.name());
+        let engine = &hold.engine;
+        let Some(waiters) = engine.fair.get(hold.recipe.name().as_str()) else {
+            return;
+        };
         if let Some((waiter, sent)) = granted(news)
             && answered
         {
             // The lease may be that of the first try.
             let sent = delivery.open_since.map_or(sent, |first| first.min(sent));
             if let Some(number) = engine.id.number_of(waiter) {
-                engine.fair.grant(name, number, sent);
+                waiters.grant(number, sent);
             }
         } else if !answered || delivery.open_since.is_some() {
-            engine.fair.ask(name, &self.waiters);
+            for number in &self.waiters {
+                // Those that have left need not ask.
+                let _ = waiters.is_next(*number, None);
+            }
         }
     }
 }
