@@ -82,7 +82,7 @@ impl Offer {
             hold: Arc::clone(hold),
             release: Some(PendingCleanup::registered(release, open)),
             legacy,
-            until: hold.engine.chain_end(&legacy),
+            until: clock::after(legacy.chain.began, hold.engine.config.hand_over),
         }
     }
 
@@ -121,11 +121,6 @@ impl Offer {
         }
         taken
     }
-
-    /// The release, for a caller that runs it.
-    fn into_release(mut self: Box<Self>) -> Option<PendingCleanup> {
-        self.release.take()
-    }
 }
 
 impl Drop for Offer {
@@ -140,10 +135,6 @@ impl Drop for Offer {
 }
 
 impl ClientEngine {
-    fn chain_end(&self, legacy: &Legacy) -> Instant {
-        clock::after(legacy.chain.began, self.config.hand_over)
-    }
-
     /// An offer was made that is over then. `unwatched`: its timer is still to be set.
     fn offered(&self, waiters: &Arc<LockQueue>, unwatched: bool, until: Instant) {
         if unwatched {
@@ -229,7 +220,7 @@ impl HoldGuard {
                 hold.engine.offered(&hold.waiters, unwatched, until);
                 HandOver::Done
             }
-            Err(offer) => match offer.into_release() {
+            Err(mut offer) => match offer.release.take() {
                 Some(release) => {
                     hold.releases(now);
                     HandOver::Release(Box::new(release))

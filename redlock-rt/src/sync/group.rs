@@ -152,8 +152,8 @@ impl Group {
         }
     }
 
-    /// Waits until something may have changed, and returns the state; at once if the state is
-    /// final.
+    /// Waits until something may have changed, but no longer than to the first deadline of a part,
+    /// and returns the state; at once if the state is final.
     async fn step(&self) -> GuardState {
         let mut changed = pin!(self.changed.notified());
         // Registered before the state is read, so that no change is missed.
@@ -166,9 +166,19 @@ impl Group {
         for change in &mut changes {
             change.as_mut().enable();
         }
-        let until = match self.state() {
-            GuardState::Held { until } | GuardState::Suspect { until } => until,
-            over => return over,
+        let deadline = {
+            let now = clock::now();
+            let deadline = |state| match state {
+                GuardState::Held { until } | GuardState::Suspect { until } => Some(until),
+                GuardState::Lost(_) | GuardState::Released => None,
+            };
+            let mut members = lock(&self.members);
+            let state = members.look(now);
+            let Some(last) = deadline(state) else {
+                return state;
+            };
+            let parts = members.parts.iter().map(|part| part.guard.state_at(now));
+            parts.filter_map(deadline).fold(last, Instant::min)
         };
         let any = async {
             if changes.is_empty() {
@@ -181,7 +191,7 @@ impl Group {
             biased;
             () = changed => {}
             () = any => {}
-            () = clock::sleep_until(until) => {}
+            () = clock::sleep_until(deadline) => {}
         }
         self.state()
     }
@@ -197,30 +207,9 @@ impl Group {
                 let mut others = parts.filter(|part| !known.contains(&part.place));
                 others.any(|part| !part.guard.state_at(now).is_valid())
             };
-            if lost || !self.step_or_part().await.is_valid() {
+            if lost || !self.step().await.is_valid() {
                 return;
             }
-        }
-    }
-
-    /// Waits until something may have changed, but no longer than to the first deadline of a part.
-    async fn step_or_part(&self) -> GuardState {
-        let now = clock::now();
-        let first = {
-            let members = lock(&self.members);
-            let parts = members.parts.iter();
-            let deadlines = parts.filter_map(|part| match part.guard.state_at(now) {
-                GuardState::Held { until } | GuardState::Suspect { until } => Some(until),
-                _ => None,
-            });
-            deadlines.min()
-        };
-        match first {
-            Some(first) => {
-                let step = clock::timeout_at(clock::to_tokio(first), self.step());
-                step.await.unwrap_or_else(|_| self.state())
-            }
-            None => self.step().await,
         }
     }
 
