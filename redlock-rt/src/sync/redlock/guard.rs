@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::group::{Group, roll_back};
 use super::super::options::LockOptions;
 use super::quorum::QuorumState;
-use super::repairer::RepairJob;
+use super::repairer::{RepairJob, RepairKey};
 use super::round::{RoundParams, RoundVerdict};
 use crate::clock;
 use crate::engine::{GuardState, LostReason, Unlocked};
@@ -32,8 +32,8 @@ use crate::name::HoldId;
 pub struct RedLockGuard {
     quorum: Arc<QuorumState>,
     job: Arc<RepairJob>,
-    /// The number of its job at the repairer.
-    number: u64,
+    /// Of its job at the repairer.
+    key: RepairKey,
 }
 
 impl RedLockGuard {
@@ -41,7 +41,7 @@ impl RedLockGuard {
         let job = Arc::new(job);
         Self {
             quorum: Arc::clone(quorum),
-            number: quorum.repairer.watch(&job),
+            key: quorum.repairer.watch(&job),
             job,
         }
     }
@@ -204,7 +204,7 @@ impl RedLockGuard {
 impl Drop for RedLockGuard {
     fn drop(&mut self) {
         self.job.group.leave();
-        self.quorum.repairer.forget(self.number);
+        self.quorum.repairer.forget(&self.key);
     }
 }
 

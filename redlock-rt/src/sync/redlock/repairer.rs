@@ -9,8 +9,7 @@
 //! that was acquired again for one guard is re-entered by the others. If each acquired it separately, the
 //! guards would compete.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -202,13 +201,15 @@ pub(super) struct Repairer {
     signal: Signal,
 }
 
-/// The groups under repair, by number and by name.
+/// A group under repair: its name, and a number.
+pub(super) type RepairKey = (Arc<str>, u64);
+
+/// The groups under repair. By name, because after a server has lost everything, each group asks
+/// for others of its name.
 struct RepairJobs<T> {
-    all: BTreeMap<u64, (Arc<str>, T)>,
-    /// After a server has lost everything, each group asks for others of its name.
-    by_name: HashMap<Arc<str>, BTreeSet<u64>>,
+    all: BTreeMap<RepairKey, T>,
     /// The groups that the task has not seen.
-    fresh: Vec<u64>,
+    fresh: Vec<RepairKey>,
     next: u64,
 }
 
@@ -216,7 +217,6 @@ impl<T> Default for RepairJobs<T> {
     fn default() -> Self {
         Self {
             all: BTreeMap::new(),
-            by_name: HashMap::new(),
             fresh: Vec::new(),
             next: 0,
         }
@@ -224,59 +224,41 @@ impl<T> Default for RepairJobs<T> {
 }
 
 impl<T: Clone> RepairJobs<T> {
-    fn add(&mut self, name: &Arc<str>, job: T) -> u64 {
-        let number = self.next;
+    fn add(&mut self, name: &Arc<str>, job: T) -> RepairKey {
+        let key = (Arc::clone(name), self.next);
         self.next += 1;
-        self.all.insert(number, (Arc::clone(name), job));
-        let named = self.by_name.entry(Arc::clone(name)).or_default();
-        named.insert(number);
-        self.fresh.push(number);
-        number
+        self.all.insert(key.clone(), job);
+        self.fresh.push(key.clone());
+        key
     }
 
-    fn remove(&mut self, number: u64) -> Option<T> {
-        let (name, job) = self.all.remove(&number)?;
-        if let Entry::Occupied(mut named) = self.by_name.entry(name) {
-            named.get_mut().remove(&number);
-            if named.get().is_empty() {
-                named.remove();
-            }
-        }
-        Some(job)
-    }
-
-    fn named(&self, name: &str) -> Vec<T> {
-        let numbers = self.by_name.get(name).into_iter().flatten();
-        numbers.filter_map(|number| self.get(*number)).collect()
-    }
-
-    fn get(&self, number: u64) -> Option<T> {
-        Some(self.all.get(&number)?.1.clone())
-    }
-
-    fn all(&self) -> impl Iterator<Item = T> {
-        self.all.values().map(|(_, job)| job.clone())
+    fn named(&self, name: &Arc<str>) -> Vec<T> {
+        let [first, last] = [0, u64::MAX].map(|number| (Arc::clone(name), number));
+        self.all
+            .range(first..=last)
+            .map(|(_, job)| job.clone())
+            .collect()
     }
 
     /// The new groups; all groups for a starting task.
-    fn take(&mut self, begins: bool) -> Vec<(u64, T)> {
+    fn take(&mut self, begins: bool) -> Vec<(RepairKey, T)> {
         let fresh = std::mem::take(&mut self.fresh);
-        let numbers = match begins {
-            true => self.all.keys().copied().collect(),
+        let keys = match begins {
+            true => self.all.keys().cloned().collect(),
             false => fresh,
         };
-        let job = |number| Some((number, self.get(number)?));
-        numbers.into_iter().filter_map(job).collect()
+        let job = |key| self.all.get(&key).cloned().map(|job| (key, job));
+        keys.into_iter().filter_map(job).collect()
     }
 }
 
 impl Repairer {
-    /// Adds a group; the number is for [`forget`](Self::forget).
-    pub(super) fn watch(self: &Arc<Self>, job: &Arc<RepairJob>) -> u64 {
-        let number = lock(&self.jobs).add(&job.group.name, Arc::clone(job));
+    /// Adds a group; the key is for [`forget`](Self::forget).
+    pub(super) fn watch(self: &Arc<Self>, job: &Arc<RepairJob>) -> RepairKey {
+        let key = lock(&self.jobs).add(&job.group.name, Arc::clone(job));
         self.signal.notify();
         self.ensure(job);
-        number
+        key
     }
 
     /// Starts the task if it does not run.
@@ -296,7 +278,7 @@ impl Repairer {
     /// The runtime of the task has ended. The task continues in a runtime in which a guard was
     /// acquired.
     fn task_ended(self: &Arc<Self>) {
-        let all: Vec<_> = lock(&self.jobs).all().collect();
+        let all: Vec<_> = lock(&self.jobs).all.values().cloned().collect();
         let mut homes = Vec::new();
         for job in all {
             let Some(home) = job.home.clone().filter(|home| !homes.contains(home)) else {
@@ -310,8 +292,8 @@ impl Repairer {
     }
 
     /// The group has ended.
-    pub(super) fn forget(&self, number: u64) {
-        let forgotten = lock(&self.jobs).remove(number);
+    pub(super) fn forget(&self, key: &RepairKey) {
+        let forgotten = lock(&self.jobs).all.remove(key);
         drop(forgotten);
     }
 
@@ -338,18 +320,18 @@ async fn run(repairer: Arc<Repairer>) {
     let mut begins = true;
     while !repairer.signal.is_closed() {
         let new = lock(&repairer.jobs).take(begins);
-        for (number, job) in new {
+        for (key, job) in new {
             let repairer = &*repairer;
             under_way.push(async move {
                 job.tend(repairer).await;
-                number
+                key
             });
         }
         begins = false;
         tokio::select! {
             // Groups that are over are fewer with each turn, and new ones are taken in each.
             biased;
-            Some(number) = under_way.next(), if !under_way.is_empty() => repairer.forget(number),
+            Some(key) = under_way.next(), if !under_way.is_empty() => repairer.forget(&key),
             () = repairer.signal.notified() => {}
         }
     }
@@ -384,19 +366,19 @@ mod tests {
     fn kin_are_found_without_a_look_at_guards_of_other_names() {
         let names: Vec<Arc<str>> = (0..500).map(|name| format!("n:{name}").into()).collect();
         let mut jobs = RepairJobs::default();
-        let numbers: Vec<_> = (0..1000)
+        let keys: Vec<_> = (0..1000)
             .map(|at| jobs.add(&names[at % 500], Counted(at)))
             .collect();
-        assert_eq!(jobs.named("n:7"), [Counted(7), Counted(507)]);
+        assert_eq!(jobs.named(&names[7]), [Counted(7), Counted(507)]);
         assert_eq!(LOOKED_AT.load(Ordering::Relaxed), 2);
-        for number in &numbers[..500] {
-            assert!(jobs.remove(*number).is_some());
+        for key in &keys[..500] {
+            assert!(jobs.all.remove(key).is_some());
         }
-        assert_eq!(jobs.remove(numbers[7]), None);
-        assert_eq!(jobs.named("n:7"), [Counted(507)]);
+        assert_eq!(jobs.all.remove(&keys[7]), None);
+        assert_eq!(jobs.named(&names[7]), [Counted(507)]);
         assert_eq!(jobs.take(false).len(), 500);
-        assert!(jobs.remove(numbers[507]).is_some());
-        assert!(jobs.named("n:7").is_empty());
-        assert_eq!((jobs.all.len(), jobs.by_name.len()), (499, 499));
+        assert!(jobs.all.remove(&keys[507]).is_some());
+        assert!(jobs.named(&names[7]).is_empty());
+        assert_eq!(jobs.all.len(), 499);
     }
 }
