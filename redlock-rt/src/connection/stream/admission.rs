@@ -159,13 +159,13 @@ impl<T> Admission<T> {
         let shortest = self.pace.shortest.map_or(took, |known| known.min(took));
         self.pace.shortest = Some(shortest);
         self.pace.last_two = [self.pace.last_two[1], took];
-        // As by TCP: doubled until a reply is late, then halved, and raised by steps while it is used. Several
-        // clients settle at a fair part each, and what came at once does not fill the line at the server.
-        let Room { taken, most, .. } = &mut self.callers;
+        // As by TCP: doubled until a reply is late, then halved, and raised by steps, while callers wait for room.
+        // Several clients settle at a fair part each, and what came at once does not fill the line at the server.
+        let Room { most, line, .. } = &mut self.callers;
         *most = if took > shortest * 2 + SLOW {
             self.pace.was_late = true;
             (*most / 2).max(LEAST)
-        } else if *taken < *most / 2 {
+        } else if line.is_empty() {
             *most
         } else if self.pace.was_late {
             (*most + LEAST).min(MOST)
@@ -220,24 +220,19 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn room(admission: &mut Admission<()>) -> usize {
-        let room = fill(admission);
-        admission.gives_back(Share::Callers, room);
-        room
-    }
-
-    fn fill(admission: &mut Admission<()>) -> usize {
         let mut room = 0;
         while admission.admits(Share::Callers) {
             room += admission.takes(Share::Callers, 1);
         }
+        admission.gives_back(Share::Callers, room);
         room
     }
 
-    /// A reply came while callers had all their room.
+    /// A reply came while a caller waited for room.
     fn took(admission: &mut Admission<()>, took: Duration) {
-        let room = fill(admission);
+        admission.join(Share::Callers, ());
         admission.took(took);
-        admission.gives_back(Share::Callers, room);
+        assert_eq!(admission.next(), Some((Share::Callers, ())));
     }
 
     #[test]
@@ -252,15 +247,13 @@ mod tests {
     }
 
     #[test]
-    fn what_callers_do_not_use_does_not_become_more() {
+    fn room_that_nobody_waits_for_does_not_become_more() {
         let mut admission = Admission::default();
-        for taken in 0..LEAST / 2 {
-            admission.took(MS);
-            assert_eq!(taken + room(&mut admission), LEAST);
-            admission.takes(Share::Callers, 1);
-        }
         admission.took(MS);
-        assert_eq!(LEAST / 2 + room(&mut admission), 2 * LEAST);
+        assert_eq!(room(&mut admission), LEAST);
+        // All replies of one read give back their room before that counts.
+        took(&mut admission, MS);
+        assert_eq!(room(&mut admission), 2 * LEAST);
     }
 
     #[test]

@@ -1088,6 +1088,19 @@ mod tests {
         assert_eq!(both.multiplexer.in_progress(), in_flight.len());
     }
 
+    /// They gave back all room before it was looked at whether that was used.
+    #[test]
+    fn callers_whose_replies_came_together_never_got_more_room() {
+        let mut both = both();
+        let callers = (0..20).map(|at| both.caller(&at.to_string(), Share::Callers));
+        let callers: Vec<_> = callers.collect();
+        let sent = |which: std::ops::Range<usize>| which.map(|at| ping(&at.to_string()));
+        assert_eq!(both.received_after_a_poll(), sent(0..4).collect::<String>());
+        assert!(!both.reply(":1\r\n".repeat(4).as_bytes()));
+        assert_eq!(both.received(), sent(4..12).collect::<String>());
+        drop(callers);
+    }
+
     #[test]
     fn a_call_that_was_taken_back_is_not_sent() {
         let mut both = both();
