@@ -25,7 +25,7 @@ use crate::clock;
 /// Room for calls in flight: for so many, or so many KiB.
 const MOST: usize = 1024;
 /// So much room callers have at first, and of a server that is slow; other clients have as much.
-const LEAST: usize = 4;
+const LEAST: usize = 2;
 /// The room is halved while replies take so much longer than twice the shortest time.
 const SLOW: Duration = Duration::from_millis(100);
 
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_slow_server_has_less_in_flight_and_a_fast_one_more_again() {
         let mut admission = Admission::default();
-        (0..8).for_each(|_| took(&mut admission, 40 * MS));
+        (0..9).for_each(|_| took(&mut admission, 40 * MS));
         assert_eq!(room(&mut admission), MOST, "that far away");
         (0..20).for_each(|_| took(&mut admission, 181 * MS));
         assert_eq!(room(&mut admission), LEAST);
