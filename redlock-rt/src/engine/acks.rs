@@ -273,12 +273,7 @@ impl ClientEngine {
             until,
             outcome: SetOnce::new(),
         });
-        let counted = clock::timeout_at(clock::to_tokio(until), self.counted(&entry));
-        let outcome = tokio::select! {
-            biased;
-            outcome = counted => outcome,
-            reason = guard.lost() => return Err(guard.hold.lost_error(action, reason)),
-        };
+        let outcome = clock::timeout_at(clock::to_tokio(until), self.counted(&entry)).await;
         let node = self.nodes.known(entry.slot);
         if let (Ok(AckOutcome::Counted { wanted, got, .. }), Some(node)) = (&outcome, &node) {
             node.current.journal.replicated(*got, *wanted);
@@ -294,8 +289,10 @@ impl ClientEngine {
                 ack.missed(action, wanted, got, local)
             }
             Ok(AckOutcome::Gone) => {
-                guard.hold.mark_lost(LostReason::Deleted);
-                return Err(guard.hold.lost_error(action, LostReason::Deleted));
+                let lost = guard.hold.lost_reason(clock::now());
+                let reason = lost.unwrap_or(LostReason::Deleted);
+                guard.hold.mark_lost(reason);
+                return Err(guard.hold.lost_error(action, reason));
             }
             Ok(AckOutcome::Failed(fault)) => fault.into_error(action),
             Err(_) => {

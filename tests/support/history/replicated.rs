@@ -16,7 +16,7 @@ const WAYS: Ms = 2;
 const SLACK: Ms = 2;
 /// The turn of others on the same connection, with the time by which a server ends it late, and the same for
 /// one's own.
-const TURNS: Ms = 2 * (250 + 150);
+pub(super) const TURNS: Ms = 2 * (250 + 150);
 
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for one in &history.acquisitions {

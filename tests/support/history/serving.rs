@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+use super::replicated::TURNS;
 use super::{Acquisition, History, LatchAct, Mode, Ms, Sight, Verdict, Violation};
 
 const RULE: &str = "serving";
@@ -42,6 +43,8 @@ struct Waiter<'a> {
     reads_and_writes: bool,
     /// Whether it may have it, and wait for replicas: that others can have it too does not show.
     may_have: bool,
+    /// How long it may not know that it has it no more, since it waits for replicas.
+    asks: Ms,
 }
 
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
@@ -67,6 +70,7 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
                     announced: one.announced,
                     reads_and_writes,
                     may_have: one.ack.is_some() && one.mode != Mode::Exclusive,
+                    asks: one.ack.map_or(0, |_| TURNS),
                 };
                 judge(history, sight, end, &waiter, verdict);
             }
@@ -85,8 +89,10 @@ fn judge(history: &History, sight: &Sight, end: Ms, waiter: &Waiter<'_>, verdict
     let moved = moved(history, sight, waiter, until);
     let struck = struck(history, sight, waiter, until);
     let due = due.max(found).max(moved).max(struck);
-    let excused = verdict.excuses("serving: waits for replicas", waiter.may_have)
-        || verdict.excuses("serving: not announced", until <= found)
+    let excused = verdict.excuses(
+        "serving: waits for replicas",
+        waiter.may_have || until <= due + waiter.asks,
+    ) || verdict.excuses("serving: not announced", until <= found)
         || verdict.excuses("serving: failed over", until <= moved)
         || verdict.excuses("serving: struck", until <= struck);
     if !excused {
@@ -233,6 +239,7 @@ fn latch_waiters<'a>(history: &'a History, key: &'a str, sight: &Sight) -> Vec<W
             announced: true,
             reads_and_writes: false,
             may_have: false,
+            asks: 0,
         });
     waiters.filter(|waiter| waiter.until > sight.at).collect()
 }

@@ -63,7 +63,7 @@ struct Pace {
     /// The command that is measured, and a moment before it.
     measured: Option<(u64, Instant)>,
     shortest: Option<Duration>,
-    /// Whether one has been late.
+    /// Whether one has been late since nobody waited for room.
     was_late: bool,
     last_two: [Duration; 2],
 }
@@ -166,6 +166,7 @@ impl<T> Admission<T> {
             self.pace.was_late = true;
             (*most / 2).max(LEAST)
         } else if line.is_empty() {
+            self.pace.was_late = false;
             *most
         } else if self.pace.was_late {
             (*most + LEAST).min(MOST)
@@ -254,6 +255,17 @@ mod tests {
         // All replies of one read give back their room before that counts.
         took(&mut admission, MS);
         assert_eq!(room(&mut admission), 2 * LEAST);
+    }
+
+    #[test]
+    fn a_burst_after_a_late_reply_long_ago_had_room_step_by_step() {
+        let mut admission = Admission::default();
+        took(&mut admission, MS);
+        took(&mut admission, 200 * MS);
+        assert_eq!(room(&mut admission), LEAST);
+        admission.took(MS);
+        (0..2).for_each(|_| took(&mut admission, MS));
+        assert_eq!(room(&mut admission), 4 * LEAST);
     }
 
     #[test]

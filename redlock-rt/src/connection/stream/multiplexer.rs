@@ -361,7 +361,9 @@ impl MultiplexerState {
                 room: None,
             });
         }
-        self.admission.sent(ends.len(), since);
+        // Later steps of a call count from its first one, and say nothing about a reply.
+        self.admission
+            .sent(ends.len(), since.filter(|_| share.is_some()));
         if let (Some(open), Some(bytes)) = (self.open.back_mut(), ends.last()) {
             self.appended += *bytes as u64;
             open.room = share.map(|share| (share, self.admission.takes(share, *bytes)));
@@ -1099,6 +1101,28 @@ mod tests {
         assert!(!both.reply(":1\r\n".repeat(2).as_bytes()));
         assert_eq!(both.received(), sent(2..6).collect::<String>());
         drop(callers);
+    }
+
+    /// Calls were passed over that would have been in time.
+    #[test]
+    fn a_later_step_of_a_call_was_taken_for_a_slow_reply() {
+        let mut both = both();
+        let since = clock::stamp().checked_sub(10 * S);
+        assert!(since.is_some());
+        for _ in 0..2 {
+            let step = WakeUp {
+                since,
+                ..WakeUp::default()
+            };
+            let encode = |out: &mut Vec<u8>| [encode::command(out, &[b"LATER"])];
+            let step = both.multiplexer.send(step, encode).unwrap();
+            assert_eq!(both.received_after_a_poll(), ping("LATER"));
+            assert!(!both.reply(b":1\r\n"));
+            drop(step);
+        }
+        let now = clock::stamp();
+        let admission = &both.multiplexer.state().admission;
+        assert!(!admission.is_too_late(Some(clock::after(now, S)), now));
     }
 
     #[test]

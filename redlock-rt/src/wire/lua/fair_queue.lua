@@ -125,14 +125,15 @@ local function take_out(owner)
     end
     local shift, first = -left.counts, waiters[at]
     if at == 1 and first and not first.ours and first.score then
-        -- All behind get as much: each loses the wait of the first when that gives up.
+        -- The living behind get as much: each loses the wait of the first when that gives up.
         shift = math.max(shift, now + GRACE + 0.5 - first.score)
     end
     for i = at, #waiters do
         local waiter = waiters[i]
-        waiter.nominal = waiter.nominal + shift
+        local by = (i == at or waiter.score and waiter.score > now) and shift or -left.counts
+        waiter.nominal = waiter.nominal + by
         if not waiter.ours and waiter.score then
-            waiter.score = waiter.score + shift
+            waiter.score = waiter.score + by
         end
     end
 end
