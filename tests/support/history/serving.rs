@@ -91,7 +91,7 @@ fn judge(history: &History, sight: &Sight, end: Ms, waiter: &Waiter<'_>, verdict
     let due = due.max(found).max(moved).max(struck);
     let excused = verdict.excuses(
         "serving: waits for replicas",
-        waiter.may_have || until <= due + waiter.asks,
+        waiter.may_have || (waiter.asks > 0 && until <= due + waiter.asks),
     ) || verdict.excuses("serving: not announced", until <= found)
         || verdict.excuses("serving: failed over", until <= moved)
         || verdict.excuses("serving: struck", until <= struck);
