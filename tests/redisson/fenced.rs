@@ -6,10 +6,7 @@ use std::{
 };
 
 use redlock_rt::{FencedLock, FencedLockGuard, LockOptions, Unlocked};
-use tests::{
-    DEADLINE, RedissonClient, RedissonFencedLock, RedissonUnlock, lock_and_unlock, shared_server,
-    unique, within,
-};
+use tests::{DEADLINE, RedissonFencedLock, RedissonUnlock, lock_and_unlock, unique, within};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::LEASE;
@@ -23,15 +20,9 @@ impl Both {
     }
 
     async fn named(prefix: &str, name: &str) -> Self {
-        let java = RedissonClient::connect(&shared_server().url())
-            .await
-            .unwrap();
-        let names = [name, name];
-        Self::with(
+        Self::shared(
             prefix,
-            names,
-            |builder| builder,
-            java,
+            name,
             |client, name| client.fenced_lock(name),
             |java, name| java.fenced_lock(name),
         )

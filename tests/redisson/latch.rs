@@ -1,24 +1,16 @@
 //! A CountDownLatch beside Redisson's: one latch, whichever side sets it, counts it down and waits.
 
 use redlock_rt::{CountDownLatch, Error};
-use tests::{
-    DEADLINE, RedissonClient, RedissonCountDownLatch, eventually, shared_server, unique, within,
-};
+use tests::{DEADLINE, RedissonCountDownLatch, eventually, unique, within};
 use tokio::task::JoinHandle;
 
 type Stage = crate::Both<CountDownLatch, RedissonCountDownLatch>;
 
 impl Stage {
     async fn open(name: String) -> Self {
-        let java = RedissonClient::connect(&shared_server().url())
-            .await
-            .unwrap();
-        let names = [&*name, &name];
-        Self::with(
+        Self::shared(
             &name,
-            names,
-            |builder| builder,
-            java,
+            &name,
             |client, name| client.count_down_latch(name),
             |java, name| java.count_down_latch(name),
         )

@@ -51,16 +51,19 @@ impl<O, T> Both<O, T> {
         theirs: impl FnOnce(&RedissonClient, &str) -> T,
     ) -> Self {
         let name = unique(what);
+        Self::shared(&name, &name, ours, theirs).await
+    }
+
+    /// The object of this name, which has this prefix.
+    async fn shared(
+        prefix: &str,
+        name: &str,
+        ours: impl FnOnce(&Client, &str) -> O,
+        theirs: impl FnOnce(&RedissonClient, &str) -> T,
+    ) -> Self {
         let java = RedissonClient::connect(&shared_server().url()).await;
-        Self::with(
-            &name,
-            [&name, &name],
-            |ours| ours,
-            java.unwrap(),
-            ours,
-            theirs,
-        )
-        .await
+        let (names, options) = ([name, name], |ours| ours);
+        Self::with(prefix, names, options, java.unwrap(), ours, theirs).await
     }
 
     /// An object that has these names on our side and on theirs, which have this prefix in common.
