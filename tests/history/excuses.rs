@@ -5,7 +5,7 @@ use tests::history::{
     Ack, Again, EXCUSES, History, LatchAct, LatchCall, Mode, Moved, Ms, Outcome, Sight, Wiped,
 };
 
-use super::serving::free_until;
+use super::serving::{PROMPT, free_until};
 use super::{KEY, asks, broken, excused, foreigner, history, holds, sight, strike, with};
 
 /// The key was forgotten at this time.
@@ -193,4 +193,15 @@ fn who_may_share_it_may_have_it_and_wait_for_replicas() {
         ["serving"],
         "what it has is not free"
     );
+}
+
+#[test]
+fn who_has_it_no_more_is_told_when_the_turn_for_replicas_ends() {
+    let ends = |after: Ms| {
+        let mut history = free_until(1000 + PROMPT + after);
+        history.acquisitions[0].ack = Some(Ack::All);
+        history
+    };
+    assert_eq!(excused(&ends(800)), ["serving: waits for replicas"]);
+    assert_eq!(broken(&ends(801)), ["serving"]);
 }

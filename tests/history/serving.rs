@@ -3,7 +3,7 @@ use tests::history::{Acquisition, History, LatchAct, LatchCall, Mode, Ms, Outcom
 use super::{KEY, TERMS, asks, broken, foreigner, history, holds, sight, strike};
 
 /// Two ways of a message, clocks that run apart for a poll interval, and 10 ms.
-const PROMPT: Ms = 2 * 5 + 40 + 10;
+pub(super) const PROMPT: Ms = 2 * 5 + 40 + 10;
 
 /// One that waits since 20 ms and is served a long time later.
 fn waits() -> Acquisition {

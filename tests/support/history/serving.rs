@@ -41,10 +41,9 @@ struct Waiter<'a> {
     announced: bool,
     /// Whether it is a read-write lock.
     reads_and_writes: bool,
-    /// Whether it may have it, and wait for replicas: that others can have it too does not show.
-    may_have: bool,
-    /// How long it may not know that it has it no more, since it waits for replicas.
-    asks: Ms,
+    /// For how long more it may wait for replicas: it has it, which does not show where others can have it
+    /// too, or has it no more, and does not know that until the turn ends.
+    replicas: Ms,
 }
 
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
@@ -69,8 +68,11 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
                     },
                     announced: one.announced,
                     reads_and_writes,
-                    may_have: one.ack.is_some() && one.mode != Mode::Exclusive,
-                    asks: one.ack.map_or(0, |_| TURNS),
+                    replicas: match (one.ack, one.mode) {
+                        (None, _) => 0,
+                        (_, Mode::Exclusive) => TURNS,
+                        _ => Ms::MAX,
+                    },
                 };
                 judge(history, sight, end, &waiter, verdict);
             }
@@ -91,7 +93,7 @@ fn judge(history: &History, sight: &Sight, end: Ms, waiter: &Waiter<'_>, verdict
     let due = due.max(found).max(moved).max(struck);
     let excused = verdict.excuses(
         "serving: waits for replicas",
-        waiter.may_have || (waiter.asks > 0 && until <= due + waiter.asks),
+        waiter.replicas > 0 && until <= due.saturating_add(waiter.replicas),
     ) || verdict.excuses("serving: not announced", until <= found)
         || verdict.excuses("serving: failed over", until <= moved)
         || verdict.excuses("serving: struck", until <= struck);
@@ -238,8 +240,7 @@ fn latch_waiters<'a>(history: &'a History, key: &'a str, sight: &Sight) -> Vec<W
             ways: LOOKED,
             announced: true,
             reads_and_writes: false,
-            may_have: false,
-            asks: 0,
+            replicas: 0,
         });
     waiters.filter(|waiter| waiter.until > sight.at).collect()
 }
