@@ -292,4 +292,9 @@ fn a_redirection_is_kept() {
     assert_eq!(broken(&struck), [""; 0], "it may be on its way for longer");
     struck.strikes[0].process = Some(2);
     assert_eq!(broken(&struck), ["redirected"]);
+    let last = 500 - TERMS.latency;
+    struck.strikes[0] = strike(Some(1), 400, last);
+    assert_eq!(broken(&struck), [""; 0], "its answer may not have been read");
+    struck.strikes[0] = strike(Some(1), 400, last - 1);
+    assert_eq!(broken(&struck), ["redirected"]);
 }

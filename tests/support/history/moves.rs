@@ -60,7 +60,9 @@ fn redirected(history: &History, verdict: &mut Verdict) {
         let latest = first.at + 2 * terms.latency + SLACK;
         let mut strikes = history.strikes.iter().filter(|strike| {
             let of = strike.process.is_none_or(|process| process == last.process);
-            of && strike.from <= last.at && first.at <= strike.until + strike.unheard
+            // What was sent during the cut is answered behind it, and its client may have left.
+            let until = strike.until + strike.unheard + terms.latency;
+            of && strike.from <= last.at && first.at <= until
         });
         // A node that did not know yet answered last.
         let mut told = history.layouts.iter().filter(|(at, process, epoch)| {
