@@ -66,6 +66,14 @@ fn a_hold_that_is_not_asked_about_at_the_new_master_is_found() {
         assert_eq!(broken(&history), ["verified"], "too late");
         history.heard[0] = heard(700, NODE, "client-1:20");
         assert_eq!(broken(&history), [""; 0]);
+        "another".clone_into(&mut history.heard[0].words[0]);
+        assert_eq!(broken(&history), ["verified"], "another lock");
+        let grant = history.acquisitions[0].grant.as_mut();
+        "body 0".clone_into(&mut grant.expect("it has one").owner);
+        history.heard[0] = heard(700, NODE, "client-2:20");
+        assert_eq!(broken(&history), ["verified"], "another process");
+        history.heard[0] = heard(700, NODE, "client-1:7");
+        assert_eq!(broken(&history), [""; 0], "a body does not say its number");
     }
 }
 
@@ -294,7 +302,21 @@ fn a_redirection_is_kept() {
     assert_eq!(broken(&struck), ["redirected"]);
     let last = 500 - TERMS.latency;
     struck.strikes[0] = strike(Some(1), 400, last);
-    assert_eq!(broken(&struck), [""; 0], "its answer may not have been read");
+    assert_eq!(broken(&struck), [""; 0], "its answer may be unread");
     struck.strikes[0] = strike(Some(1), 400, last - 1);
     assert_eq!(broken(&struck), ["redirected"]);
+    let mut hasty = history.clone();
+    let ends = 500 + 4 * TERMS.latency;
+    let ending = |at: Ms| {
+        let one = holds(1, 300, 310);
+        let lease = Some(at - one.called);
+        with(one, |grant| grant.lease = lease)
+    };
+    hasty.acquisitions.push(ending(ends));
+    let unread = "its renewal does not wait for the answer";
+    assert_eq!(broken(&hasty), [""; 0], "{unread}");
+    hasty.acquisitions[0] = ending(ends + 1);
+    assert_eq!(broken(&hasty), ["redirected"]);
+    hasty.acquisitions[0] = ending(400);
+    assert_eq!(broken(&hasty), ["redirected"], "its lease was over before");
 }

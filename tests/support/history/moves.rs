@@ -69,9 +69,18 @@ fn redirected(history: &History, verdict: &mut Verdict) {
             let then = first.at <= at + terms.connect && *at <= last.at;
             *process == last.process && *epoch < last.epoch && then
         });
+        // A renewal waits for its answer for half of what is left of the lease.
+        let mut hasty = history.acquisitions.iter().filter(|one| {
+            let grant = one.grant.as_ref().filter(|_| one.process == last.process);
+            let lease = grant.and_then(|grant| Some((grant.at, grant.longest()?)));
+            lease.is_some_and(|(at, lease)| {
+                one.called + lease <= first.at + 4 * terms.latency && first.at <= at + lease
+            })
+        });
         let mut excused = || {
             verdict.excuses("moved: struck", strikes.next().is_some())
                 || verdict.excuses("moved: told late", told.next().is_some())
+                || verdict.excuses("moved: short of lease", hasty.next().is_some())
         };
         if last.at > latest && !excused() {
             let what = format!(
@@ -137,11 +146,18 @@ fn verified(
     if ended <= latest {
         return;
     }
-    let named = |word: &String| word.contains(&*grant.owner);
-    let mut heard = history
-        .heard
-        .iter()
-        .filter(|heard| heard.node == moved.node && (moved.from..=latest).contains(&heard.at));
+    // A body does not say under which number it runs.
+    let is_body = grant.owner.starts_with("body");
+    let of = |(_, process): &&(String, u32)| is_body && *process == one.process;
+    let clients = history.clients.iter().filter(of);
+    let names: Vec<&str> = clients.map(|(client, _)| &**client).collect();
+    let named = |word: &String| {
+        word.contains(&*grant.owner) || names.iter().any(|name| word.contains(name))
+    };
+    let mut heard = history.heard.iter().filter(|heard| {
+        let then = (moved.from..=latest).contains(&heard.at);
+        heard.node == moved.node && then && heard.words.contains(&moved.key)
+    });
     if !heard.any(|heard| heard.words.iter().any(named)) {
         let what = format!(
             "{}: {} (process {}) believed in its hold until {ended} ms, and did not ask node {}, which \

@@ -218,7 +218,7 @@ impl World {
     }
 
     /// Whether the end of this may be among what a master wrote last, which its successor does not know:
-    /// until its lease is over, if it has one.
+    /// until its lease is over, if it has one. A waiter of a fair lock stays until that lock is used.
     fn is_back(&self, owner: &Owner<'_>) -> bool {
         let written = self.log.lock();
         let history = &written.history;
@@ -228,7 +228,13 @@ impl World {
             names.any(|name| owner.key.contains(&name))
         });
         of.any(|(place, thing)| {
-            let endless = matches!(thing, Thing::Semaphore(_));
+            let queue = [
+                "redisson_lock_queue",
+                "redisson_lock_timeout",
+                "redlock_fair",
+            ];
+            let queued = queue.iter().any(|prefix| owner.key.starts_with(prefix));
+            let endless = matches!(thing, Thing::Semaphore(_)) || queued;
             let key = thing.key(place);
             let mut lost = history.moved(&key).filter(|moved| moved.lost.is_some());
             lost.any(|moved| endless || self.now <= moved.until + history.recovery())
