@@ -142,7 +142,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! `+time +hmget +lindex +llen +lpos +lrange +lrem +rpush +zadd +zrange +zrem +zscore`; for
 //! semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard +zcount +zrange
 //! +zrangebyscore +zrem +zscore`, and `+persist` if you take a TTL from one; for [`ReplicaAck`]
-//! `+wait`, for [`Fsync`] `+waitaof`), the keys, and the channels `redisson_*`, for fair locks also
+//! `+wait`, for [`Fsync`] `+waitaof`; for [`Client::inspect`] `+type +get +llen +time +zcard
+//! +zrangebyscore` and, to count those who listen, `+pubsub`, for [`Client::scan`] also `+scan`), the keys, and the channels `redisson_*`, for fair locks also
 //! `redlock_wake:*`. Waiters of a user without SUBSCRIBE poll, and so do those of other clients for
 //! what a user without PUBLISH releases.
 //!
@@ -246,4 +247,4 @@ pub use sync::{
     RedLockGuard, Reentrant, Renew, Semaphore, SemaphorePermit, Spin, SpinLock, SpinLockGuard,
     StaleToken, UpgradeError, Write, WriteGuard, WriteLock,
 };
-pub use wire::Reply;
+pub use wire::{FoundKind, Holding, Inspection, Reply};

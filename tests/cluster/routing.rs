@@ -1,7 +1,11 @@
 //! Calls to a Redis Cluster go to the node that has their slot, whichever that is by then.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
+use futures::TryStreamExt;
 use redlock_rt::{Client, ClientBuilder, ErrorKind, GuardState, LockOptions, ReplicaAck, Shutdown};
 use tests::{
     Cluster, Matcher, RedisServer, calls, eventually, lock_and_unlock, shared_cluster, slot_of,
@@ -35,6 +39,9 @@ async fn locks_of_many_slots_are_held_each_on_its_node() {
         assert!(client.rlock(name).is_locked().await.unwrap(), "{name}");
         assert!(client.rlock(name).try_lock().await.unwrap().is_none());
     }
+    let found = client.scan(&format!("{prefix}:*"));
+    let found: BTreeSet<String> = found.map_ok(|one| one.name).try_collect().await.unwrap();
+    assert_eq!(found, names.iter().cloned().collect(), "on all nodes");
     for guard in guards {
         guard.unlock().await.unwrap();
     }

@@ -54,7 +54,7 @@ macro_rules! public_types {
 public_types! {
     redlock_rt: Backoff, Client, ClientBuilder, ConvertError<Reentrant>, CountDownGuard,
         CountDownLatch, Credentials, DowngradeError, Error, ErrorKind, Fair, FairLock, FairLockGuard, FenceGate,
-        Fenced, FencedLock, FencedLockGuard, FencedValue, Fsync, GuardState, HoldId, LateLoss,
+        Fenced, FencedLock, FencedLockGuard, FencedValue, FoundKind, Fsync, GuardState, HoldId, Holding, Inspection, LateLoss,
         LeasedPermit, Lock<Reentrant>, LockGuard<Reentrant>, LockOptions, LostReason, MultiLock,
         MultiLockGuard, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
         RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant,

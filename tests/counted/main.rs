@@ -1,7 +1,8 @@
-//! The behaviour of semaphores and latches, wherever clients connect to.
+//! The behaviour of semaphores and latches, and the answers about whatever is there, wherever clients
+//! connect to.
 //!
 //! As in the suite of the locks, the lists below are complete: the behaviours of both semaphores, of
-//! one kind only, and of latches, each on each backend. A behaviour that is in no list is dead code,
+//! one kind only, of latches, and of inspections, each on each backend. A behaviour that is in no list is dead code,
 //! which clippy refuses.
 
 mod subject;
@@ -9,6 +10,7 @@ mod world;
 
 mod acquiring;
 mod guards;
+mod inspection;
 mod latches;
 mod leases;
 mod numbers;
@@ -110,6 +112,17 @@ macro_rules! every_latch {
     };
 }
 
+/// The answers about what is there.
+macro_rules! every_inspection {
+    ($runtime:meta, $backend:ty, $_kind:ty) => {
+        behaviours! { $runtime, $backend,
+            inspection: each_kind_of_lock_is_told, readers_and_writers_are_told_apart,
+                those_who_wait_are_counted, semaphores_and_latches_are_told, what_is_no_lock_is_refused,
+                a_scan_finds_what_is_there;
+        }
+    };
+}
+
 macro_rules! suites {
     ($($name:ident = $suite:ident, $kind:ty;)+) => {
         $(mod $name {
@@ -124,4 +137,5 @@ suites! {
     permit_expirable_semaphore = every_semaphore, redlock_rt::PermitExpirableSemaphore;
     leased_semaphore = every_leased, redlock_rt::PermitExpirableSemaphore;
     count_down_latch = every_latch, redlock_rt::CountDownLatch;
+    whatever = every_inspection, redlock_rt::Client;
 }

@@ -7,7 +7,8 @@ mod roads;
 
 use std::time::Duration;
 
-use redlock_rt::{Client, Error, ErrorKind, LockOptions, PermitOptions, Unlocked};
+use futures::TryStreamExt;
+use redlock_rt::{Client, Error, ErrorKind, FoundKind, LockOptions, PermitOptions, Unlocked};
 use tests::{DEADLINE, Proxy, RedisServer, World, eventually, unique, within};
 
 /// Short, since waiters without announcements poll.
@@ -29,6 +30,8 @@ const TOKENS: &str = "for fencing tokens `+incr +get +set +time`";
 const PLAIN: &str = "for semaphores `+get +set +incrby +decrby`";
 const LEASED: &str =
     "and with leases `+time +zadd +zcard +zcount +zrange +zrangebyscore +zrem +zscore`";
+const INSPECTION: &str = "for [`Client::inspect`] `+type +get +llen +time +zcard +zrangebyscore` and, to \
+                          count those who listen, `+pubsub`, for [`Client::scan`] also `+scan`";
 
 /// The rights named in a text.
 fn rights(text: &str) -> Vec<String> {
@@ -247,6 +250,7 @@ fn assert_listed() {
         LATCH,
         PLAIN,
         LEASED,
+        INSPECTION,
     ] {
         assert_said(listed);
     }
@@ -275,6 +279,55 @@ async fn what_the_front_page_lists_is_enough() {
     listed.push("&redlock_wake:*".to_owned());
     let client = stage.client(&listed).await;
     fair(&client, &stage.world.name).await.unwrap();
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn what_is_there_is_told_to_users_with_the_listed_rights() {
+    assert_listed();
+    let mut stage = Stage::open("seen").await;
+    let name = stage.world.name.clone();
+    let owner = stage.world.client();
+    let permits = owner.permit_expirable_semaphore(&name);
+    permits.try_set_permits(2).await.unwrap();
+    let permit = permits.acquire().await.unwrap();
+    let prefer = LockOptions::new().wait(Duration::from_millis(1));
+    let lock = format!("{name}:lock");
+    let reader = owner
+        .read_write_lock(&lock)
+        .prefer_writers(true)
+        .read()
+        .await
+        .unwrap();
+    let writer = owner
+        .read_write_lock(&lock)
+        .prefer_writers(true)
+        .write_with(prefer)
+        .await;
+    assert!(writer.is_err());
+    let listed = rights(&[EVERYBODY, SCRIPTS, INSPECTION].concat());
+    let client = stage.client(&listed).await;
+    let found = client.inspect(&name).await.unwrap().unwrap();
+    assert_eq!(found.holders[0].id.as_str(), permit.id());
+    let found: Vec<_> = client
+        .scan(&format!("{name}*"))
+        .try_collect()
+        .await
+        .unwrap();
+    let mut kinds: Vec<_> = found.iter().map(|one| (one.kind, one.listening)).collect();
+    kinds.sort_by_key(|(kind, _)| *kind != FoundKind::ReadWriteLock);
+    assert_eq!(kinds[0].0, FoundKind::ReadWriteLock);
+    assert_eq!(kinds[1], (FoundKind::PermitExpirableSemaphore, Some(0)));
+    stage.set("-pubsub").await;
+    let found = client.inspect(&name).await.unwrap().unwrap();
+    assert_eq!(found.listening, None);
+    stage.set("-type").await;
+    assert_denied(client.inspect(&name).await, &name);
+    stage.set("-scan").await;
+    let found: Result<Vec<_>, Error> = client.scan(&name).try_collect().await;
+    assert_denied(found, &name);
+    permit.release().await.unwrap();
+    reader.unlock().await.unwrap();
     stage.end().await;
 }
 

@@ -3,6 +3,7 @@
 mod builder;
 mod default_client;
 mod late_loss;
+mod scan;
 
 use std::fmt;
 use std::sync::Arc;

@@ -81,6 +81,17 @@ impl Nodes {
         }
     }
 
+    /// A slot of each server that has any, asking for them first if they are not known.
+    pub(crate) async fn slot_of_each(&self) -> Result<Vec<Slot>, Fault> {
+        match self {
+            Self::One(_) => Ok(vec![Slot::ONLY]),
+            Self::Cluster(cluster) => {
+                cluster.any().await?;
+                Ok(cluster.slot_of_each())
+            }
+        }
+    }
+
     /// What a redirection means for a call of several locks.
     pub(crate) fn hint(&self, fault: &Fault) -> Option<Hint> {
         let Self::Cluster(_) = self else { return None };

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::announcement::News;
 use super::engine::ClientEngine;
 use crate::clock;
-use crate::connection::{Caller, Delivery, Fault};
+use crate::connection::{Caller, Delivery, Fault, To};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
-use crate::wire::{Call, LockRecipe, Malformed, NOTED, Operation, Reply};
+use crate::wire::{Call, LockRecipe, Malformed, NOTED, Operation, Reply, Slot};
 
 /// What to do with a call whose reply was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,34 @@ impl ClientEngine {
         reply.map_err(Error::of_no_change)
     }
 
+    /// Asks a server about all its keys: the one that has this slot.
+    pub(crate) async fn ask_in<T>(
+        self: &Arc<Self>,
+        slot: Slot,
+        action: &'static str,
+        pattern: &LockName,
+        call: Call,
+        read: impl FnOnce(Reply) -> Result<T, Malformed>,
+    ) -> Result<T, Error> {
+        let mut delivery = Delivery::default();
+        let (to, repeat) = (self.to_slot(slot), Repeat::Always);
+        let reply = self.transmit(action, pattern, to, &call, repeat, &mut delivery);
+        let reply = reply.await.map_err(Error::of_no_change)?;
+        let named = |fault: Fault| fault.into_error(action).named(pattern.as_arc());
+        read(reply).map_err(|malformed| named(delivery.misread(malformed)))
+    }
+
+    /// A slot of each server. `pattern`: for the error.
+    pub(crate) async fn slots_of_servers(
+        self: &Arc<Self>,
+        action: &'static str,
+        pattern: &LockName,
+    ) -> Result<Vec<Slot>, Error> {
+        self.ensure_open(action, pattern)?;
+        let slots = self.nodes.slot_of_each().await;
+        slots.map_err(|fault| fault.into_error(action).named(pattern.as_arc()))
+    }
+
     /// Sends a call without a hold, and waits for its reply.
     ///
     /// # Cancel safety
@@ -46,7 +74,8 @@ impl ClientEngine {
         read: impl FnOnce(Reply) -> Result<T, Malformed>,
     ) -> Result<T, Error> {
         let mut delivery = Delivery::default();
-        let reply = self.transmit(action, name, &call, repeat, &mut delivery);
+        let to = self.to(name);
+        let reply = self.transmit(action, name, to, &call, repeat, &mut delivery);
         let mut reply = reply.await?;
         if let Some(channel) = call.channel() {
             let news;
@@ -70,7 +99,8 @@ impl ClientEngine {
         let mut delivery = Delivery::default();
         let (call, once) = (recipe.force_release(), Repeat::UnlessRun);
         self.end_chain(recipe);
-        let reply = self.transmit(action, recipe.name(), &call, once, &mut delivery);
+        let to = self.to(recipe.name());
+        let reply = self.transmit(action, recipe.name(), to, &call, once, &mut delivery);
         let reply = reply.await;
         self.end_chain(recipe);
         let (reply, news) = News::split(reply?, &delivery);
@@ -86,6 +116,7 @@ impl ClientEngine {
         self: &Arc<Self>,
         action: &'static str,
         name: &LockName,
+        to: To<'_>,
         call: &Call,
         repeat: Repeat,
         delivery: &mut Delivery,
@@ -98,7 +129,7 @@ impl ClientEngine {
             Repeat::UnlessRun => Caller::CallOnce,
         };
         let outcome = loop {
-            let attempt = delivery.attempt(self.to(name), || call.clone(), Some(until));
+            let attempt = delivery.attempt(to, || call.clone(), Some(until));
             match attempt.await {
                 Some(Err(passing)) if passing.is_passing_for(caller) => {
                     let Some(pause) = self.config.timeouts.retry.next(&mut tries) else {

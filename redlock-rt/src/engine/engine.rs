@@ -21,6 +21,7 @@ use crate::connection::{Dialer, Fault, Home, Lane, Nodes, ServerId, Spawner, Tim
 use crate::error::{Error, ErrorKind};
 use crate::name::{ClientId, LockName};
 use crate::shim::AtomicBool;
+use crate::wire::Slot;
 
 /// How long a client that connects waits for its connection for renewals.
 const MOST_FOR_RENEWALS: Duration = Duration::from_millis(250);
@@ -270,9 +271,13 @@ impl ClientEngine {
 
     /// Where calls about a name go.
     pub(super) fn to(&self, name: &LockName) -> To<'_> {
+        self.to_slot(self.nodes.slot_of(name))
+    }
+
+    pub(super) fn to_slot(&self, slot: Slot) -> To<'_> {
         To {
             nodes: &self.nodes,
-            slot: self.nodes.slot_of(name),
+            slot,
             lane: Lane::Main,
         }
     }

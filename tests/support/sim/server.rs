@@ -38,6 +38,8 @@ pub(super) struct Server {
     pub(super) refusals: Vec<(Option<usize>, Refusal)>,
     /// The newest engine that each process was answered by, and when first.
     newest: BTreeMap<u32, (usize, Ms)>,
+    /// Since when each engine has been there.
+    since: Vec<Ms>,
     /// Processes that asked an engine later than they should have, and when.
     pub(super) outdated: Vec<(u32, Ms)>,
     /// It refuses the plain commands in place of scripts.
@@ -94,6 +96,7 @@ impl Server {
             sessions: BTreeMap::new(),
             refusals: Vec::new(),
             newest: BTreeMap::new(),
+            since: Vec::new(),
             outdated: Vec::new(),
             only_scripts: false,
             may_ask: Ms::MAX,
@@ -132,6 +135,7 @@ impl Server {
         let now = move || Duration::from_millis(time.load(Ordering::Relaxed));
         let seed = self.seed.wrapping_add(self.engines.len() as u64 * 7919);
         self.engines.push(Engine::simulated(seed, now));
+        self.since.push(self.time.load(Ordering::Relaxed));
         *self.past.get_mut() = None;
         self.changed = true;
     }
@@ -379,6 +383,10 @@ impl Server {
             .is_some_and(|word| word.eq_ignore_ascii_case(b"INFO"));
         let known = self.newest.get(&process);
         if named && known.is_none_or(|(newest, _)| *newest < by.engine) {
+            // Two took each other's place during one dial: which is the newer one is not told.
+            let lasted = self.since[by.engine] - self.since[by.engine.saturating_sub(1)];
+            let is_told = by.engine < 2 || lasted > self.may_ask;
+            let now = if is_told { now } else { Ms::MAX };
             self.newest.insert(process, (by.engine, now));
         }
     }
@@ -386,7 +394,7 @@ impl Server {
     /// The process stood still, and reads now what it was told meanwhile.
     pub(super) fn goes_on(&mut self, process: u32, now: Ms) {
         if let Some((_, since)) = self.newest.get_mut(&process) {
-            *since = now;
+            *since = now.max(*since);
         }
     }
 

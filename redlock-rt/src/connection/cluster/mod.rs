@@ -28,7 +28,7 @@ mod slots;
 #[cfg(all(test, not(redlock_loom)))]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -138,6 +138,20 @@ impl Cluster {
             .filter(|(place, _)| state.owners.contains(place))
             .filter_map(|(_, member)| Some(member.as_ref()?.node.number))
             .collect()
+    }
+
+    /// A slot of each master that has any.
+    pub(super) fn slot_of_each(&self) -> Vec<Slot> {
+        let state = self.state();
+        let mut slots = BTreeMap::new();
+        for (number, owner) in (0..).zip(&state.owners) {
+            if *owner != NOBODY
+                && let Some(slot) = Slot::new(number)
+            {
+                slots.entry(*owner).or_insert(slot);
+            }
+        }
+        slots.into_values().collect()
     }
 
     /// The changes of the layout from here on, for those that depend on it.

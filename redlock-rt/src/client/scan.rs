@@ -1,0 +1,172 @@
+//! What there is in Redis, whoever put it there.
+
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+
+use super::Client;
+use crate::clock;
+use crate::engine::Handle;
+use crate::error::{Error, ErrorKind};
+use crate::name::LockName;
+use crate::wire::{Inspection, Named, Slot, inspect, name_page, pattern_in, scan};
+
+const SCAN: &str = "scan locks";
+/// The cursor of the first page.
+const START: &str = "0";
+/// How many names of a page are asked about at a time.
+const AT_ONCE: usize = 16;
+
+impl Client {
+    /// Returns what Redis has under a name: a lock of any kind, a semaphore or a latch, of this crate or of
+    /// Redisson; `None` if there is nothing.
+    ///
+    /// What is on the way to Redis, such as the release of a dropped guard, is not seen yet. Parts of a
+    /// [`MultiLock`](crate::MultiLock) are locks of their own.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongType`](crate::ErrorKind::WrongType) if the key is something else,
+    /// [`BadInput`](crate::ErrorKind::BadInput), [`Denied`](crate::ErrorKind::Denied) without the right to
+    /// read the keys, [`Unavailable`](crate::ErrorKind::Unavailable),
+    /// [`ShutDown`](crate::ErrorKind::ShutDown).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), redlock_rt::Error> {
+    /// use redlock_rt::{Client, FoundKind};
+    ///
+    /// let client = Client::embedded();
+    /// assert!(client.inspect("order:7").await?.is_none());
+    /// let guard = client.rlock("order:7").lock().await?;
+    /// let found = client.inspect("order:7").await?.expect("it is held");
+    /// assert_eq!(found.kind, FoundKind::Lock);
+    /// assert_eq!(found.holders[0].id, *guard.hold_id());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Option<Inspection>, Error> {
+        let name = name.as_ref();
+        let key = self.engine.name(Named::Fair, name)?;
+        let read = |reply| Inspection::decode(name, reply);
+        self.engine.ask("inspect", &key, inspect(&key), read).await
+    }
+
+    /// Returns all locks, semaphores and latches in the client's namespace whose names match a pattern of
+    /// Redis (`order:*`), in no order, as [`inspect`](Self::inspect) shows them.
+    ///
+    /// What is there from the first poll to the end comes once at least, other things may or may not come.
+    /// In a cluster a slot that moves meanwhile may be missed. Without a
+    /// [namespace](crate::ClientBuilder::namespace) the keys of other programs are looked at too, and a
+    /// number of theirs is a [`Number`](crate::FoundKind::Number).
+    ///
+    /// # Round trips
+    ///
+    /// One for about 200 keys of the server, and one for each name, 16 at a time; each master of a cluster
+    /// is asked in turn. The stream rests for as long as a page took. Nothing is sent while it is not
+    /// polled. The user of the client needs the rights `+scan` and `+type`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is left in Redis if the stream is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`inspect`](Self::inspect), but for names that are something else, which are left out. The stream
+    /// ends with an error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), redlock_rt::Error> {
+    /// use futures::TryStreamExt;
+    ///
+    /// let client = redlock_rt::Client::embedded();
+    /// let _guard = client.rlock("order:7").lock().await?;
+    /// let found: Vec<_> = client.scan("order:*").try_collect().await?;
+    /// assert_eq!(found[0].name, "order:7");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scan(
+        &self,
+        pattern: &str,
+    ) -> impl Stream<Item = Result<Inspection, Error>> + Send + use<> {
+        let (client, pattern) = (self.clone(), pattern.to_owned());
+        let pages = stream::try_unfold(Pages::new(&self.engine, pattern), Pages::next);
+        pages
+            .map_ok(move |names| {
+                let client = client.clone();
+                let found = stream::iter(names).map(move |name| client.clone().found(name));
+                found.buffer_unordered(AT_ONCE)
+            })
+            .try_flatten()
+            .try_filter_map(async |found| Ok(found))
+    }
+
+    async fn found(self, name: String) -> Result<Option<Inspection>, Error> {
+        match self.inspect(name).await {
+            // The name of a key that is no lock, and cannot be one.
+            Err(error) if matches!(error.kind(), ErrorKind::WrongType | ErrorKind::BadInput) => {
+                Ok(None)
+            }
+            found => found,
+        }
+    }
+}
+
+/// The pages of a scan, over all servers.
+struct Pages {
+    engine: Handle,
+    /// Of the client's namespace, for errors.
+    pattern: String,
+    /// A slot of each server that is left, the one that is asked last; `None`: they are not known yet.
+    servers: Option<Vec<Slot>>,
+    cursor: String,
+}
+
+impl Pages {
+    fn new(engine: &Handle, pattern: String) -> Self {
+        Self {
+            engine: engine.clone(),
+            pattern,
+            servers: None,
+            cursor: START.to_owned(),
+        }
+    }
+
+    /// The names on the next page.
+    async fn next(mut self) -> Result<Option<(Vec<String>, Self)>, Error> {
+        let namespace = self.engine.config.namespace.as_deref();
+        let name = LockName::new(namespace, &self.pattern)?;
+        let servers = match &mut self.servers {
+            Some(servers) => servers,
+            None => {
+                let servers = self.engine.slots_of_servers(SCAN, &name).await?;
+                self.servers.insert(servers)
+            }
+        };
+        let Some(server) = servers.last().copied() else {
+            return Ok(None);
+        };
+        let began = clock::now();
+        let call = scan(&self.cursor, &pattern_in(namespace, &self.pattern));
+        let page = self.engine.ask_in(server, SCAN, &name, call, name_page);
+        let (next, names) = page.await?;
+        if next.is_none() {
+            servers.pop();
+        }
+        self.cursor = next.unwrap_or_else(|| START.to_owned());
+        let now = clock::now();
+        // The server serves others for as long.
+        clock::sleep_until(clock::after(now, now - began)).await;
+        let start = namespace.map_or(0, |namespace| namespace.len() + 1);
+        let own = |name: String| name.get(start..).map(str::to_owned);
+        Ok(Some((names.into_iter().filter_map(own).collect(), self)))
+    }
+}
