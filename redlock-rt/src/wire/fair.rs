@@ -23,11 +23,11 @@
 use std::time::Duration;
 
 use super::fair_queue::{FairPlace, FairQueue, LONGEST};
+use super::keys;
 use super::profile::{self, Profile};
-use super::recipe::{Ask, LockRecipe, Recipe, WantedLease};
+use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, ttl_of};
 use super::script::{Call, millis, script};
-use super::{keys, rlock};
 use crate::name::{ClientId, HoldId, LockName};
 
 script!(
@@ -193,10 +193,6 @@ impl Recipe for FairWire {
         }
     }
 
-    fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
-        Some(rlock::update(self.name(), owner, wanted, count, ""))
-    }
-
     fn release(&self, owner: &str) -> Call {
         self.queue.call(&RELEASE).arg(owner)
     }
@@ -208,12 +204,6 @@ impl Recipe for FairWire {
         }))
     }
 
-    fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
-        let (name, prefix) = (self.name(), self.queue.prefix().text());
-        let queue = keys::fair_queue(name);
-        Some(rlock::min_hold(name, Some(&queue), owner, rest, &prefix))
-    }
-
     fn queue(&self) -> Option<&FairQueue> {
         Some(&self.queue)
     }
@@ -222,10 +212,6 @@ impl Recipe for FairWire {
 impl LockRecipe for FairWire {
     fn force_release(&self) -> Call {
         self.queue.call(&FORCE_RELEASE)
-    }
-
-    fn inspect(&self) -> Call {
-        rlock::inspect(self.name())
     }
 }
 

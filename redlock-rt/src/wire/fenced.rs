@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::keys::{self, Channel};
 use super::profile::{self, Profile};
-use super::recipe::{Ask, LockRecipe, Recipe, WantedLease};
+use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, Tokens};
 use super::rlock::RLockWire;
 use super::script::{Call, LONGEST_SPAN, millis, script};
@@ -79,26 +79,14 @@ impl Recipe for FencedWire {
         self.token_ttl
     }
 
-    fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
-        self.lock.update(owner, wanted, count)
-    }
-
     fn release(&self, owner: &str) -> Call {
         self.lock.release(owner)
-    }
-
-    fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
-        self.lock.min_hold(owner, rest)
     }
 }
 
 impl LockRecipe for FencedWire {
     fn force_release(&self) -> Call {
         self.lock.force_release()
-    }
-
-    fn inspect(&self) -> Call {
-        self.lock.inspect()
     }
 }
 
@@ -110,21 +98,10 @@ pub(crate) fn ask_token(name: &LockName) -> Call {
 
 /// Reads the reply to [`ask_token`].
 pub(crate) fn present_token(reply: Reply) -> Result<Option<u64>, Malformed> {
-    match token(reply)? {
-        Ok(token) => Ok(Some(token)),
-        Err(Reply::Nil) => Ok(None),
-        Err(other) => Err(Malformed(other)),
-    }
-}
-
-/// The token, if it is one; otherwise the reply.
-fn token(reply: Reply) -> Result<Result<u64, Reply>, Malformed> {
     match reply {
-        Reply::Text(text) => match text.parse() {
-            Ok(token) => Ok(Ok(token)),
-            Err(_) => Err(Malformed(Reply::Text(text))),
-        },
-        other => Ok(Err(other)),
+        Reply::Nil => Ok(None),
+        Reply::Text(ref text) => text.parse().map(Some).map_err(|_| Malformed(reply)),
+        other => Err(Malformed(other)),
     }
 }
 

@@ -139,12 +139,7 @@ pub(crate) fn rw_waiting_writers(name: &LockName) -> String {
 
 /// The start of the names of all keys that carry the leases of a read-write lock's readers.
 pub(crate) fn rw_leases(name: &LockName) -> String {
-    let name = name.as_str();
-    if name.contains('{') {
-        name.to_owned()
-    } else {
-        format!("{{{name}}}")
-    }
+    wrapped(name).concat()
 }
 
 /// The start of the names of the keys that carry the leases of one reader; the scripts build it
@@ -171,12 +166,7 @@ pub(crate) fn operation(name: &LockName, id: &str) -> String {
 
 /// The end of the lease of each permit.
 pub(crate) fn permit_leases(name: &LockName) -> String {
-    let name = name.as_str();
-    if name.contains('{') {
-        format!("{name}:timeout")
-    } else {
-        format!("{{{name}}}:timeout")
-    }
+    format!("{}:timeout", wrapped(name).concat())
 }
 
 /// The last fencing token given for a lock.

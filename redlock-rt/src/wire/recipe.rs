@@ -6,6 +6,7 @@ use super::fair_queue::FairQueue;
 use super::keys::Channel;
 use super::profile::Profile;
 use super::reply::{AcquireReply, Malformed, Reply};
+use super::rlock;
 use super::script::Call;
 use crate::name::{HoldId, LockName};
 
@@ -53,9 +54,11 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     }
 
     /// Sets the hold count, and lengthens the lease or cuts what was not asked for; `None`: the kind has
-    /// neither. Returns a [`HoldReply`](super::HoldReply).
-    fn update(&self, _owner: &str, _wanted: WantedLease, _count: u32) -> Option<Call> {
-        None
+    /// neither. Returns a [`HoldReply`](super::HoldReply). By default for a hash with one
+    /// [`field`](Self::field) for each hold, whose TTL is the lease.
+    fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
+        let field = self.field(owner);
+        Some(rlock::update(self.name(), &field, wanted, count, ""))
     }
 
     /// Ends the hold, and removes what an attempt of this owner left. Returns a
@@ -84,9 +87,12 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     }
 
     /// Ends the hold, and keeps the lock locked for `rest` of its shortest hold; `None`: not
-    /// possible for this kind. Returns a [`HoldReply`](super::HoldReply).
-    fn min_hold(&self, _owner: &str, _rest: Duration) -> Option<Call> {
-        None
+    /// possible for this kind. Returns a [`HoldReply`](super::HoldReply). By default for a hash as for
+    /// [`update`](Self::update).
+    fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
+        let (field, queue) = (self.field(owner), self.queue());
+        let call = || rlock::min_hold(self.name(), queue, self.channel(), &field, rest);
+        self.profile().exclusive.then(call)
     }
 
     /// The hash in which holds are counted, unless they are [permits](Self::permit_ids) with leases.
@@ -134,8 +140,11 @@ pub(crate) trait LockRecipe: Recipe {
     /// [`release`](Recipe::release) does.
     fn force_release(&self) -> Call;
 
-    /// Asks for the holders. [`Holder::decode`](super::Holder::decode) reads the reply.
-    fn inspect(&self) -> Call;
+    /// Asks for the holders. [`Holder::decode`](super::Holder::decode) reads the reply. By default for a
+    /// hash as for [`update`](Recipe::update).
+    fn inspect(&self) -> Call {
+        rlock::inspect(self.name())
+    }
 }
 
 /// The parameters of an attempt to acquire.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::fair_queue::FairQueue;
 use super::fast_path::FastPath;
 use super::keys::{self, Channel};
 use super::profile::{self, Profile};
@@ -45,10 +46,6 @@ impl Recipe for RLockWire {
         acquire(&self.name, ask)
     }
 
-    fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
-        Some(update(&self.name, owner, wanted, count, ""))
-    }
-
     fn release(&self, owner: &str) -> Call {
         Call::new(&RELEASE)
             .key(self.name.as_str())
@@ -56,16 +53,6 @@ impl Recipe for RLockWire {
             .channel_arg(keys::lock_channel(&self.name))
             .publishing()
             .or(FastPath::Delete)
-    }
-
-    fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
-        Some(min_hold(
-            &self.name,
-            None,
-            owner,
-            rest,
-            &keys::lock_channel(&self.name).text(),
-        ))
     }
 }
 
@@ -75,10 +62,6 @@ impl LockRecipe for RLockWire {
             .key(self.name.as_str())
             .channel_arg(keys::lock_channel(&self.name))
             .publishing()
-    }
-
-    fn inspect(&self) -> Call {
-        inspect(&self.name)
     }
 }
 
@@ -111,19 +94,22 @@ pub(super) fn update(
 /// For every kind whose lock is a hash with one field `owner -> hold count`.
 pub(super) fn min_hold(
     name: &LockName,
-    queue: Option<&str>,
+    queue: Option<&FairQueue>,
+    channel: Option<Channel<'_>>,
     field: &str,
     rest: Duration,
-    channel: &str,
 ) -> Call {
-    Call::new(&MIN_HOLD)
-        .key(name.as_str())
-        .key(queue.unwrap_or(name.as_str()))
-        .arg(field)
-        .number(millis(rest))
-        .arg(channel)
-        .publishing()
-        .arg(keys::WAKE)
+    let call = Call::new(&MIN_HOLD).key(name.as_str());
+    let call = match queue {
+        Some(_) => call.key(&keys::fair_queue(name)),
+        None => call.key(name.as_str()),
+    };
+    let call = call.arg(field).number(millis(rest));
+    let call = match queue.map(FairQueue::prefix).or(channel) {
+        Some(channel) => call.channel_arg(channel),
+        None => call.arg(""),
+    };
+    call.publishing().arg(keys::WAKE)
 }
 
 /// For every kind whose lock is a hash with one field `owner -> hold count`.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::keys::{self, Channel};
 use super::operation::{NOTED, Operation};
 use super::profile::{self, Profile};
-use super::recipe::{Ask, Recipe};
+use super::recipe::{Ask, Recipe, WantedLease};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, ttl_of};
 use super::script::{Call, millis, script};
 use crate::name::LockName;
@@ -93,6 +93,11 @@ impl Recipe for SemaphoreWire {
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
         acquired(reply)
+    }
+
+    /// A hold has neither a count nor a lease.
+    fn update(&self, _owner: &str, _wanted: WantedLease, _count: u32) -> Option<Call> {
+        None
     }
 
     fn release(&self, owner: &str) -> Call {

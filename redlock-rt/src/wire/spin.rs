@@ -1,11 +1,9 @@
 //! SpinLock on the wire: an RLock whose releases are not announced.
 
-use std::time::Duration;
-
 use super::fast_path::FastPath;
 use super::keys::Channel;
 use super::profile::{self, Profile};
-use super::recipe::{Ask, LockRecipe, Recipe, WantedLease};
+use super::recipe::{Ask, LockRecipe, Recipe};
 use super::rlock;
 use super::script::{Call, script};
 use crate::name::LockName;
@@ -42,30 +40,17 @@ impl Recipe for SpinWire {
         rlock::acquire(&self.name, ask)
     }
 
-    fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
-        Some(rlock::update(&self.name, owner, wanted, count, ""))
-    }
-
     fn release(&self, owner: &str) -> Call {
         Call::new(&RELEASE)
             .key(self.name.as_str())
             .arg(owner)
             .or(FastPath::Delete)
     }
-
-    fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
-        let name = &self.name;
-        Some(rlock::min_hold(name, None, owner, rest, ""))
-    }
 }
 
 impl LockRecipe for SpinWire {
     fn force_release(&self) -> Call {
         Call::new(&FORCE_RELEASE).key(self.name.as_str())
-    }
-
-    fn inspect(&self) -> Call {
-        rlock::inspect(&self.name)
     }
 }
 
