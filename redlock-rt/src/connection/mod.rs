@@ -3,7 +3,7 @@
 //! ```text
 //!     nodes · attempt       the servers of a client: one, or a cluster; which of them gets a call
 //!            │
-//!         cluster/          which master has which slot: ask, layout, slots, refresh (the task that asks),
+//!         cluster/          which master has which slot: ask, layout, refresh (the task that asks),
 //!            │              follow (calls that a node sends elsewhere)
 //!            │
 //!          call/            link (one live connection), exchange, fast (a call on it, with its script or

@@ -24,11 +24,10 @@ mod ask;
 mod follow;
 mod layout;
 mod refresh;
-mod slots;
 #[cfg(all(test, not(redlock_loom)))]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -39,7 +38,6 @@ use tokio::sync::Notify;
 use self::follow::Next;
 use self::layout::{Layout, MOST_NODES, NOBODY};
 use self::refresh::Refreshing;
-pub(crate) use self::slots::SlotSet;
 use super::address::Address;
 use super::call::{Node, OnDoubt, Timeouts};
 use super::dial::Dialer;
@@ -85,7 +83,7 @@ pub(super) struct ClusterState {
     nodes: Vec<Option<Member>>,
     replicas: Vec<Address>,
     /// Slots that have moved since the locks in them were last put in doubt.
-    moved: SlotSet,
+    moved: HashSet<Slot>,
     refreshing: Refreshing,
 }
 
@@ -188,7 +186,7 @@ impl Cluster {
     }
 
     /// The locks in doubt since this was asked last.
-    pub(crate) fn take_doubts(&self) -> SlotSet {
+    pub(crate) fn take_doubts(&self) -> HashSet<Slot> {
         let mut state = self.state();
         let mut doubted = std::mem::take(&mut state.moved);
         let in_doubt: Vec<bool> = state

@@ -155,7 +155,7 @@ impl Watchdog {
         let slots = nodes.cluster().map(|cluster| cluster.take_doubts());
         let is_in_doubt = |hold: &Hold| match &slots {
             None => true,
-            Some(slots) => slots.contains(nodes.slot_of(hold.recipe.name())),
+            Some(slots) => slots.contains(&nodes.slot_of(hold.recipe.name())),
         };
         let now = clock::now();
         let schedule = lock(&self.schedule);
