@@ -22,7 +22,7 @@ struct Told {
     epoch: u64,
     /// How often it was asked for the master.
     asked: usize,
-    /// How often it was asked by who listens.
+    /// How often it was subscribed to again.
     listeners: usize,
 }
 
@@ -82,13 +82,13 @@ impl Fake {
         let _ = self.switches.send(format!("{SERVICE} {}", words.join(" ")));
     }
 
-    /// Waits until somebody listens for announcements, and has asked for the master since.
+    /// Waits until somebody listens for announcements, and has subscribed again.
     pub(crate) async fn is_heard(&self) {
         let heard = async || self.listened_to() > 0;
         tests::eventually(std::time::Duration::from_secs(15), heard).await;
     }
 
-    /// How often it was asked by who listens.
+    /// How often it was subscribed to again.
     pub(crate) fn listened_to(&self) -> usize {
         self.told.lock().unwrap().listeners
     }
@@ -108,14 +108,14 @@ async fn serve(
     let mut decoder = Default::default();
     let mut listens = false;
     loop {
-        // A client sends no command while it listens but its question, of which nothing is lost:
+        // A client sends no command while it listens but the same one again, of which nothing is lost:
         // the decoder keeps what was read.
         let request = tokio::select! {
             request = redis::parse_redis_value_async(&mut decoder, &mut reader) => request,
             switch = switches.recv() => {
                 if let (true, Ok(switch)) = (listens, switch) {
                     let push = format!(
-                        ">3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n${}\r\n{switch}\r\n",
+                        "*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n${}\r\n{switch}\r\n",
                         switch.len()
                     );
                     writer.write_all(push.as_bytes()).await.unwrap();
@@ -133,18 +133,17 @@ async fn serve(
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let Told { master, epoch, .. } = *told.lock().unwrap();
         let reply = match words[..] {
-            ["HELLO", "3"] => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
             ["SUBSCRIBE", channel] => {
+                told.lock().unwrap().listeners += usize::from(listens);
                 listens = true;
                 format!(
-                    ">3\r\n$9\r\nsubscribe\r\n${}\r\n{channel}\r\n:1\r\n",
+                    "*3\r\n$9\r\nsubscribe\r\n${}\r\n{channel}\r\n:1\r\n",
                     channel.len()
                 )
             }
             ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE] => {
                 let mut told = told.lock().unwrap();
                 told.asked += 1;
-                told.listeners += usize::from(listens);
                 let (host, port) = (master.ip().to_string(), master.port().to_string());
                 let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
                 format!("*2\r\n{}{}", bulk(&host), bulk(&port))

@@ -12,8 +12,6 @@ pub(crate) enum Value {
     /// A string, or another status.
     Text(Vec<u8>),
     List(Vec<Self>),
-    /// What was not asked for, in RESP3.
-    Push(Vec<Self>),
     Error(ServerError),
 }
 

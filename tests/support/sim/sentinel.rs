@@ -53,10 +53,11 @@ impl Server {
             word.map(|word| String::from_utf8_lossy(word).to_ascii_uppercase())
         };
         Some(match &*word(0)? {
-            "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".into(),
             "SUBSCRIBE" => {
-                sentinel.listeners.push(id);
-                format!(">3\r\n{}{}:1\r\n", bulk("subscribe"), bulk(CHANNEL)).into()
+                if !sentinel.listeners.contains(&id) {
+                    sentinel.listeners.push(id);
+                }
+                format!("*3\r\n{}{}:1\r\n", bulk("subscribe"), bulk(CHANNEL)).into()
             }
             "SENTINEL" if word(1).as_deref() == Some("MASTER") => {
                 let (name, epoch) = (bulk("config-epoch"), bulk(&sentinel.epoch.to_string()));
@@ -80,7 +81,7 @@ impl Server {
         sentinel.epoch = epoch;
         let ((old, old_port), (new, new_port)) = (place_of(before), place_of(master));
         let text = format!("{SERVICE} {old} {old_port} {new} {new_port}");
-        let push = format!(">3\r\n{}{}{}", bulk("message"), bulk(CHANNEL), bulk(&text));
+        let push = format!("*3\r\n{}{}{}", bulk("message"), bulk(CHANNEL), bulk(&text));
         for id in &sentinel.listeners {
             if let Some(link) = net.links.get(id) {
                 sentinel.told.push((net.now, link.process, epoch));

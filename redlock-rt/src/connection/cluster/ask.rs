@@ -11,7 +11,6 @@ use crate::connection::address::Address;
 use crate::connection::dial::{Dialer, Target};
 use crate::connection::fault::Fault;
 use crate::connection::server::{Gathered, NOT_A_NODE, all_failed, ask, gather};
-use crate::connection::stream::Framed;
 use crate::wire::Value;
 
 /// So many are asked at the same time.
@@ -66,7 +65,7 @@ async fn question(
     }
     let target = Target::Address(node.clone());
     let open = |target| async move { dialer.dial(&target, within).await };
-    let (_, replies) = ask(&commands, needed, target, reached, open, Framed::new).await?;
+    let (_, replies) = ask(&commands, needed, target, reached, open).await?;
     let (logged_in, told) = replies.split_at(needed);
     for reply in logged_in {
         if let Value::Error(error) = reply {

@@ -64,14 +64,7 @@ where
         commands.cmd("PUBSUB").arg("SHARDNUMSUB");
     }
     let at = target.address().cloned();
-    let asked = ask(
-        &commands,
-        needed,
-        target,
-        server.was_reached(),
-        open,
-        Framed::new,
-    );
+    let asked = ask(&commands, needed, target, server.was_reached(), open);
     let (stream, replies) = asked.await?;
     let (info, client_id) = judge(&replies, needed, dialer.clustered)?;
     Ok(Reached {
@@ -92,13 +85,12 @@ pub(in crate::connection) async fn ask<F>(
     target: Target,
     reached: bool,
     open: impl Fn(Target) -> F,
-    framed: fn(BoxStream) -> Framed<BoxStream>,
 ) -> Result<(Framed<BoxStream>, Vec<Value>), Fault>
 where
     F: Future<Output = io::Result<BoxStream>>,
 {
     let stream = open(target.clone()).await;
-    let mut stream = framed(stream.map_err(|error| Fault::of_stream(error, reached))?);
+    let mut stream = Framed::new(stream.map_err(|error| Fault::of_stream(error, reached))?);
     let (fault, hung_up) = match replies(commands, needed, &mut stream).await {
         Ok(replies) => return Ok((stream, replies)),
         Err(turned_away) => turned_away,

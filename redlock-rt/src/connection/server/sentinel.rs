@@ -14,7 +14,6 @@ use super::greeting::ask;
 use crate::connection::address::Address;
 use crate::connection::dial::{BoxStream, Dialer, Service, Target};
 use crate::connection::fault::Fault;
-use crate::connection::stream::Framed;
 use crate::wire::{ServerError, Value};
 
 /// What one sentinel says.
@@ -75,7 +74,7 @@ where
         question.arg(subcommand).arg(&service.name);
     }
     let target = Target::Address(sentinel.clone());
-    let (_, replies) = ask(&commands, needed, target, reached, open, Framed::new).await?;
+    let (_, replies) = ask(&commands, needed, target, reached, open).await?;
     let (logged_in, told) = replies.split_at(needed);
     if let Some(Value::Error(error)) = logged_in.first() {
         return Err(refused(error.clone()));
@@ -89,10 +88,10 @@ where
     })
 }
 
-pub(super) const GET_MASTER: &str = "GET-MASTER-ADDR-BY-NAME";
+const GET_MASTER: &str = "GET-MASTER-ADDR-BY-NAME";
 
 /// The address in the reply of one sentinel.
-pub(super) fn master_of(reply: &Value, sentinel: &Address) -> Result<Address, Fault> {
+fn master_of(reply: &Value, sentinel: &Address) -> Result<Address, Fault> {
     match reply {
         Value::Error(error) => Err(refused(error.clone())),
         Value::List(parts) => {

@@ -4,16 +4,17 @@
 //! before, connections to the old one are closed. An old master that hangs, or is not yet told that
 //! it is a replica, is left at once by all clients.
 //!
-//! The sentinel is asked every 5 s in case the announcement was lost, and every 10 s all are asked, in case
-//! that one was cut off. The connection is made anew after 1 000 replies and announcements, or one that
-//! nobody asked for; announcements are followed at most ten times a second. The hint also ends a dial to a
+//! Every 5 s the client subscribes again, to learn whether the sentinel still answers: that needs no other
+//! right, and other commands are not allowed on a connection that listens. Every 10 s all sentinels are asked,
+//! in case that one was cut off from the others. The connection is made anew after 1 000 replies and
+//! announcements, or one that nobody asked for; announcements are followed at most ten times a second. The hint also ends a dial to a
 //! master that hangs, and the pause before the next one.
 
 use std::time::Duration;
 
 use super::current::CurrentServer;
 use super::greeting::ask;
-use super::sentinel::{GET_MASTER, locate, master_of, refused};
+use super::sentinel::{locate, refused};
 use crate::clock;
 use crate::connection::address::Address;
 use crate::connection::dial::{BoxStream, Dialer, Service, Target};
@@ -21,13 +22,13 @@ use crate::connection::fault::Fault;
 use crate::connection::stream::{Framed, Nonsense, encode, nonsense};
 use crate::wire::Value;
 
-/// A sentinel is asked this often, in case its announcement was lost.
+/// How often a sentinel shows that it still answers.
 const EVERY: Duration = Duration::from_secs(5);
-/// Every so often all sentinels are asked although that one says the same: a failover may have gone past a
-/// sentinel that was cut off from the others.
+/// Every so often all sentinels are asked: a failover may have gone past a sentinel that was cut off from the
+/// others.
 const ALL_EVERY: u32 = 2;
 const CHANNEL: &str = "+switch-master";
-/// After so many replies and announcements, which is more than an hour, it is asked on a new connection.
+/// After so many replies and announcements, which is more than an hour, it is listened to on a new connection.
 const MOST_HEARD: usize = 1000;
 /// Announcements are followed no faster, whatever a sentinel sends.
 const PACE: Duration = Duration::from_millis(100);
@@ -49,22 +50,20 @@ pub(crate) async fn listen(
     let open = async { open(dialer, sentinel, within).await };
     let stream = clock::timeout(within, open).await;
     let stream = stream.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()))?;
-    follow(dialer, server, service, sentinel, within, stream).await
+    follow(dialer, server, service, within, stream).await
 }
 
-/// Connects, and subscribes. With RESP3 questions are allowed on the same connection.
+/// Connects, and subscribes.
 async fn open(
     dialer: &Dialer,
     sentinel: &Address,
     within: Duration,
 ) -> Result<Framed<BoxStream>, Fault> {
     let mut commands = dialer.sentinel_login();
-    commands.cmd("HELLO").arg(3);
     commands.cmd("SUBSCRIBE").arg(CHANNEL);
     let target = Target::Address(sentinel.clone());
     let open = |target| async move { dialer.dial(&target, within).await };
-    let resp3 = |stream| Framed::new(stream).resp3();
-    let (stream, replies) = ask(&commands, commands.len(), target, true, open, resp3).await?;
+    let (stream, replies) = ask(&commands, commands.len(), target, true, open).await?;
     for reply in replies {
         if let Value::Error(error) = reply {
             return Err(refused(error));
@@ -77,20 +76,15 @@ async fn follow(
     dialer: &Dialer,
     server: &CurrentServer,
     service: &Service,
-    sentinel: &Address,
     within: Duration,
     mut stream: Framed<BoxStream>,
 ) -> Result<(), Fault> {
-    let mut question = Vec::new();
-    let words = ["SENTINEL", GET_MASTER, &service.name];
-    encode::command(&mut question, &words.map(str::as_bytes));
-    // The master that this sentinel named last. A switch may have happened before the subscription.
-    let mut named: Option<Address> = None;
+    let mut again = Vec::new();
+    encode::command(&mut again, &[b"SUBSCRIBE", CHANNEL.as_bytes()]);
+    // A switch may have happened before the subscription.
     let mut ask_at = clock::now();
     let mut silent_at = None;
-    let (mut unchanged, mut heard) = (0, 0);
-    let message = Value::Text(b"message".into());
-    let payload = |words: &[Value]| words.get(2).and_then(Value::text);
+    let (mut confirmed, mut heard) = (0, 0);
     while heard < MOST_HEARD {
         let value = tokio::select! {
             biased;
@@ -99,33 +93,33 @@ async fn follow(
                 if silent_at.is_some() {
                     return Err(Fault::timed_out("a sentinel does not answer"));
                 }
-                stream.write_all(&question).await.map_err(Fault::unreachable)?;
+                stream.write_all(&again).await.map_err(Fault::unreachable)?;
                 silent_at = Some(clock::after(clock::now(), within));
                 continue;
             }
         };
         heard += 1;
-        let says = match value {
-            Value::Push(words) if words.first() == Some(&message) => match payload(&words) {
-                // Of another service that it watches.
-                Some(text) if text.split(' ').next() != Some(&service.name) => continue,
-                _ => None,
-            },
+        let words = match value {
+            Value::List(words) => words,
             Value::Error(error) => return Err(refused(error)),
-            // The reply to the question.
-            reply if silent_at.take().is_some() => {
-                ask_at = clock::after(clock::now(), EVERY);
-                Some(master_of(&reply, sentinel)?)
-            }
-            _ => return Err(Fault::unreachable(nonsense(Nonsense::Unasked))),
+            _ => return Err(unasked()),
         };
-        if says.is_some() && says == named {
-            unchanged += 1;
-            if unchanged % ALL_EVERY != 0 {
-                continue;
+        let word = |at: usize| words.get(at).and_then(Value::text);
+        let asks_all = match word(0).as_deref() {
+            // It announces the switches of all services that it watches.
+            Some("message") => {
+                word(2).is_none_or(|text| text.split(' ').next() == Some(&service.name))
             }
+            Some("subscribe") if silent_at.take().is_some() => {
+                ask_at = clock::after(clock::now(), EVERY);
+                confirmed += 1;
+                confirmed % ALL_EVERY == 1
+            }
+            _ => return Err(unasked()),
+        };
+        if !asks_all {
+            continue;
         }
-        named = says;
         let open = |target| async move { dialer.dial(&target, within).await };
         let located = clock::timeout(within, locate(dialer, service, true, within, &open)).await;
         if let Ok(Ok(master)) = located {
@@ -134,6 +128,10 @@ async fn follow(
         clock::sleep(PACE).await;
     }
     Ok(())
+}
+
+fn unasked() -> Fault {
+    Fault::unreachable(nonsense(Nonsense::Unasked))
 }
 
 #[cfg(test)]
@@ -154,24 +152,24 @@ mod tests {
         };
         let service = Service {
             name: "orders".to_owned(),
-            sentinels: vec![sentinel.clone()],
+            sentinels: vec![sentinel],
         };
         let sent = sent.repeat(times);
         let (client, mut server) = tokio::io::duplex(sent.len() + 1024);
         server.write_all(sent.as_bytes()).await.unwrap();
-        let stream = Framed::new(Box::new(client) as BoxStream).resp3();
+        let stream = Framed::new(Box::new(client) as BoxStream);
         let dialer = Dialer::through(Connector::new(|| async {
             Err::<BoxStream, _>(io::Error::other("no"))
         }));
         let master = CurrentServer::new("here".into(), WITHIN, || {});
-        follow(&dialer, &master, &service, &sentinel, WITHIN, stream).await
+        follow(&dialer, &master, &service, WITHIN, stream).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_sentinel_that_announces_without_end_is_left_after_a_thousand() {
-        let other = ">3\r\n+message\r\n+switch-master\r\n+users 10.0.0.1 1 10.0.0.2 1\r\n";
+        let other = "*3\r\n+message\r\n+switch-master\r\n+users 10.0.0.1 1 10.0.0.2 1\r\n";
         assert!(followed(other, MOST_HEARD).await.is_ok());
-        // One less: the sentinel is asked, and does not answer.
+        // One less: it is subscribed to again, and does not answer.
         let fault = followed(other, MOST_HEARD - 1).await.unwrap_err();
         let text = format!("{fault:?}");
         assert!(text.contains("does not answer"), "{text}");

@@ -43,12 +43,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
         }
     }
 
-    /// For a server that is asked to speak RESP3.
-    pub(in crate::connection) fn resp3(mut self) -> Self {
-        self.reader.resp3 = true;
-        self
-    }
-
     /// The next reply, if all of it was read. After an error the stream is of no use.
     pub(in crate::connection) fn next(&mut self) -> Result<Option<Value>, Nonsense> {
         let mut rest = &self.buffer[self.start..self.end];

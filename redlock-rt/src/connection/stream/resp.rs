@@ -1,4 +1,4 @@
-//! Replies as they come from a server: RESP2, and RESP3 where it was asked for.
+//! Replies as they come from a server, in RESP2.
 //!
 //! The client library collects a reply until it is complete, however long it says it is, and accepts all
 //! types of RESP3. So a broken server could make it collect without end.
@@ -7,8 +7,6 @@
 //!
 //! 1. No byte is read twice, in however many parts a reply comes.
 //! 2. Memory is taken for what has come, not for what a server announces.
-//! 3. What only RESP3 has is read as what stands in its place in RESP2: a map is a list of its names and
-//!    values, a double is a string, and attributes are left out.
 
 use crate::connection::fault::Fault;
 use crate::wire::{Reply, ServerError, Value};
@@ -18,8 +16,6 @@ use crate::wire::{Reply, ServerError, Value};
 pub(in crate::connection) enum Nonsense {
     #[error("a reply that begins with the byte {0:#04x}")]
     Type(u8),
-    #[error("a reply of a type of RESP3, which was not asked for: {:?}", char::from(*.0))]
-    Resp3(u8),
     #[error("a number or a length that is none")]
     Number,
     #[error("a status or an error that is no text")]
@@ -54,12 +50,10 @@ const USUAL_ITEMS: usize = 4;
 /// Reads the replies of a stream, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// RESP3 was asked for.
-    pub(super) resp3: bool,
     /// What has come of the line or the string in progress.
     part: Vec<u8>,
-    /// The type of the string in progress, and its length with its line end.
-    string: Option<(u8, usize)>,
+    /// The length of the string in progress, with its line end.
+    string: Option<usize>,
     /// The arrays in progress, the outermost first.
     arrays: Vec<Array>,
     /// Of the current reply.
@@ -69,7 +63,6 @@ pub(super) struct Reader {
 
 #[derive(Debug)]
 struct Array {
-    kind: u8,
     missing: usize,
     items: Vec<Value>,
 }
@@ -87,7 +80,7 @@ impl Reader {
             let before = bytes.len();
             let item = match self.string {
                 None => self.line(bytes)?,
-                Some((kind, len)) => self.content(kind, len, bytes)?,
+                Some(len) => self.content(len, bytes)?,
             };
             self.bytes += before - bytes.len();
             if self.bytes > LONGEST_REPLY {
@@ -105,7 +98,7 @@ impl Reader {
     fn line(&mut self, bytes: &mut &[u8]) -> Result<Option<Value>, Nonsense> {
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
             self.part.extend_from_slice(std::mem::take(bytes));
-            return self.kind(&self.part).map(|_| None);
+            return kind(&self.part).map(|_| None);
         };
         let line = &bytes[..end];
         *bytes = &bytes[end + 1..];
@@ -117,60 +110,33 @@ impl Reader {
         self.whole_line(&part)
     }
 
-    /// The type of the item whose line begins like this.
-    fn kind(&self, line: &[u8]) -> Result<u8, Nonsense> {
-        let kind = *line.first().ok_or(Nonsense::Type(b'\n'))?;
-        let longest = match kind {
-            b'_' | b',' | b'#' | b'!' | b'=' | b'(' | b'%' | b'|' | b'~' | b'>' if !self.resp3 => {
-                return Err(Nonsense::Resp3(kind));
-            }
-            b'+' | b'-' | b'_' | b',' | b'#' | b'(' => LONGEST_LINE,
-            b':' | b'$' | b'*' | b'!' | b'=' | b'%' | b'|' | b'~' | b'>' => MOST_DIGITS,
-            _ => return Err(Nonsense::Type(kind)),
-        };
-        match line.len() - 1 <= longest {
-            true => Ok(kind),
-            false if longest == LONGEST_LINE => Err(Nonsense::Line),
-            false => Err(Nonsense::Number),
-        }
-    }
-
     fn whole_line(&mut self, line: &[u8]) -> Result<Option<Value>, Nonsense> {
-        let kind = self.kind(line)?;
+        let kind = kind(line)?;
         let text = line[1..].strip_suffix(b"\r").ok_or(Nonsense::LineEnd)?;
         Ok(Some(match (kind, text) {
             (b'+', b"OK") => Value::Okay,
-            (b'+' | b',' | b'(', _) if str::from_utf8(text).is_ok() => Value::Text(text.to_vec()),
-            (b'+' | b',' | b'(', _) => return Err(Nonsense::Text),
+            (b'+', _) if str::from_utf8(text).is_ok() => Value::Text(text.to_vec()),
+            (b'+', _) => return Err(Nonsense::Text),
             (b'-', _) => error(text)?,
             (b':', _) => Value::Int(number(text)?),
-            (b'#', b"t") => Value::Int(1),
-            (b'#', b"f") => Value::Int(0),
-            (b'#', _) => return Err(Nonsense::Number),
-            (b'_', _) => Value::Nil,
             // Of a string or an array.
             (_, b"-1") => Value::Nil,
-            (b'$' | b'!' | b'=', _) => return self.string(kind, length(text)?),
-            _ => return self.array(kind, length(text)?),
+            (b'$', _) => return self.string(length(text)?),
+            _ => return self.array(length(text)?),
         }))
     }
 
-    fn string(&mut self, kind: u8, len: usize) -> Result<Option<Value>, Nonsense> {
+    fn string(&mut self, len: usize) -> Result<Option<Value>, Nonsense> {
         // The header and the line end are bytes of the reply too.
         if len >= LONGEST_REPLY - self.bytes {
             return Err(Nonsense::Bytes);
         }
-        self.string = Some((kind, len + 2));
+        self.string = Some(len + 2);
         Ok(None)
     }
 
     /// A string, if its end is there.
-    fn content(
-        &mut self,
-        kind: u8,
-        len: usize,
-        bytes: &mut &[u8],
-    ) -> Result<Option<Value>, Nonsense> {
+    fn content(&mut self, len: usize, bytes: &mut &[u8]) -> Result<Option<Value>, Nonsense> {
         let (here, behind) = bytes.split_at(bytes.len().min(len - self.part.len()));
         *bytes = behind;
         self.part.extend_from_slice(here);
@@ -183,37 +149,22 @@ impl Reader {
             return Err(Nonsense::LineEnd);
         }
         text.truncate(len - 2);
-        Ok(Some(match kind {
-            b'!' => error(&text)?,
-            // Behind its format, as in `txt:`.
-            b'=' => Value::Text(text.split_off(text.len().min(4))),
-            _ => Value::Text(text),
-        }))
+        Ok(Some(Value::Text(text)))
     }
 
-    fn array(&mut self, kind: u8, len: usize) -> Result<Option<Value>, Nonsense> {
-        let missing = match kind {
-            // Of pairs.
-            b'%' | b'|' => len.saturating_mul(2),
-            _ => len,
-        };
+    fn array(&mut self, missing: usize) -> Result<Option<Value>, Nonsense> {
         self.items = self.items.saturating_add(missing);
         if self.items > MOST_ITEMS {
             return Err(Nonsense::Items);
         }
         let items = Vec::with_capacity(missing.min(USUAL_ITEMS));
-        let array = Array {
-            kind,
-            missing,
-            items,
-        };
         if missing == 0 {
-            return Ok(array.value());
+            return Ok(Some(Value::List(items)));
         }
         if self.arrays.len() == DEEPEST {
             return Err(Nonsense::Depth);
         }
-        self.arrays.push(array);
+        self.arrays.push(Array { missing, items });
         Ok(None)
     }
 
@@ -225,20 +176,23 @@ impl Reader {
             if array.missing > 0 {
                 return None;
             }
-            item = self.arrays.pop()?.value()?;
+            item = Value::List(self.arrays.pop()?.items);
         }
         Some(item)
     }
 }
 
-impl Array {
-    /// `None` of attributes: what they belong to comes behind them.
-    fn value(self) -> Option<Value> {
-        match self.kind {
-            b'|' => None,
-            b'>' => Some(Value::Push(self.items)),
-            _ => Some(Value::List(self.items)),
-        }
+/// The type of the item whose line begins like this.
+fn kind(line: &[u8]) -> Result<u8, Nonsense> {
+    let kind = *line.first().ok_or(Nonsense::Type(b'\n'))?;
+    let (longest, longer) = match kind {
+        b'+' | b'-' => (LONGEST_LINE, Nonsense::Line),
+        b':' | b'$' | b'*' => (MOST_DIGITS, Nonsense::Number),
+        _ => return Err(Nonsense::Type(kind)),
+    };
+    match line.len() - 1 <= longest {
+        true => Ok(kind),
+        false => Err(longer),
     }
 }
 
@@ -267,9 +221,7 @@ pub(in crate::connection) fn reply(value: Value) -> Result<Reply, Fault> {
         Value::Okay => Reply::Text("OK".into()),
         Value::Int(number) => Reply::Int(number),
         Value::Text(bytes) => Reply::Text(String::from_utf8(bytes).map_err(Fault::unreadable)?),
-        Value::List(items) | Value::Push(items) => {
-            Reply::List(items.into_iter().map(reply).collect::<Result<_, _>>()?)
-        }
+        Value::List(items) => Reply::List(items.into_iter().map(reply).collect::<Result<_, _>>()?),
         Value::Error(error) => return Err(Fault::from_part(error)),
     })
 }
@@ -281,11 +233,8 @@ mod tests {
     use super::*;
 
     /// The replies, read in parts of this many bytes, and the bytes of the last that is not whole.
-    fn in_parts(bytes: &[u8], part: usize, resp3: bool) -> Result<(Vec<Value>, usize), Nonsense> {
-        let mut reader = Reader {
-            resp3,
-            ..Reader::default()
-        };
+    fn in_parts(bytes: &[u8], part: usize) -> Result<(Vec<Value>, usize), Nonsense> {
+        let mut reader = Reader::default();
         let mut replies = Vec::new();
         for mut rest in bytes.chunks(part) {
             while !rest.is_empty() {
@@ -298,7 +247,7 @@ mod tests {
     #[track_caller]
     fn assert_read(bytes: &[u8], expected: &Result<Vec<Value>, Nonsense>) {
         for part in [bytes.len(), 1, 2, 3] {
-            let read = in_parts(bytes, part, false).map(|(replies, rest)| {
+            let read = in_parts(bytes, part).map(|(replies, rest)| {
                 assert_eq!(rest, 0);
                 replies
             });
@@ -310,7 +259,7 @@ mod tests {
     /// What is read of one reply.
     #[track_caller]
     fn value(bytes: &[u8]) -> Value {
-        let (mut replies, rest) = in_parts(bytes, bytes.len(), true).unwrap();
+        let (mut replies, rest) = in_parts(bytes, bytes.len()).unwrap();
         assert_eq!((replies.len(), rest), (1, 0), "{}", bytes.escape_ascii());
         replies.remove(0)
     }
@@ -376,56 +325,13 @@ mod tests {
     }
 
     #[test]
-    fn what_only_resp3_has_is_read_as_its_place_in_resp2() {
-        let list = |words: &[&str]| Value::List(words.iter().map(|word| text(word)).collect());
-        for (frame, expected) in [
-            ("_\r\n", Value::Nil),
-            ("#t\r\n", Value::Int(1)),
-            ("#f\r\n", Value::Int(0)),
-            (",1.5\r\n", text("1.5")),
-            (
-                "(3492890328409238509324850943850943825024385\r\n",
-                text("3492890328409238509324850943850943825024385"),
-            ),
-            (
-                "!8\r\nERR a\r\nb\r\n",
-                Value::Error(ServerError::new("ERR a\r\nb")),
-            ),
-            ("=8\r\ntxt:Some\r\n", text("Some")),
-            ("=1\r\nx\r\n", text("")),
-            (
-                "%2\r\n+a\r\n+b\r\n+c\r\n+d\r\n",
-                list(&["a", "b", "c", "d"]),
-            ),
-            ("%0\r\n", list(&[])),
-            ("~2\r\n+a\r\n+b\r\n", list(&["a", "b"])),
-            ("|1\r\n+ttl\r\n:3600\r\n+a\r\n", text("a")),
-            ("|0\r\n+a\r\n", text("a")),
-            ("*2\r\n+a\r\n|1\r\n+ttl\r\n:1\r\n+b\r\n", list(&["a", "b"])),
-            (
-                ">2\r\n+message\r\n$1\r\nx\r\n",
-                Value::Push(vec![text("message"), text("x")]),
-            ),
-            (">0\r\n", Value::Push(Vec::new())),
-        ] {
-            assert_eq!(value(frame.as_bytes()), expected, "{frame:?}");
-            let one_by_one = in_parts(frame.as_bytes(), 1, true);
-            assert_eq!(one_by_one, Ok((vec![expected], 0)), "{frame:?}");
-            let kind = frame.as_bytes()[0];
-            if kind != b'*' {
-                assert_read(frame.as_bytes(), &Err(Nonsense::Resp3(kind)));
-            }
-        }
-    }
-
-    #[test]
     fn what_no_server_of_resp2_sends_is_nonsense() {
         use super::Nonsense::*;
         for (bytes, why) in [
             (&b"HTTP/1.1 400 Bad Request\r\n"[..], Type(b'H')),
             (b"*1\r\n\r\n", Type(b'\r')),
             (b"\n", Type(b'\n')),
-            (b"*1\r\n_\r\n", Resp3(b'_')),
+            (b"*1\r\n_\r\n", Type(b'_')),
             (b":\r\n", Number),
             (b":-\r\n", Number),
             (b":1.5\r\n", Number),
@@ -463,7 +369,7 @@ mod tests {
     #[test]
     fn arrays_are_at_most_32_deep() {
         let deep = |depth| [b"*1\r\n".repeat(depth), b":1\r\n".to_vec()].concat();
-        assert!(in_parts(&deep(32), 3, false).is_ok());
+        assert!(in_parts(&deep(32), 3).is_ok());
         assert_read(&deep(33), &Err(Nonsense::Depth));
     }
 
@@ -471,7 +377,7 @@ mod tests {
     fn a_reply_has_at_most_262_144_items() {
         let mut wide = b"*262144\r\n".to_vec();
         wide.extend(b":1\r\n".repeat(262_144));
-        let read = in_parts(&wide, 4096, false);
+        let read = in_parts(&wide, 4096);
         assert_eq!(
             read,
             Ok((vec![Value::List(vec![Value::Int(1); 262_144])], 0))
@@ -479,7 +385,6 @@ mod tests {
         for many in [&b"*262145\r\n"[..], b"*2\r\n*262143\r\n"] {
             assert_read(many, &Err(Nonsense::Items));
         }
-        assert_eq!(in_parts(b"%131073\r\n", 1, true), Err(Nonsense::Items));
     }
 
     /// Arrays within each other may be announced often.
@@ -500,8 +405,8 @@ mod tests {
         for kind in *b"+-" {
             // The carriage return counts.
             let line = |len: usize| [&[kind][..], &vec![b'a'; len - 1], b"\r\n"].concat();
-            assert!(in_parts(&line(65_536), 4096, false).is_ok());
-            assert_eq!(in_parts(&line(65_537), 4096, false), Err(Nonsense::Line));
+            assert!(in_parts(&line(65_536), 4096).is_ok());
+            assert_eq!(in_parts(&line(65_537), 4096), Err(Nonsense::Line));
             let endless = [kind].into_iter().chain([b'a'; 65_537]);
             assert_read(&endless.collect::<Vec<_>>(), &Err(Nonsense::Line));
         }
@@ -517,8 +422,8 @@ mod tests {
         // The header has eleven bytes, and the string ends in two more.
         let longest = string(whole - 13);
         assert_eq!(longest.len(), whole);
-        let too_long = |bytes: &[u8]| in_parts(bytes, 64 * 1024, false) == Err(Nonsense::Bytes);
-        assert!(in_parts(&longest, 64 * 1024, false).is_ok());
+        let too_long = |bytes: &[u8]| in_parts(bytes, 64 * 1024) == Err(Nonsense::Bytes);
+        assert!(in_parts(&longest, 64 * 1024).is_ok());
         assert!(too_long(&string(whole - 12)));
         // By its header alone.
         assert_read(b"$16777216\r\n", &Err(Nonsense::Bytes));
@@ -559,7 +464,7 @@ mod tests {
         ) {
             let bytes = replies.concat();
             let values = replies.iter().map(|reply| theirs(redis::parse_redis_value(reply).unwrap()));
-            prop_assert_eq!(in_parts(&bytes, part, false), Ok((values.collect(), 0)));
+            prop_assert_eq!(in_parts(&bytes, part), Ok((values.collect(), 0)));
         }
 
         /// A stream cut short, or with other bytes in it, is never another value.
@@ -570,7 +475,7 @@ mod tests {
             byte in any::<u8>(),
         ) {
             let at = at.index(reply.len());
-            let cut = in_parts(&reply[..at], 7, false);
+            let cut = in_parts(&reply[..at], 7);
             prop_assert_eq!(cut, Ok((Vec::new(), at)));
             let mut other = reply;
             other[at] = byte;
@@ -585,16 +490,15 @@ mod tests {
         fn any_bytes_are_the_same_in_any_parts(
             bytes in prop::collection::vec(
                 prop_oneof![
-                    prop::sample::select(&b"*$+:-_,#!=(%|~>\r\n0123a"[..]),
+                    prop::sample::select(&b"*$+:-\r\n0123a"[..]),
                     any::<u8>(),
                 ],
                 1..60,
             ),
             part in 1_usize..20,
-            resp3 in any::<bool>(),
         ) {
-            let at_once = in_parts(&bytes, bytes.len(), resp3);
-            let in_parts = in_parts(&bytes, part, resp3);
+            let at_once = in_parts(&bytes, bytes.len());
+            let in_parts = in_parts(&bytes, part);
             prop_assert_eq!(in_parts.is_ok(), at_once.is_ok());
             if at_once.is_ok() {
                 prop_assert_eq!(in_parts, at_once);
