@@ -49,10 +49,6 @@ impl FairMap {
                 others.push((id, weak));
                 continue;
             }
-            if waiters.is_apart() && !batch.is_empty() {
-                let _ = lock(&self.schedule).set(id, now, weak);
-                break;
-            }
             let Some(request) = waiters.begin_beat(now) else {
                 continue;
             };
@@ -60,11 +56,7 @@ impl FairMap {
                 horizon = clock::after(now, request.since_last / 2);
             }
             owners += request.left_over.len() + request.oldest.len();
-            let apart = waiters.is_apart();
             batch.push(PendingBeat::new(waiters, request));
-            if apart {
-                break;
-            }
         }
         let mut schedule = lock(&self.schedule);
         for (id, weak) in others {

@@ -42,7 +42,7 @@
 //!   every poll interval.
 //! * A call is sent when the first beat is due, and includes the beats that are due within half of the time
 //!   since that name's last one. If one name causes a refusal, the batch is halved until that name is
-//!   found, and the name is asked for alone from then on. At most four calls are in progress.
+//!   found, and its waiters learn the reason from their own tries. At most four calls are in progress.
 //! * The UUID identifies a client of ours, not its note: if the notes are evicted, our waiters are not
 //!   mistaken for foreign ones.
 //!

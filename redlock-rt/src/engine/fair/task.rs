@@ -70,7 +70,6 @@ async fn send(map: &FairMap, batch: Vec<PendingBeat>, nodes: &Nodes) {
         slot: nodes.slot_of(first.waiters.name()),
         lane: Lane::Renewals,
     };
-    let together = batch.len() > 1;
     let mut parts = vec![batch];
     while let Some(mut part) = parts.pop() {
         let of: Vec<Heartbeat<'_>> = part.iter().filter_map(heartbeat).collect();
@@ -91,9 +90,6 @@ async fn send(map: &FairMap, batch: Vec<PendingBeat>, nodes: &Nodes) {
                 // One random value for all, so that they stay together.
                 let spread = fastrand::f64();
                 for (pending, beat) in part.into_iter().zip(&beats) {
-                    if !together {
-                        pending.waiters.rejoin();
-                    }
                     pending.answered(|waiters| waiters.beat_answered(beat, spread, now));
                 }
             }

@@ -3,7 +3,6 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use super::FairTicket;
-use super::batch::PendingBeat;
 use crate::clock;
 use crate::connection::{Connector, Message};
 use crate::engine::hub::ChannelListener;
@@ -136,32 +135,6 @@ fn a_beat_dropped_unanswered_is_sent_again() {
     // The runtime has ended.
     drop(first);
     assert_eq!(engine.fair.pick(clock::now(), one_slot, |_| false).len(), 1);
-}
-
-#[test]
-fn a_name_that_is_refused_goes_alone_until_it_is_answered() {
-    let engine = engine();
-    let _tickets: Vec<FairTicket> = (0..3).map(|name| queued(&engine, name)).collect();
-    let due = clock::now() + ALIVE;
-    let refused = engine.fair.get("1").unwrap();
-    refused.beat_refused(clock::now());
-    let pick =
-        || {
-            let names = engine.fair.pick(due, one_slot, |_| false).into_iter().map(
-                |pending: PendingBeat| {
-                    let name = pending.waiters.name().as_str().to_owned();
-                    pending.answered(|waiters| waiters.beat_failed(due + ALIVE));
-                    name
-                },
-            );
-            let mut names: Vec<_> = names.collect();
-            names.sort();
-            names
-        };
-    let mut calls = [pick(), pick()];
-    calls.sort();
-    assert_eq!(calls, [vec!["0", "2"], vec!["1"]]);
-    assert_eq!(pick(), Vec::<String>::new());
 }
 
 /// Whoever it was for has left, and nobody else hears of it.

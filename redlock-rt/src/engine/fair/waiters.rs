@@ -9,7 +9,6 @@
 //! that finds itself withdrawn queues again under another number.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -29,8 +28,6 @@ pub(crate) struct FairWaiters {
     /// A reference to this value, and its number in the schedule.
     weak: Weak<Self>,
     id: u64,
-    /// Whether a beat of several names was refused because of this one.
-    apart: AtomicBool,
     queue: Mutex<FairWaitQueue<Arc<Seat>>>,
     /// The subscriptions to the channels of the first waiters, on which other clients announce turns. By
     /// owner number.
@@ -44,7 +41,6 @@ impl FairWaiters {
             recipe: Arc::clone(recipe),
             weak: Weak::clone(weak),
             id,
-            apart: AtomicBool::new(false),
             queue: Mutex::default(),
             channels: Mutex::default(),
         })
@@ -79,16 +75,6 @@ impl FairWaiters {
     /// The polling fallback: the interval after which the head looks, or all where no turns are heard.
     fn poll_within(&self, spread: f64) -> Duration {
         self.map.poll_interval.mul_f64(1.0 + spread)
-    }
-
-    /// Whether its beats go alone, since a call for several names was refused because of this one.
-    pub(super) fn is_apart(&self) -> bool {
-        self.apart.load(Ordering::Relaxed)
-    }
-
-    /// Its beats may go with others again.
-    pub(super) fn rejoin(&self) {
-        self.apart.store(false, Ordering::Relaxed);
     }
 
     /// Changes the queue, and moves the next beat in the schedule accordingly.
@@ -255,7 +241,6 @@ impl FairWaiters {
 
     /// Redis refused a beat for good: the oldest waiters get the reason from their own tries.
     pub(super) fn beat_refused(&self, now: Instant) {
-        self.apart.store(true, Ordering::Relaxed);
         let pause = self.beat_every().min(self.poll_within(fastrand::f64()));
         let woken = self.update(|queue| {
             queue.beat_answered(now, clock::after(now, pause));
