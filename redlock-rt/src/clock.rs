@@ -23,16 +23,6 @@ pub(crate) fn stamp() -> Instant {
     later(tokio::time::Instant::now().into_std(), suspend::known())
 }
 
-/// Returns the present moment, at half the cost where [`now`] was asked just before: a suspend since then may not be
-/// included yet. For the moment of a release, of which the server says what it found.
-pub(crate) fn recent() -> Instant {
-    let now = tokio::time::Instant::now().into_std();
-    match suspend::was_looked_for(now) {
-        true => later(now, suspend::known()),
-        false => with_suspends(now),
-    }
-}
-
 /// Returns the present moment in destructors. They also run at the end of a thread, where Tokio's pausable clock
 /// (feature `test-util`) panics after Tokio's thread-locals are gone.
 pub(crate) fn now_in_drop() -> Instant {
@@ -174,14 +164,8 @@ mod suspend {
     /// is noise.
     const NOISE: Duration = Duration::from_millis(10);
 
-    /// For this time a look for suspends counts as recent.
-    const RECENT: Duration = Duration::from_millis(1);
-
     /// The known suspend time in nanoseconds. It only grows.
     static KNOWN: AtomicU64 = AtomicU64::new(0);
-
-    /// When [`total`] was asked last, in nanoseconds since the first call.
-    static LOOKED: AtomicU64 = AtomicU64::new(0);
 
     /// Of the first call.
     static ORIGIN: OnceLock<Origin> = OnceLock::new();
@@ -204,24 +188,11 @@ mod suspend {
         Duration::from_nanos(KNOWN.load(Ordering::Relaxed))
     }
 
-    /// Whether that was asked for just before `now`.
-    pub(super) fn was_looked_for(now: Instant) -> bool {
-        let Some(origin) = ORIGIN.get() else {
-            return false;
-        };
-        let last = origin.monotonic + Duration::from_nanos(LOOKED.load(Ordering::Relaxed));
-        // A paused clock of another runtime may be ahead.
-        now.checked_duration_since(last)
-            .is_some_and(|passed| passed < RECENT)
-    }
-
     pub(super) fn total(now: Instant) -> Duration {
         let origin = ORIGIN.get_or_init(|| Origin {
             monotonic: Instant::now(),
             boot: boot_time(),
         });
-        let since = now.saturating_duration_since(origin.monotonic);
-        LOOKED.store(whole_nanos(since), Ordering::Relaxed);
         let known = known();
         // Read in this order, the gap is at least the true one.
         if origin.gap(boot_time(), now) < known + NOISE {
@@ -263,20 +234,6 @@ mod suspend {
         }
 
         #[test]
-        fn a_look_is_recent_for_a_moment_only() {
-            let now = Instant::now();
-            total(now);
-            // Other tests look too, at later moments.
-            let ago = |span| was_looked_for(now + span);
-            assert!(!ago(Duration::from_secs(3600)));
-            let before = now.checked_sub(Duration::from_secs(60));
-            assert!(
-                before.is_none_or(|before| !was_looked_for(before)),
-                "it was then not looked yet"
-            );
-        }
-
-        #[test]
         fn a_clock_that_is_behind_because_it_is_paused_tells_of_no_suspend() {
             let before = Instant::now();
             total(before);
@@ -300,10 +257,6 @@ mod suspend {
 
     pub(super) fn total(_now: Instant) -> Duration {
         Duration::ZERO
-    }
-
-    pub(super) fn was_looked_for(_now: Instant) -> bool {
-        true
     }
 }
 

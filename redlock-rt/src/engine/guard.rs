@@ -225,7 +225,7 @@ impl HoldGuard {
     /// Ends the guard, and waits for the reply at most until then.
     pub(crate) async fn unlock_until(mut self, until: Option<Instant>) -> Result<Unlocked, Error> {
         const ACTION: &str = "release lock";
-        let now = clock::recent();
+        let now = clock::now();
         let until = until.unwrap_or_else(|| self.hold.engine.patience(now));
         let (leave, lost, mut pending) = match self.hand_over() {
             HandOver::Done => return Ok(Unlocked::Released),
