@@ -24,23 +24,9 @@ struct Frame(Arc<FrameData>);
 
 struct FrameData {
     parent: Option<Frame>,
-    held: HeldAs,
+    held: Arc<CurrentHold>,
     /// Concurrent bodies that re-enter from this frame (`join!`) take turns.
     turn: BodyTurn,
-}
-
-enum HeldAs {
-    Hold(Arc<Hold>),
-    Current(Arc<CurrentHold>),
-}
-
-impl HeldAs {
-    fn hold(&self) -> Option<Arc<Hold>> {
-        match self {
-            Self::Hold(hold) => Some(Arc::clone(hold)),
-            Self::Current(current) => lock_std(&current.0).clone(),
-        }
-    }
 }
 
 /// The hold that a body runs under, if there is one. Another hold may replace it.
@@ -64,22 +50,21 @@ pub(crate) struct ReentryScope(Option<Frame>);
 impl ReentryScope {
     /// A new frame, in which `hold` may be re-entered.
     pub(crate) fn of(hold: &Arc<Hold>) -> Self {
-        Self::around(HeldAs::Hold(Arc::clone(hold)), innermost())
+        let held = Arc::<CurrentHold>::default();
+        held.set(hold);
+        Self::of_all(&[held])
     }
 
     /// The scope of a body that runs under several holds at once.
     pub(crate) fn of_all(holds: &[Arc<CurrentHold>]) -> Self {
-        let holds = holds.iter().map(|hold| HeldAs::Current(Arc::clone(hold)));
-        let around = |outer: Self, held| Self::around(held, outer.0);
-        holds.fold(Self(innermost()), around)
-    }
-
-    fn around(held: HeldAs, parent: Option<Frame>) -> Self {
-        Self(Some(Frame(Arc::new(FrameData {
-            parent,
-            held,
-            turn: BodyTurn::default(),
-        }))))
+        let around = |parent, held: &Arc<CurrentHold>| {
+            Some(Frame(Arc::new(FrameData {
+                parent,
+                held: Arc::clone(held),
+                turn: BodyTurn::default(),
+            })))
+        };
+        Self(holds.iter().fold(innermost(), around))
     }
 
     /// Runs `body` in it.
@@ -145,18 +130,12 @@ impl EnclosingHold {
 /// What the caller's frames hold of this lock.
 pub(super) fn enclosing(client: &ClientId, recipe: &dyn Recipe) -> Option<EnclosingHold> {
     let innermost = innermost();
-    let mut frame = innermost.as_ref();
-    let mut found: Option<EnclosingHold> = None;
-    while let Some(Frame(data)) = frame {
-        let around = data.held.hold();
-        if let Some(mut around) = around.and_then(|hold| EnclosingHold::of(&hold, client, recipe)) {
-            around.turn = Some(Arc::clone(&data.turn));
-            found = Some(match found {
-                None => around,
-                Some(nearer) => nearer.or(around),
-            });
-        }
-        frame = data.parent.as_ref();
-    }
-    found
+    let frames = std::iter::successors(innermost.as_ref(), |Frame(data)| data.parent.as_ref());
+    let around = frames.filter_map(|Frame(data)| {
+        let hold = lock_std(&data.held.0).clone()?;
+        let mut around = EnclosingHold::of(&hold, client, recipe)?;
+        around.turn = Some(Arc::clone(&data.turn));
+        Some(around)
+    });
+    around.reduce(EnclosingHold::or)
 }
