@@ -105,6 +105,16 @@ impl<K: Kind> Lock<K> {
         }
     }
 
+    /// The same lock, whatever the kind that its type names.
+    pub(super) fn as_kind<L: Kind>(&self) -> Lock<L> {
+        Lock {
+            engine: self.engine.clone(),
+            wire: self.wire.clone(),
+            backoff: self.backoff.clone(),
+            kind: PhantomData,
+        }
+    }
+
     pub(super) fn wire(&self) -> Result<&Arc<dyn LockRecipe>, Error> {
         self.wire.as_ref().map_err(|bad| bad.clone().into())
     }
@@ -391,12 +401,7 @@ impl<K: Kind> Lock<K> {
 
 impl<K: Kind> Clone for Lock<K> {
     fn clone(&self) -> Self {
-        Self {
-            engine: self.engine.clone(),
-            wire: self.wire.clone(),
-            backoff: self.backoff.clone(),
-            kind: PhantomData,
-        }
+        self.as_kind()
     }
 }
 

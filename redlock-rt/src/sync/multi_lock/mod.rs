@@ -31,35 +31,18 @@ use crate::wire::{Holder, LockRecipe};
 const ACTION: &str = "acquire locks";
 
 /// One lock of a [`MultiLock`], of any kind and client.
-#[derive(Clone)]
-pub struct Part {
-    engine: Handle,
-    wire: Result<Arc<dyn LockRecipe>, BadName>,
-    backoff: Option<Arc<Backoff>>,
-}
+#[derive(Debug, Clone)]
+pub struct Part(Lock<AnyKind>);
 
 impl<K: Kind> From<&Lock<K>> for Part {
     fn from(lock: &Lock<K>) -> Self {
-        Self {
-            engine: lock.engine.clone(),
-            wire: lock.wire.clone(),
-            backoff: lock.backoff.clone(),
-        }
+        Self(lock.as_kind())
     }
 }
 
 impl<K: Kind> From<Lock<K>> for Part {
     fn from(lock: Lock<K>) -> Self {
         Self::from(&lock)
-    }
-}
-
-impl fmt::Debug for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.wire.as_ref().map(|wire| wire.name().as_str());
-        f.debug_struct("Part")
-            .field("name", &name)
-            .finish_non_exhaustive()
     }
 }
 
@@ -453,12 +436,12 @@ const MOST_TRIES: usize = 3;
 
 /// Checks, sorts and removes duplicates.
 fn check(parts: Vec<Part>) -> Result<Vec<Checked>, Flaw> {
-    let checked = parts.into_iter().map(|part| {
+    let checked = parts.into_iter().map(|Part(lock)| {
         Ok(Checked {
-            server: part.engine.server(),
-            recipe: part.wire.map_err(Flaw::Name)?,
-            engine: part.engine,
-            backoff: part.backoff,
+            server: lock.engine.server(),
+            recipe: lock.wire.map_err(Flaw::Name)?,
+            engine: lock.engine,
+            backoff: lock.backoff,
         })
     });
     let mut checked = checked.collect::<Result<Vec<_>, Flaw>>()?;
