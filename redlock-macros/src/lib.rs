@@ -564,6 +564,7 @@ mod template;
 ///             __private::Segment::Value("user_id", format_args!("{}", user_id)),
 ///         ]),
 ///         __private::client(None),
+///         __private::LockOptions::new(),
 ///     )
 ///     .wait(Some(Duration::from_millis(1000)))
 ///     .enter(__private::Primitive::Lock(__private::LockKind::Reentrant));

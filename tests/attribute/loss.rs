@@ -238,11 +238,12 @@ pub(crate) async fn values_that_cannot_wait_are_told_too(world: &World) {
 /// has no await there, so this test plays an expansion that has one.
 pub(crate) async fn a_lost_lock_runs_no_body(world: &World) {
     use redlock_rt::__private::{
-        AttributeCall, LockKind, Output, Primitive, Sendable as _, client, key_of,
+        AttributeCall, LockKind, LockOptions, Output, Primitive, Sendable as _, client, key_of,
     };
     let (own, told) = world.telling();
     let key = key_of(format_args!("{}", world.name));
-    let call = AttributeCall::new("played", key, client(Some(&own))).renew(OFTEN.into());
+    let options = LockOptions::new().renew(OFTEN);
+    let call = AttributeCall::new("played", key, client(Some(&own)), options);
     let session = call
         .enter(Primitive::Lock(LockKind::Reentrant))
         .await

@@ -20,8 +20,9 @@ pub(super) fn call(plan: &Plan, function: &Function, names: &ExpansionNames) -> 
     let label = label(plan, function, private);
     let key = keys(&plan.keys, names);
     let client = client(plan, private);
-    let setters = [
-        plan.wait.as_ref().map(|wait| self::wait(wait, private)),
+    let wait = plan.wait.as_ref().map(|wait| self::wait(wait, private));
+    let on_lost = on_lost(plan.on_lost, private);
+    let options = [
         time("lease", plan.lease.as_ref(), private),
         plan.renew.as_ref().map(|renew| self::renew(renew, private)),
         time("max_hold", plan.max_hold.as_ref(), private),
@@ -31,12 +32,12 @@ pub(super) fn call(plan: &Plan, function: &Function, names: &ExpansionNames) -> 
             .map(|ack| replica_ack(ack, private)),
         plan.fsync.as_ref().map(|fsync| self::fsync(fsync, private)),
         plan.owner.as_ref().map(|owner| self::owner(owner, private)),
-        on_lost(plan.on_lost, private),
     ];
-    let setters = setters.into_iter().flatten();
+    let options = options.into_iter().flatten();
+    let options = quote_spanned!(here=> #private::LockOptions::new() #(#options)*);
     let kind = kind(&plan.kind, private);
     quote_spanned! {here=>
-        #private::AttributeCall::new(#label, #key, #client) #(#setters)* .enter(#private::Primitive::#kind)
+        #private::AttributeCall::new(#label, #key, #client, #options) #wait #on_lost .enter(#private::Primitive::#kind)
     }
 }
 
@@ -71,7 +72,7 @@ fn owner(owner: &Expr, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let ty = quote_spanned!(here=> #private::Owner);
     let (referred, owner) = referred(owner, &ty);
-    quote_spanned!(here=> .owner({ #referred #private::core::clone::Clone::clone(#owner) }))
+    quote_spanned!(here=> .owner(&{ #referred #private::core::clone::Clone::clone(#owner) }))
 }
 
 /// Statements that turn a value that dereferences to a `ty` into a reference, and its name. In two

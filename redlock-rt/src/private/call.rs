@@ -8,7 +8,6 @@ use super::key::Key;
 use super::run::Entering;
 use super::session::{LockedBody, OnLost};
 use crate::client::{Client, default_client};
-use crate::engine::{Fsync, Owner, ReplicaAck};
 use crate::error::Error;
 use crate::sync::{LockOptions, MultiLock, Part, PermitOptions, Renew};
 
@@ -74,18 +73,19 @@ pub struct AttributeCall {
 }
 
 impl AttributeCall {
-    /// A call with default options. `label` is the name of the function.
+    /// A call with these options. `label` is the name of the function.
     pub fn new(
         label: &'static str,
         key: Result<Key, Error>,
         client: Result<Client, Error>,
+        options: LockOptions,
     ) -> Self {
         Self {
             label,
             key,
             client,
             wait: None,
-            options: LockOptions::new(),
+            options,
             on_lost: OnLost::Cancel,
         }
     }
@@ -93,48 +93,6 @@ impl AttributeCall {
     /// Sets the wait; `None`: no limit.
     pub fn wait(mut self, wait: Option<Duration>) -> Self {
         self.wait = Some(wait);
-        self
-    }
-
-    /// Sets the lease.
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.options = self.options.lease(lease);
-        self
-    }
-
-    /// Sets how the lease is renewed.
-    pub fn renew(mut self, renew: Renew) -> Self {
-        self.options = self.options.renew(renew);
-        self
-    }
-
-    /// Sets the longest time to hold.
-    pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.options = self.options.max_hold(max_hold);
-        self
-    }
-
-    /// Sets the shortest time to hold.
-    pub fn min_hold(mut self, min_hold: Duration) -> Self {
-        self.options = self.options.min_hold(min_hold);
-        self
-    }
-
-    /// Sets how many replicas must have the lock.
-    pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
-        self.options = self.options.replica_ack(ack);
-        self
-    }
-
-    /// Sets which servers must have the lock on disk.
-    pub fn fsync(mut self, fsync: Fsync) -> Self {
-        self.options = self.options.fsync(fsync);
-        self
-    }
-
-    /// Sets the owner.
-    pub fn owner(mut self, owner: Owner) -> Self {
-        self.options = self.options.owner(&owner);
         self
     }
 

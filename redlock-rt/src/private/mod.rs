@@ -14,6 +14,7 @@ mod session;
 pub use ::core;
 
 pub use crate::engine::{Fsync, Owner, ReplicaAck};
+pub use crate::sync::LockOptions;
 
 pub use self::call::{AttributeCall, LockKind, Primitive, client, renew};
 pub use self::guard::{Guard, Held};
