@@ -13,7 +13,7 @@ pub fn calls(name: &str) -> Matcher {
         .to_string();
     let plain = match name {
         "rlock_acquire" => "RESTORE",
-        "rlock_release" | "spin_release" => "HDEL",
+        "rlock_release" => "HDEL",
         _ => "",
     };
     Matcher::command(CALL).and(move |frame| frame.command() == plain || frame.mentions(&sha))

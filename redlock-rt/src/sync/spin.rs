@@ -6,7 +6,7 @@ use super::guard::LockGuard;
 use super::kind::sealed::Sealed;
 use super::lock::Lock;
 use crate::engine::{Backoff, ClientEngine};
-use crate::wire::{Named, SpinWire};
+use crate::wire::{Named, RLockWire};
 
 /// The kind of [`SpinLock`].
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Sealed for Spin {}
 
 impl SpinLock {
     pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str) -> Self {
-        Self::new(engine, Named::Spin, name, SpinWire::new).spinning(Backoff::default())
+        Self::new(engine, Named::Spin, name, RLockWire::spinning).spinning(Backoff::default())
     }
 
     /// Sets the pauses between tries and the number of tries. Defaults to [`Backoff::default`].

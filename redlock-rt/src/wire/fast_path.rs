@@ -98,12 +98,12 @@ impl FastPath {
 mod tests {
     use super::*;
     use crate::name::LockName;
-    use crate::wire::{RLockWire, Recipe, SpinWire};
+    use crate::wire::{RLockWire, Recipe};
 
     fn releases() -> [Call; 2] {
         let name = || LockName::new(None, "n").unwrap();
         let owner = "u:1";
-        let recipes: [&dyn Recipe; 2] = [&RLockWire::new(name()), &SpinWire::new(name())];
+        let recipes: [&dyn Recipe; 2] = [&RLockWire::new(name()), &RLockWire::spinning(name())];
         recipes.map(|recipe| recipe.release(owner))
     }
 

@@ -24,7 +24,6 @@ mod rw;
 mod script;
 mod semaphore;
 mod slot;
-mod spin;
 mod touch;
 mod value;
 
@@ -59,6 +58,5 @@ pub(crate) use self::semaphore::{
     add as add_permits, available as available_permits, drain as drain_permits, set as set_permits,
 };
 pub(crate) use self::slot::Slot;
-pub(crate) use self::spin::SpinWire;
 pub(crate) use self::touch::{touch, touched};
 pub(crate) use self::value::{ServerError, Value};

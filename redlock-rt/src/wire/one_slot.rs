@@ -104,8 +104,8 @@ mod tests {
     use crate::wire::{self, Publish};
     use crate::wire::{
         Ask, Call, FairWire, FencedValueWire, FencedWire, Heartbeat, LatchWire, LockRecipe,
-        Operation, PermitsWire, RLockWire, ReadWire, Recipe, Renewal, SemaphoreWire, SpinWire,
-        WantedLease, WriteWire,
+        Operation, PermitsWire, RLockWire, ReadWire, Recipe, Renewal, SemaphoreWire, WantedLease,
+        WriteWire,
     };
 
     const ALL: [Named; 9] = [
@@ -213,7 +213,7 @@ mod tests {
         };
         match named {
             Named::RLock => lock(&RLockWire::new(name)),
-            Named::Spin => lock(&SpinWire::new(name)),
+            Named::Spin => lock(&RLockWire::spinning(name)),
             Named::Fenced => {
                 let mut calls = lock(&FencedWire::new(name.clone(), Some(S)));
                 calls.push(wire::ask_token(&name));

@@ -1,4 +1,4 @@
-//! RLock on the wire: a hash `NAME` with one field `owner -> hold count` and a TTL.
+//! RLock and SpinLock on the wire: a hash `NAME` with one field `owner -> hold count` and a TTL.
 
 use std::time::Duration;
 
@@ -17,21 +17,38 @@ script!(FORCE_RELEASE = "lock_hash" + "rlock_force_release");
 script!(INSPECT = "lock_hash" + "rlock_inspect");
 script!(MIN_HOLD = "fair_wake" + "lock_min_hold");
 
-/// The calls of an RLock.
+/// The calls of an RLock, or of a SpinLock: an RLock whose releases are not announced.
 #[derive(Debug)]
 pub(crate) struct RLockWire {
     name: LockName,
+    /// Nobody is told of a release.
+    spins: bool,
 }
 
 impl RLockWire {
     pub(crate) fn new(name: LockName) -> Self {
-        Self { name }
+        Self { name, spins: false }
+    }
+
+    pub(crate) fn spinning(name: LockName) -> Self {
+        Self { name, spins: true }
+    }
+
+    /// The call that wakes waiters, where they can be woken.
+    fn announced(&self, call: Call) -> Call {
+        match self.channel() {
+            Some(channel) => call.channel_arg(channel).publishing(),
+            None => call,
+        }
     }
 }
 
 impl Recipe for RLockWire {
     fn profile(&self) -> &'static Profile {
-        &profile::RLOCK
+        match self.spins {
+            true => &profile::SPIN,
+            false => &profile::RLOCK,
+        }
     }
 
     fn name(&self) -> &LockName {
@@ -39,39 +56,27 @@ impl Recipe for RLockWire {
     }
 
     fn channel(&self) -> Option<Channel<'_>> {
-        Some(keys::lock_channel(&self.name))
+        (!self.spins).then(|| keys::lock_channel(&self.name))
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
-        acquire(&self.name, ask)
+        Call::new(&ACQUIRE)
+            .key(self.name.as_str())
+            .number(millis(ask.lease))
+            .arg(ask.owner)
+            .or(FastPath::Create)
     }
 
     fn release(&self, owner: &str) -> Call {
-        Call::new(&RELEASE)
-            .key(self.name.as_str())
-            .arg(owner)
-            .channel_arg(keys::lock_channel(&self.name))
-            .publishing()
-            .or(FastPath::Delete)
+        let call = Call::new(&RELEASE).key(self.name.as_str()).arg(owner);
+        self.announced(call).or(FastPath::Delete)
     }
 }
 
 impl LockRecipe for RLockWire {
     fn force_release(&self) -> Call {
-        Call::new(&FORCE_RELEASE)
-            .key(self.name.as_str())
-            .channel_arg(keys::lock_channel(&self.name))
-            .publishing()
+        self.announced(Call::new(&FORCE_RELEASE).key(self.name.as_str()))
     }
-}
-
-/// For every kind whose lock is a hash with one field `owner -> hold count`.
-pub(super) fn acquire(name: &LockName, ask: &Ask<'_>) -> Call {
-    Call::new(&ACQUIRE)
-        .key(name.as_str())
-        .number(millis(ask.lease))
-        .arg(ask.owner)
-        .or(FastPath::Create)
 }
 
 /// For every kind whose lock is a hash with one field `owner -> hold count`.
