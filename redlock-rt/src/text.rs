@@ -19,11 +19,7 @@ impl ShortText {
 
     /// The text, a colon, and the number.
     pub(crate) fn numbered(text: &str, number: u64) -> Self {
-        let mut numbered = SmallVec::new();
-        numbered.extend_from_slice(text.as_bytes());
-        numbered.push(b':');
-        numbered.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-        Self(numbered)
+        Self::of(&[text, ":", itoa::Buffer::new().format(number)])
     }
 }
 
