@@ -194,18 +194,14 @@ impl<L: Clone> Shards<L> {
     /// The server at this place has ended a subscription, because the slot has moved away.
     pub(super) fn left(&mut self, place: SubscribedServer, channel: &str) {
         let listeners = self.at(place).left(channel);
-        if !listeners.is_empty() {
-            self.at(SubscribedServer::NOWHERE).adopt(channel, listeners);
-        }
+        self.at(SubscribedServer::NOWHERE).adopt(channel, listeners);
     }
 
     /// The server at this place refused a SUBSCRIBE, because the slot of the channel is elsewhere.
     pub(super) fn turned_away(&mut self, place: SubscribedServer, effect: &Effect) {
         let listeners = self.at(place).turned_away(effect);
-        if !listeners.is_empty() {
-            self.at(SubscribedServer::NOWHERE)
-                .adopt(&effect.channel, listeners);
-        }
+        self.at(SubscribedServer::NOWHERE)
+            .adopt(&effect.channel, listeners);
     }
 
     /// There is no server at this place any more.
