@@ -3,33 +3,24 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A count.
+/// The number of those that a lease ends, and of those that none does.
 #[derive(Debug, Default)]
-pub(super) struct OutstandingCount {
-    all: AtomicUsize,
-    lasting: AtomicUsize,
-}
+pub(super) struct OutstandingCount([AtomicUsize; 2]);
 
 impl OutstandingCount {
-    pub(super) fn add(&self, lasting: bool) {
-        self.all.fetch_add(1, Ordering::AcqRel);
-        if lasting {
-            self.lasting.fetch_add(1, Ordering::AcqRel);
-        }
+    fn of(&self, lasting: bool) -> &AtomicUsize {
+        &self.0[usize::from(lasting)]
     }
 
-    fn subtract(&self, lasting: bool) {
-        self.all.fetch_sub(1, Ordering::AcqRel);
-        if lasting {
-            self.lasting.fetch_sub(1, Ordering::AcqRel);
-        }
+    pub(super) fn add(&self, lasting: bool) {
+        self.of(lasting).fetch_add(1, Ordering::AcqRel);
     }
 
     pub(super) fn read(&self) -> Undelivered {
-        Undelivered {
-            all: self.all.load(Ordering::Acquire),
-            lasting: self.lasting.load(Ordering::Acquire),
-        }
+        let counts = self.0.each_ref();
+        let [leased, lasting] = counts.map(|count| count.load(Ordering::Acquire));
+        let all = leased + lasting;
+        Undelivered { all, lasting }
     }
 }
 
@@ -70,6 +61,6 @@ impl Outstanding {
 impl Drop for Outstanding {
     fn drop(&mut self) {
         // Unfinished work is already in the queue.
-        self.tally.subtract(self.lasting);
+        self.tally.of(self.lasting).fetch_sub(1, Ordering::AcqRel);
     }
 }
