@@ -145,17 +145,13 @@ impl ClientEngine {
         let (started, wait) = (clock::now(), params.wait);
         let deadline = wait.map(|wait| clock::after(started, wait));
         let slot = owner.slot(&self.id, &**recipe);
-        let mut turn = match deadline {
-            None => slot.lock().await,
-            Some(deadline) => {
-                let turn = clock::timeout_at(clock::to_tokio(deadline), slot.lock()).await;
-                turn.map_err(|_| {
-                    // Another call of this owner is acquiring the lock, and has the same result as
-                    // the head of the queue.
-                    let waiters = self.locks.waiters(key_of(&**recipe));
-                    acquire_loop::out_of_time(self, recipe, waiters.fares(), started, wait, None)
-                })?
-            }
+        let Some(mut turn) = clock::before(deadline, slot.lock()).await else {
+            // Another call of this owner is acquiring the lock, and has the same result as the head of
+            // the queue.
+            let fares = self.locks.waiters(key_of(&**recipe)).fares();
+            return Err(acquire_loop::out_of_time(
+                self, recipe, fares, started, wait, None,
+            ));
         };
         if let Some(around) = owned(&turn, &**recipe) {
             match self.lock_inside(around, recipe, terms, deadline).await {
@@ -238,17 +234,10 @@ impl ClientEngine {
         };
         self.ensure_open(ACTION, recipe.name())?;
         let started = clock::now();
-        let turn = match params.wait {
-            None => turn.lock_owned().await,
-            Some(wait) => {
-                let until = clock::to_tokio(clock::after(started, wait));
-                let turn = clock::timeout_at(until, turn.lock_owned()).await;
-                turn.map_err(|_| {
-                    Error::new(ErrorKind::TimedOut, ACTION)
-                        .named(recipe.name().as_arc())
-                        .detail("another body of the same caller is under it")
-                })?
-            }
+        let until = params.wait.map(|wait| clock::after(started, wait));
+        let Some(turn) = clock::before(until, turn.lock_owned()).await else {
+            let error = Error::new(ErrorKind::TimedOut, ACTION).named(recipe.name().as_arc());
+            return Err(error.detail("another body of the same caller is under it"));
         };
         let rest = |wait: Duration| wait.saturating_sub(clock::now() - started);
         let params = AcquireParams {

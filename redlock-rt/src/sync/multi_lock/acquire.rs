@@ -53,26 +53,14 @@ impl MultiLockCall<'_> {
             return Ok(together);
         }
         let mut taken = Vec::with_capacity(self.parts.len());
-        let gathered = match self.patience() {
-            // With a wait of zero, all tries together have the response time-out for their replies.
-            Some(patience) => {
-                let gathered = self.one_by_one(&mut taken);
-                let late =
-                    || Err(Error::new(ErrorKind::Unavailable, ACTION).detail("no answer in time"));
-                let gathered = clock::timeout_at(clock::to_tokio(patience), gathered).await;
-                gathered.unwrap_or_else(|_| late())
-            }
-            None => self.one_by_one(&mut taken).await,
-        };
-        match gathered {
+        // With a wait of zero, all tries together have the response time-out for their replies.
+        let gathered = clock::before(self.patience(), self.one_by_one(&mut taken)).await;
+        let late = || Err(Error::new(ErrorKind::Unavailable, ACTION).detail("no answer in time"));
+        match gathered.unwrap_or_else(late) {
             Ok(()) => Ok(taken),
             Err(error) => {
-                let until = match self.patience() {
-                    Some(patience) => patience,
-                    None => self
-                        .deadline()
-                        .unwrap_or_else(|| self.patience_from(clock::now())),
-                };
+                let until = self.patience().or_else(|| self.deadline());
+                let until = until.unwrap_or_else(|| self.patience_from(clock::now()));
                 roll_back(taken, until).await;
                 Err(error)
             }
@@ -112,10 +100,7 @@ impl MultiLockCall<'_> {
         if alone || !engine.may_acquire_together(&recipes) {
             return Ok(None);
         }
-        let until = match self.patience() {
-            Some(patience) => Some(patience),
-            None => self.deadline(),
-        };
+        let until = self.patience().or_else(|| self.deadline());
         match engine
             .acquire_together(&recipes, self.terms[0], until)
             .await?
@@ -206,14 +191,10 @@ impl MultiLockCall<'_> {
         let seen = known.seen_by(&part.engine);
         let bound = self.deadline().filter(|_| !self.tries_once());
         loop {
-            let asked = match bound {
-                Some(bound) => clock::timeout_at(clock::to_tokio(bound), seen.holders()).await,
-                None => Ok(seen.holders().await),
-            };
-            match asked {
-                Ok(Err(error)) if error.is_unavailable() && !self.tries_once() => {}
-                Ok(answer) => return answer,
-                Err(_) => {
+            match clock::before(bound, seen.holders()).await {
+                Some(Err(error)) if error.is_unavailable() && !self.tries_once() => {}
+                Some(answer) => return answer,
+                None => {
                     let late = part.engine.no_answer(part.recipe.name()).into_error(ACTION);
                     return Err(late.named(part.recipe.name().as_arc()));
                 }
