@@ -162,7 +162,7 @@ impl<K: Kind> Lock<K> {
     /// # }
     /// ```
     pub async fn lock(&self) -> Result<LockGuard<K>, Error> {
-        static DEFAULT: LockOptions = LockOptions::none();
+        static DEFAULT: LockOptions = LockOptions::new();
         self.acquire(&DEFAULT).await
     }
 

@@ -74,12 +74,7 @@ impl LockOptions {
     /// Returns the default options: an unlimited wait, the client's lease, and renewal every third
     /// of the lease.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Default options, for a static.
-    pub(super) const fn none() -> Self {
+    pub const fn new() -> Self {
         Self {
             wait: None,
             lease: None,
@@ -311,6 +306,17 @@ pub(super) fn unless_contended<G>(outcome: Result<G, Error>) -> Result<Option<G>
         Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// As [`check_lease`], for a lock of this kind.
+pub(super) fn check_lease_of(
+    action: &'static str,
+    recipe: &dyn Recipe,
+    lease: Duration,
+) -> Result<(), Error> {
+    let flaw = |why| Err(Error::bad_input(action, why));
+    let checked = check_lease(action, lease).and_then(|()| recipe.flaw(lease).map_or(Ok(()), flaw));
+    checked.map_err(|error| error.named(recipe.name().as_arc()))
 }
 
 /// Checks that Redis can store the lease that `action` asks for.

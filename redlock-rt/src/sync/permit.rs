@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::options::check_lease;
+use super::options::check_lease_of;
 use crate::engine::{GuardState, HoldGuard, LostReason, Unlocked};
 use crate::error::Error;
 use crate::wire::{ID_DIGITS, PermitsWire};
@@ -159,12 +159,7 @@ impl LeasedPermit {
     /// response time-out; the call then continues in the background.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         const ACTION: &str = "extend permit of semaphore";
-        let hold = &self.inner.hold;
-        let named = |error: Error| error.named(hold.recipe.name().as_arc());
-        check_lease(ACTION, lease).map_err(named)?;
-        if let Some(flaw) = hold.recipe.flaw(lease) {
-            return Err(named(Error::bad_input(ACTION, flaw)));
-        }
+        check_lease_of(ACTION, &*self.inner.hold.recipe, lease)?;
         self.inner.extend(ACTION, lease).await
     }
 

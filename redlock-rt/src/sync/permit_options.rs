@@ -6,7 +6,7 @@ use super::options::{LockOptions, Renew};
 use crate::engine::{AcquireParams, ClientEngine, Fsync, ReplicaAck, Terms};
 use crate::error::Error;
 
-const CHECK: &str = "check permit options";
+pub(super) const CHECK: &str = "check permit options";
 
 /// The options of an acquisition of permits: how many at once, how long to wait, how long to hold.
 ///

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::counted::{Counted, number};
-use super::options::{check_lease, unless_contended};
+use super::options::{check_lease_of, unless_contended};
 use super::permit::LeasedPermit;
-use super::permit_options::PermitOptions;
+use super::permit_options::{CHECK, PermitOptions};
 use crate::engine::{ClientEngine, Repeat, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
@@ -277,18 +277,8 @@ impl PermitExpirableSemaphore {
         let wire = PermitsWire::new(name.clone(), permits, limit);
         let terms = options.terms(&self.counted.engine);
         let terms = terms.map_err(|error| error.named(name.as_arc()))?;
-        self.check(&wire, terms.lease)?;
+        check_lease_of(CHECK, &wire, terms.lease)?;
         Ok((Arc::new(wire), terms))
-    }
-
-    fn check(&self, wire: &PermitsWire, lease: Duration) -> Result<(), Error> {
-        const ACTION: &str = "check permit options";
-        let named = |error: Error| error.named(wire.name().as_arc());
-        check_lease(ACTION, lease).map_err(named)?;
-        match wire.flaw(lease) {
-            Some(flaw) => Err(named(Error::bad_input(ACTION, flaw))),
-            None => Ok(()),
-        }
     }
 
     /// Releases the permit with this id, whoever acquired it.
@@ -364,7 +354,7 @@ impl PermitExpirableSemaphore {
         const ACTION: &str = "update the lease of a permit of semaphore";
         self.check_id(ACTION, id)?;
         let wire = wire(self.counted.name()?);
-        self.check(&wire, lease)?;
+        check_lease_of(CHECK, &wire, lease)?;
         let call = wire.update_lease(id, lease);
         let (engine, once) = (&self.counted.engine, Repeat::UnlessRun);
         let updated = engine.send(ACTION, wire.name(), call, once, number).await?;
