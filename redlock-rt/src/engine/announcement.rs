@@ -76,7 +76,7 @@ impl ClientEngine {
 
     fn look_for_rights(&self, announcement: &Announcement) {
         if !announcement.is_made {
-            self.nodes.current().journal.is_missing(Right::Publish);
+            self.nodes.current().journal.is_missing(Right::PUBLISH);
         }
     }
 

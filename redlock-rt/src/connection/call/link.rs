@@ -132,10 +132,10 @@ impl Link {
         };
         server.arrive(reached.number, &link.info, &link.tie)?;
         if reached.client_id.is_none() {
-            server.journal.is_missing(Right::ClientId);
+            server.journal.is_missing(Right::CLIENT_ID);
         }
         if link.info.run_id.is_none() {
-            server.journal.is_missing(Right::Info);
+            server.journal.is_missing(Right::INFO);
         }
         Ok(link)
     }

@@ -361,7 +361,7 @@ impl Shared {
         if let Some(stale) = stale
             && !link.kill_stale_client(&stale).await?
         {
-            self.server.journal.is_missing(Right::ClientKill);
+            self.server.journal.is_missing(Right::CLIENT_KILL);
         }
         self.state().stale.retain(|stale| !is_here(stale));
         Ok(())

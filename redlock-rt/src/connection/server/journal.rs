@@ -132,41 +132,28 @@ impl Presence {
 
 /// A command that an ACL may forbid, with the effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Right {
-    Publish,
-    Subscribe,
-    ClientId,
-    ClientKill,
-    Info,
-}
+pub(crate) struct Right(&'static str, &'static str);
 
 impl Right {
-    const ALL: usize = 5;
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Publish => "PUBLISH",
-            Self::Subscribe => "SUBSCRIBE",
-            Self::ClientId => "CLIENT ID",
-            Self::ClientKill => "CLIENT KILL",
-            Self::Info => "INFO",
-        }
-    }
-
-    fn effect(self) -> &'static str {
-        match self {
-            Self::Publish => "releases wake nobody: those who wait find out by polling",
-            Self::Subscribe => "nobody is woken here: those who wait find out by polling",
-            Self::ClientId | Self::ClientKill => {
-                "a command that was lost in a dead connection may run late; its lock ends with its lease"
-            }
-            Self::Info => {
-                "a failover is not recognised: commands lost in a dead connection may run late, and \
-                 connections may lead to different servers"
-            }
-        }
-    }
+    pub(crate) const PUBLISH: Self = Self(
+        "PUBLISH",
+        "releases wake nobody: those who wait find out by polling",
+    );
+    pub(crate) const SUBSCRIBE: Self = Self(
+        "SUBSCRIBE",
+        "nobody is woken here: those who wait find out by polling",
+    );
+    pub(crate) const CLIENT_ID: Self = Self("CLIENT ID", RUNS_LATE);
+    pub(crate) const CLIENT_KILL: Self = Self("CLIENT KILL", RUNS_LATE);
+    pub(crate) const INFO: Self = Self(
+        "INFO",
+        "a failover is not recognised: commands lost in a dead connection may run late, and \
+         connections may lead to different servers",
+    );
 }
+
+const RUNS_LATE: &str =
+    "a command that was lost in a dead connection may run late; its lock ends with its lease";
 
 /// A connection beside that for commands, with the effect where only that one can be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,8 +191,7 @@ struct JournalState {
     refusals: Limit,
     /// Limits the lines about other servers at the address.
     moves: Limit,
-    /// By [`Right`].
-    missing: [bool; Right::ALL],
+    missing: Vec<Right>,
     /// The connections whose lack was logged, until they are made, and the limit of these lines.
     without: Vec<Beside>,
     /// Whether it was logged that replicas are missing, until there are enough.
@@ -420,14 +406,17 @@ impl Journal {
 
     /// Redis refuses a command because of an ACL; logged once per client.
     pub(crate) fn is_missing(&self, right: Right) {
-        let known = std::mem::replace(&mut lock_std(&self.state).missing[right as usize], true);
-        if !known {
-            tracing::warn!(
-                target: RIGHTS,
-                server = &*self.server, right = right.name(), effect = right.effect(),
-                "redis refuses a right"
-            );
+        let mut state = lock_std(&self.state);
+        if state.missing.contains(&right) {
+            return;
         }
+        state.missing.push(right);
+        drop(state);
+        tracing::warn!(
+            target: RIGHTS,
+            server = &*self.server, right = right.0, effect = right.1,
+            "redis refuses a right"
+        );
     }
 }
 

@@ -310,7 +310,7 @@ impl SubscribedConnection<'_> {
             Err(fault) if fault.is_passing_for(Caller::Subscription) => return false,
             Err(fault) => {
                 match fault.cause {
-                    Cause::Denied => self.server.journal.is_missing(Right::Subscribe),
+                    Cause::Denied => self.server.journal.is_missing(Right::SUBSCRIBE),
                     _ => self.server.journal.will_repeat(&effect.channel, &fault),
                 }
                 let told = hub.change(|registry| registry.at(place).refused(effect));
