@@ -1,7 +1,6 @@
 //! Lua scripts and calls of them.
 
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -15,11 +14,7 @@ pub(crate) struct Script {
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
     pub(crate) sha: LazyLock<String, fn() -> String>,
-    number: LazyLock<usize>,
 }
-
-/// The number of scripts with a number.
-static NUMBERED: AtomicUsize = AtomicUsize::new(0);
 
 impl Script {
     pub(crate) const fn new(name: &'static str, text: &'static str, sha: fn() -> String) -> Self {
@@ -27,13 +22,7 @@ impl Script {
             name,
             text,
             sha: LazyLock::new(sha),
-            number: LazyLock::new(|| NUMBERED.fetch_add(1, Ordering::Relaxed)),
         }
-    }
-
-    /// A small number that identifies it in this process.
-    pub(crate) fn number(&self) -> usize {
-        *self.number
     }
 }
 

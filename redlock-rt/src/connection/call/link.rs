@@ -1,8 +1,9 @@
 //! One live connection and the calls on it.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::task::AbortHandle;
@@ -19,6 +20,7 @@ use crate::connection::spawner::Spawner;
 use crate::connection::stream::{
     Answer, Driver, Ended, Multiplexer, Pending, Task, Unanswered, WakeUp, encode, last, reply,
 };
+use crate::shim::lock_std;
 use crate::wire::{Call, Malformed, Publish, Reply, Script, ServerError, Value};
 
 /// The server-side client of a connection, so that the next connection can kill it.
@@ -45,8 +47,8 @@ pub(super) struct Link {
     pub(super) driver: Arc<Driver>,
     /// Polls the driver; its end closes the connection.
     task: AbortHandle,
-    /// The scripts that the server will know when it reads the next command, one bit each.
-    known: [AtomicU64; 2],
+    /// The scripts that the server will know when it reads the next command.
+    known: Mutex<HashSet<&'static str>>,
     pub(super) fast_paths: FastPaths,
     tie: Arc<Tie>,
     pub(super) server: Arc<CurrentServer>,
@@ -121,7 +123,7 @@ impl Link {
             given_up: OnceLock::new(),
             driver,
             task,
-            known: Default::default(),
+            known: Mutex::default(),
             fast_paths: FastPaths::new(),
             tie: Tie::new(reached.at, move || end.abort()),
             identity: identity.map(|(run_id, client_id)| Identity { run_id, client_id }),
@@ -238,18 +240,11 @@ impl Link {
     }
 
     fn knows(&self, script: &Script) -> bool {
-        let (word, bit) = place(script);
-        let word = self.known.get(word);
-        word.is_some_and(|word| word.load(Ordering::Relaxed) & bit != 0)
+        lock_std(&self.known).contains(script.name)
     }
 
     pub(super) fn learned(&self, script: &Script) {
-        let (word, bit) = place(script);
-        if let Some(word) = self.known.get(word)
-            && word.load(Ordering::Relaxed) & bit == 0
-        {
-            word.fetch_or(bit, Ordering::Relaxed);
-        }
+        lock_std(&self.known).insert(script.name);
     }
 
     /// As [`Driver::send`].
@@ -380,12 +375,6 @@ pub(super) fn left() -> std::io::Error {
 fn given_up(why: &str) -> std::io::Error {
     let why = format!("the connection was given up: {why}");
     std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
-}
-
-/// The position of a script's bit.
-fn place(script: &Script) -> (usize, u64) {
-    const BITS: usize = u64::BITS as usize;
-    (script.number() / BITS, 1 << (script.number() % BITS))
 }
 
 pub(super) fn load_command(script: &Script) -> [&[u8]; 3] {
