@@ -33,9 +33,12 @@ pub(in crate::connection) const LIB_NAME: &str = "redlock-rt";
 pub(in crate::connection) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Opens streams to the server of a client, and says how to log in there.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Dialer {
-    how: How,
+    /// `None`: behind a connector, and not known.
+    servers: Option<Servers>,
+    /// Opens the streams, to the one server.
+    connector: Option<Connector>,
     login: Login,
     /// Asked for user and password at each connection, in place of those of the URL.
     source: Option<CredentialSource>,
@@ -58,13 +61,6 @@ pub(crate) struct Dialer {
 pub(crate) struct ServerId {
     pub(crate) place: Arc<str>,
     pub(crate) db: i64,
-}
-
-#[derive(Clone)]
-enum How {
-    Servers(Servers),
-    /// With the address of the server behind the streams, if it is known.
-    Connector(Connector, Option<Address>),
 }
 
 /// How to find the server to lock on.
@@ -154,29 +150,19 @@ impl Dialer {
         let _ = (roots, identity);
         Ok(Self {
             login: endpoint.login,
+            clustered: matches!(endpoint.servers, Servers::Cluster(_)),
+            servers: Some(endpoint.servers),
             #[cfg(feature = "tls")]
             tls,
-            ..Self::to(How::Servers(endpoint.servers))
+            ..Self::default()
         })
     }
 
     /// Takes streams from `connector`: an in-process server, a simulation, a tunnel.
     pub(crate) fn through(connector: Connector) -> Self {
-        Self::to(How::Connector(connector, None))
-    }
-
-    fn to(how: How) -> Self {
         Self {
-            clustered: matches!(how, How::Servers(Servers::Cluster(_))),
-            how,
-            login: Login::default(),
-            source: None,
-            sentinel_login: Login::default(),
-            name: None,
-            client_name: None,
-            to_nodes: None,
-            #[cfg(feature = "tls")]
-            tls: None,
+            connector: Some(connector),
+            ..Self::default()
         }
     }
 
@@ -187,15 +173,11 @@ impl Dialer {
     ///
     /// If the URL names several servers.
     pub(crate) fn over(mut self, connector: Connector) -> Result<Self, Error> {
-        let address = match self.how {
-            How::Servers(Servers::One(address)) | How::Connector(_, Some(address)) => address,
-            How::Connector(_, None) => return Ok(Self::through(connector)),
-            How::Servers(_) => {
-                let why = "a connector leads to one server, and the URL names several";
-                return Err(Error::bad_input("make a client", why));
-            }
-        };
-        self.how = How::Connector(connector, Some(address));
+        if !matches!(self.servers, None | Some(Servers::One(_))) {
+            let why = "a connector leads to one server, and the URL names several";
+            return Err(Error::bad_input("make a client", why));
+        }
+        self.connector = Some(connector);
         Ok(self)
     }
 
@@ -260,13 +242,12 @@ impl Dialer {
     /// The identity of the server and its database: the same in every process with the same URL or
     /// name. A connector without a name is its own identity.
     pub(crate) fn server(&self) -> ServerId {
-        let place: Arc<str> = match (&self.name, &self.how) {
+        let place = match (&self.name, &self.connector) {
             (Some(name), _) => Arc::clone(name),
-            (None, How::Servers(servers)) => servers.place().into(),
-            (None, How::Connector(_, Some(address))) => address.place().into(),
-            (None, How::Connector(Connector(dial), None)) => {
+            (None, Some(Connector(dial))) if self.servers.is_none() => {
                 format!("connector {:p}", Arc::as_ptr(dial)).into()
             }
+            (None, _) => self.called(),
         };
         ServerId {
             place,
@@ -276,44 +257,45 @@ impl Dialer {
 
     /// The server's name in logs and errors: its address, if that is known.
     pub(crate) fn called(&self) -> Arc<str> {
-        match (&self.how, &self.name) {
-            (How::Servers(servers), _) => servers.place().into(),
-            (How::Connector(_, Some(address)), _) => address.place().into(),
-            (How::Connector(..), Some(name)) => Arc::clone(name),
-            (How::Connector(..), None) => "the server behind the connector".into(),
+        match (&self.servers, &self.name) {
+            (Some(servers), _) => servers.place().into(),
+            (None, Some(name)) => Arc::clone(name),
+            (None, None) => "the server behind the connector".into(),
         }
     }
 
     /// How to find the server.
     pub(in crate::connection) fn route(&self) -> Route<'_> {
-        match &self.how {
-            How::Servers(Servers::One(address)) => Route::Only(Target::Address(address.clone())),
-            How::Servers(Servers::Several(addresses)) => Route::Master(addresses),
-            How::Servers(Servers::Service(service)) => Route::Sentinels(service),
-            How::Servers(Servers::Cluster(nodes)) => Route::Nodes(nodes),
-            How::Connector(..) => Route::Only(Target::Connector),
+        match &self.servers {
+            Some(servers) if self.connector.is_none() => match servers {
+                Servers::One(address) => Route::Only(Target::Address(address.clone())),
+                Servers::Several(addresses) => Route::Master(addresses),
+                Servers::Service(service) => Route::Sentinels(service),
+                Servers::Cluster(nodes) => Route::Nodes(nodes),
+            },
+            _ => Route::Only(Target::Connector),
         }
     }
 
     /// The service that sentinels watch, if there are any.
     pub(in crate::connection) fn sentinels(&self) -> Option<&Service> {
-        match &self.how {
-            How::Servers(Servers::Service(service)) => Some(service),
+        match &self.servers {
+            Some(Servers::Service(service)) => Some(service),
             _ => None,
         }
     }
 
     /// Nodes of the cluster, if there is one.
     pub(in crate::connection) fn seeds(&self) -> Option<&[Address]> {
-        match &self.how {
-            How::Servers(Servers::Cluster(seeds)) => Some(seeds),
+        match &self.servers {
+            Some(Servers::Cluster(seeds)) => Some(seeds),
             _ => None,
         }
     }
 
     /// Leads to this node of the cluster only.
     pub(in crate::connection) fn at_node(mut self, at: Address) -> Self {
-        self.how = How::Servers(Servers::One(at));
+        self.servers = Some(Servers::One(at));
         self
     }
 
@@ -329,8 +311,8 @@ impl Dialer {
 
     /// How many replicas the URL names; `None`: it does not.
     pub(in crate::connection) fn replicas(&self) -> Option<u32> {
-        match &self.how {
-            How::Servers(Servers::Several(addresses)) => u32::try_from(addresses.len() - 1).ok(),
+        match &self.servers {
+            Some(Servers::Several(addresses)) => u32::try_from(addresses.len() - 1).ok(),
             _ => None,
         }
     }
@@ -379,18 +361,17 @@ impl Dialer {
     }
 
     async fn open(&self, target: &Target, within: Duration) -> io::Result<BoxStream> {
-        let address = match (target, &self.how) {
+        let address = match (target, &self.connector) {
             (Target::Address(address), _) => address,
-            #[cfg(feature = "tls")]
-            (
-                Target::Connector,
-                How::Connector(Connector(dial), Some(Address::Tls { host, .. })),
-            ) => {
-                let stream = self.tls()?.connect(host, dial.as_ref(), within).await?;
-                return Ok(Box::new(stream));
+            (Target::Connector, Some(Connector(dial))) => {
+                #[cfg(feature = "tls")]
+                if let Some(Servers::One(Address::Tls { host, .. })) = &self.servers {
+                    let stream = self.tls()?.connect(host, dial.as_ref(), within).await?;
+                    return Ok(Box::new(stream));
+                }
+                return dial().await;
             }
-            (Target::Connector, How::Connector(Connector(dial), _)) => return dial().await,
-            (Target::Connector, How::Servers(_)) => return Err(io::ErrorKind::Unsupported.into()),
+            (Target::Connector, None) => return Err(io::ErrorKind::Unsupported.into()),
         };
         if let (Address::Tcp { host, port }, Some(NodeConnector(dial))) = (address, &self.to_nodes)
         {
