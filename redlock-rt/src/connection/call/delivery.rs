@@ -74,7 +74,7 @@ impl Delivery {
     /// where there is no connection. `None`: `until` came first, and the call stays here.
     pub(in crate::connection) fn over<'a>(
         &'a mut self,
-        connection: &'a Connection,
+        connection: &'a Arc<Connection>,
         call: impl FnOnce() -> Call,
         until: Option<Instant>,
         now: Option<Instant>,
@@ -169,13 +169,6 @@ impl Delivery {
         needs_timer.then(|| until.map_or(patience, |until| until.min(patience)))
     }
 
-    /// `None`: there is no reply at the moment to look.
-    async fn wait(&mut self, look_at: Instant) -> Option<Result<Reply, Fault>> {
-        let exchange = self.exchange.as_mut()?;
-        let answer = clock::timeout_at(clock::to_tokio(look_at), exchange);
-        answer.await.ok()
-    }
-
     /// As [`finish`](Self::finish), where the reply is late. Returns `None` inside if the connection is to be
     /// given up without it.
     async fn wait_on(
@@ -189,9 +182,10 @@ impl Delivery {
                 Late::Stays => return None,
                 Late::GivenUp => return Some(None),
             };
-            let answer = self.wait(at).await;
-            if answer.is_some() {
-                return Some(answer);
+            let exchange = self.exchange.as_mut()?;
+            let answer = clock::timeout_at(clock::to_tokio(at), exchange).await;
+            if let Ok(answer) = answer {
+                return Some(Some(answer));
             }
         }
     }
@@ -270,14 +264,10 @@ impl Delivery {
     /// Marks a call that was made by another caller: it was sent, and may have run.
     pub(crate) fn shadow(&self) -> Self {
         Self {
-            exchange: None,
             share: self.share,
-            asked: None,
-            answered_on: None,
             open_since: self.open_since.or(self.sent),
             sent: self.sent,
-            unattended: false,
-            published: None,
+            ..Self::default()
         }
     }
 

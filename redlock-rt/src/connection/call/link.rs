@@ -31,8 +31,8 @@ pub(super) struct Identity {
     pub(super) client_id: i64,
 }
 
-/// Called when a link ends, so that dependent state is verified.
-pub(super) type OnDown = Arc<dyn Fn() + Send + Sync>;
+/// Called when the server of some locks may have lost them; takes no mutex.
+pub(in crate::connection) type OnDoubt = Arc<dyn Fn() + Send + Sync>;
 
 /// A live connection. It is dead after any command without a reply: bytes in its buffers may run at
 /// any time, so nothing is sent after them.
@@ -63,7 +63,7 @@ pub(super) struct Link {
 /// Marks the link dead when its driver ends, also when an ending runtime drops it.
 struct Down {
     alive: Arc<AtomicBool>,
-    on_down: OnDown,
+    on_down: OnDoubt,
 }
 
 impl Drop for Down {
@@ -85,7 +85,7 @@ impl Link {
         server: &Arc<CurrentServer>,
         within: Duration,
         patience: Duration,
-        on_down: OnDown,
+        on_down: OnDoubt,
     ) -> Result<Self, Fault> {
         let open = |target| async {
             let dial = dialer.clone();

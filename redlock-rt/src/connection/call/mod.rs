@@ -15,7 +15,7 @@ mod wait_for_replicas;
 pub(crate) use self::delivery::Delivery;
 pub(crate) use self::exchange::Exchange;
 pub(super) use self::exchange::Prelude;
-pub(super) use self::node::OnDoubt;
+pub(super) use self::link::OnDoubt;
 pub(crate) use self::node::{AckLane, Lane, Node};
 pub(super) use self::reconnect::Connection;
 pub(crate) use self::reconnect::Timeouts;

@@ -3,15 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::link::OnDoubt;
 use super::reconnect::{Connection, Timeouts};
 use super::wait_for_replicas::LANES;
 use crate::connection::dial::Dialer;
 use crate::connection::fault::Fault;
 use crate::connection::server::{Beside, CurrentServer};
 use crate::connection::spawner::Spawner;
-
-/// Called when the server of some locks may have lost them; takes no mutex.
-pub(in crate::connection) type OnDoubt = Arc<dyn Fn() + Send + Sync>;
 
 /// One server, and the connections to it that are not for listening. Each is made when it is first
 /// used, those for commands and renewals together: if only one of these can be had, it serves both.
@@ -25,7 +23,6 @@ pub(crate) struct Node {
     renewals: Arc<Connection>,
     /// For each way to wait for replicas, once it is used.
     acks: [OnceLock<AckLane>; LANES],
-    connect: Box<dyn Fn(Option<Beside>) -> Arc<Connection> + Send + Sync>,
 }
 
 /// Where replicas are waited for in one way. The server reads nothing behind a WAIT, so callers that
@@ -54,49 +51,29 @@ impl Node {
         timeouts: Timeouts,
         on_doubt: &OnDoubt,
     ) -> Self {
-        let Timeouts {
-            connect, response, ..
-        } = timeouts;
-        let moved = Arc::clone(on_doubt);
-        let clustered = dialer.clustered;
-        let current = CurrentServer::new(
-            dialer.called(),
-            // The time to connect to the new server and to verify the holds there.
-            connect + response,
-            move || moved(),
-        );
+        let (clustered, moved) = (dialer.clustered, Arc::clone(on_doubt));
+        // The time to connect to the new server and to verify the holds there.
+        let refused_for = timeouts.connect + timeouts.response;
+        let current = CurrentServer::new(dialer.called(), refused_for, move || moved());
         let current = Arc::new(match clustered {
             true => current.of_a_cluster(),
             false => current,
         });
-        let (to, spawner, server) = (dialer.clone(), spawner.clone(), Arc::clone(&current));
-        let on_doubt = Arc::clone(on_doubt);
-        let connect = move |lane| {
-            let (down, up) = (Arc::clone(&on_doubt), Arc::clone(&on_doubt));
-            Arc::new(Connection::new(
-                to.clone(),
-                spawner.clone(),
-                timeouts,
-                Arc::clone(&server),
-                lane,
-                move || down(),
-                move |again| {
-                    if again {
-                        up();
-                    }
-                },
-            ))
-        };
-        let main = connect(None);
-        let renewals = connect(Some(Beside::RENEWALS));
-        renewals.is_beside(&main);
-        main.is_beside(&renewals);
+        let main = Arc::new(Connection::new(
+            dialer.clone(),
+            spawner.clone(),
+            timeouts,
+            Arc::clone(&current),
+            None,
+            Arc::clone(on_doubt),
+        ));
+        let renewals = main.beside(Beside::RENEWALS);
+        main.has_beside(&renewals);
         Self {
             number: NUMBERED.fetch_add(1, Ordering::Relaxed),
             main,
             renewals,
             acks: [const { OnceLock::new() }; LANES],
-            connect: Box::new(connect),
             current,
             dialer,
         }
@@ -114,13 +91,9 @@ impl Node {
     /// Connects when replicas are waited for in this way for the first time. No other connection takes its
     /// place: the server reads nothing behind a WAIT.
     pub(crate) fn acks(&self, lane: usize) -> &AckLane {
-        self.acks[lane].get_or_init(|| {
-            let connection = (self.connect)(Some(Beside::REPLICAS));
-            connection.is_beside(&self.main);
-            AckLane {
-                connection,
-                turn: tokio::sync::Mutex::default(),
-            }
+        self.acks[lane].get_or_init(|| AckLane {
+            connection: self.main.beside(Beside::REPLICAS),
+            turn: tokio::sync::Mutex::default(),
         })
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::exchange::{Exchange, Prelude};
-use super::link::{Identity, Link, OnDown};
+use super::link::{Identity, Link, OnDoubt};
 use super::retry::{Gate, RetryPolicy};
 use super::wait_for_replicas::{Had, Until};
 use crate::clock;
@@ -48,16 +48,8 @@ const SHORT_PAUSES: u32 = 2;
 /// The number of server processes to remember whose broken links may still be read.
 const MOST_STALE: usize = 8;
 
-/// Called whenever a connection was made, with whether there was one before.
-type OnUp = Box<dyn Fn(bool) + Send + Sync>;
-
 /// A connection that dials again after it broke, or after a command without a reply.
 pub(crate) struct Connection {
-    shared: Arc<Shared>,
-}
-
-/// The state that callers share with the dialing task.
-struct Shared {
     dialer: Dialer,
     spawner: Spawner,
     timeouts: Timeouts,
@@ -65,9 +57,8 @@ struct Shared {
     /// `None`: the commands of callers, and releases.
     lane: Option<Beside>,
     /// For commands, the connection for renewals; for the others, that for commands.
-    other: OnceLock<Weak<Connection>>,
-    on_down: OnDown,
-    on_up: OnUp,
+    other: OnceLock<Weak<Self>>,
+    on_doubt: OnDoubt,
     /// Never held across an await.
     state: Mutex<ConnectionState>,
     /// The task that dialed has ended.
@@ -76,7 +67,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct ConnectionState {
+pub(in crate::connection) struct ConnectionState {
     link: Option<Arc<Link>>,
     /// The clients of broken links, which their servers may still read. There is at most one for
     /// each server process: no link to it is used before the previous one has certainly ended. A
@@ -85,61 +76,72 @@ struct ConnectionState {
     /// Since when no command that was sent on an earlier link can run any more; `None` while one may.
     quiet: Option<Instant>,
     dialing: OneTask,
-    connections: u64,
+    /// There was a connection.
+    was_there: bool,
     /// The number of pauses since a try succeeded.
     pauses: u32,
     not_before: Option<Instant>,
 }
 
 impl Connection {
-    pub(crate) fn new(
+    /// `lane`: as in the connection. `on_doubt`: called when a link has ended, or has taken the place of one.
+    pub(super) fn new(
         dialer: Dialer,
         spawner: Spawner,
         timeouts: Timeouts,
         server: Arc<CurrentServer>,
         lane: Option<Beside>,
-        on_down: impl Fn() + Send + Sync + 'static,
-        on_up: impl Fn(bool) + Send + Sync + 'static,
+        on_doubt: OnDoubt,
     ) -> Self {
-        let shared = Shared {
+        Self {
             dialer,
             spawner,
             timeouts,
             server,
             lane,
             other: OnceLock::new(),
-            on_down: Arc::new(on_down),
-            on_up: Box::new(on_up),
+            on_doubt,
             state: Mutex::default(),
             dialed: Notify::new(),
             gate: Gate::default(),
-        };
-        Self {
-            shared: Arc::new(shared),
         }
     }
 
-    /// Another connection to the same server, which works in its place or whose place it takes.
-    pub(super) fn is_beside(&self, other: &Arc<Self>) {
-        let _ = self.shared.other.set(Arc::downgrade(other));
+    /// Another connection to the same server, beside this one for commands.
+    pub(super) fn beside(self: &Arc<Self>, lane: Beside) -> Arc<Self> {
+        let beside = Self::new(
+            self.dialer.clone(),
+            self.spawner.clone(),
+            self.timeouts,
+            Arc::clone(&self.server),
+            Some(lane),
+            Arc::clone(&self.on_doubt),
+        );
+        beside.has_beside(self);
+        Arc::new(beside)
+    }
+
+    /// The other one works in the place of this one, or this one takes its place.
+    pub(super) fn has_beside(&self, other: &Arc<Self>) {
+        let _ = self.other.set(Arc::downgrade(other));
     }
 
     /// Whether there is a connection; if not, connects in the background.
-    pub(crate) fn is_there(&self) -> bool {
-        let live = self.shared.live().is_some();
+    pub(crate) fn is_there(self: &Arc<Self>) -> bool {
+        let live = self.live().is_some();
         if !live {
-            one_task::start(&self.shared);
+            one_task::start(self);
         }
         live
     }
 
     /// The server's name in errors.
     pub(crate) fn place(&self) -> &Arc<str> {
-        &self.shared.server.place
+        &self.server.place
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
-        self.shared.timeouts
+        self.timeouts
     }
 
     /// Starts a call, connecting first where there is no connection.
@@ -148,7 +150,7 @@ impl Connection {
     ///
     /// Nothing is sent before the returned exchange is polled.
     pub(in crate::connection) async fn call(
-        &self,
+        self: &Arc<Self>,
         call: Call,
         prelude: Prelude,
     ) -> Result<Exchange, Fault> {
@@ -158,7 +160,7 @@ impl Connection {
 
     /// As [`call`](Self::call), once the server answers calls; `None`: `until` came first.
     pub(in crate::connection) async fn call_until(
-        &self,
+        self: &Arc<Self>,
         call: Call,
         prelude: Prelude,
         until: Option<Instant>,
@@ -172,18 +174,18 @@ impl Connection {
     /// As [`try_call`](Self::try_call), for a caller that may not read the reply.
     /// None while the server refuses all calls.
     pub(crate) fn last_call(&self, call: Call) -> Option<Exchange> {
-        if self.shared.gate.is_refusing() {
+        if self.gate.is_refusing() {
             return None;
         }
-        let link = self.shared.live()?;
+        let link = self.live()?;
         Some(link.call(call, Prelude::Load, true, clock::stamp()))
     }
 
     /// As [`call`](Self::call) if there is a live connection, and the server does not refuse all calls;
     /// otherwise returns the call. `now`: as in [`Delivery::attempt_at`](super::Delivery::attempt_at).
     pub(crate) fn try_call(&self, call: Call, now: Option<Instant>) -> Result<Exchange, Call> {
-        let refuses = self.shared.gate.is_refusing();
-        match self.shared.live().filter(|_| !refuses) {
+        let refuses = self.gate.is_refusing();
+        match self.live().filter(|_| !refuses) {
             Some(link) => {
                 let made = now.unwrap_or_else(clock::stamp);
                 Ok(link.call(call, Prelude::None, true, made))
@@ -194,7 +196,7 @@ impl Connection {
 
     /// Starts a call that is sent at once or never, if there is a live connection.
     pub(crate) fn call_now(&self, call: Call) -> Option<Exchange> {
-        let link = self.shared.live()?;
+        let link = self.live()?;
         Some(link.call(call, Prelude::None, false, clock::stamp()))
     }
 
@@ -204,14 +206,14 @@ impl Connection {
     ///
     /// The calls may run, so they must be such that may run at any time.
     pub(crate) async fn call_and_wait(
-        &self,
+        self: &Arc<Self>,
         calls: &[Call],
         until: Until,
     ) -> Result<(Vec<Result<Reply, Fault>>, Had), Fault> {
         self.pass(Some(clock::after(clock::now(), until.patience)))
             .await?;
         let link = self.link().await?;
-        let limit = until.patience + self.shared.timeouts.reply();
+        let limit = until.patience + self.timeouts.reply();
         // Also if this future is dropped: the server reads nothing behind a WAIT, so the calls of
         // later callers would pile up.
         let mut waiting = Waiting {
@@ -230,48 +232,48 @@ impl Connection {
     /// How many replicas the server has, as far as it was asked; `most`: or has had since this connection was
     /// made, or the URL names. `None`: unknown.
     pub(crate) fn replicas(&self, most: bool) -> Option<u32> {
-        let listed = self.shared.dialer.replicas().filter(|_| most);
-        self.shared.live()?.replicas.count().max(listed)
+        let listed = self.dialer.replicas().filter(|_| most);
+        self.live()?.replicas.count().max(listed)
     }
 
     /// Why replicas cannot be waited for at the present server, if that was found out; `disk`: with
     /// WAITAOF.
     pub(crate) fn cannot_wait(&self, disk: bool) -> Option<Fault> {
-        self.shared.live()?.replicas.cannot_wait(disk).cloned()
+        self.live()?.replicas.cannot_wait(disk).cloned()
     }
 
     /// Since when no command of an earlier connection can run any more, as far as the server
     /// reports it (CLIENT KILL); `None`: one still may, or there was no connection yet.
     pub(crate) fn quiet_since(&self) -> Option<Instant> {
         // The end of a link may not have been noticed yet.
-        let _ = self.shared.live();
-        self.shared.state().quiet
+        let _ = self.live();
+        self.state().quiet
     }
 
     /// Whether the server may still read a broken connection.
     pub(super) fn has_stale_clients(&self) -> bool {
-        let _ = self.shared.live();
-        !self.shared.state().stale.is_empty()
+        let _ = self.live();
+        !self.state().stale.is_empty()
     }
 
     /// Ensures that there is a connection.
-    pub(crate) async fn ready(&self) -> Result<(), Fault> {
+    pub(crate) async fn ready(self: &Arc<Self>) -> Result<(), Fault> {
         self.link().await.map(drop)
     }
 
     /// Waits for the task that dials, and starts one if there is none.
-    async fn link(&self) -> Result<Arc<Link>, Fault> {
-        let live = |state: &mut ConnectionState| state.live(&self.shared.timeouts.retry);
-        match self.shared.live() {
+    async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Fault> {
+        let live = |state: &mut ConnectionState| state.live(&self.timeouts.retry);
+        match self.live() {
             Some(link) => Ok(link),
             // Boxed: it is rare, and would be most of the size of every waiting future.
-            None => Box::pin(one_task::wait(&self.shared, live, || None)).await,
+            None => Box::pin(one_task::wait(self, live, || None)).await,
         }
     }
 
     /// Closes the connection for good: no other is made.
     pub(crate) fn close(&self) {
-        let mut state = self.shared.state();
+        let mut state = self.state();
         let (link, dialing) = (state.link.take(), state.dialing.close());
         drop(state);
         if let Some(link) = link {
@@ -280,8 +282,8 @@ impl Connection {
         if let Some(task) = dialing {
             task.abort();
         }
-        self.shared.dialed.notify_waiters();
-        self.shared.gate.open();
+        self.dialed.notify_waiters();
+        self.gate.open();
     }
 
     /// Waits until a call may be sent, which is at once unless the server refuses all calls; at most
@@ -291,13 +293,13 @@ impl Connection {
     ///
     /// `until` came first, and the server still refuses.
     pub(in crate::connection) async fn pass(&self, until: Option<Instant>) -> Result<(), Fault> {
-        let gate = &self.shared.gate;
+        let gate = &self.gate;
         if !gate.is_refusing() {
             return Ok(());
         }
         // Boxed: it is rare, and would be most of the size of every waiting future.
         Box::pin(async move {
-            match clock::before(until, gate.pass(&self.shared.timeouts.retry)).await {
+            match clock::before(until, gate.pass(&self.timeouts.retry)).await {
                 Some(()) => Ok(()),
                 None => gate.fault().map_or(Ok(()), Err),
             }
@@ -309,13 +311,13 @@ impl Connection {
     pub(in crate::connection) fn heard<T>(&self, answer: &Result<T, Fault>) {
         match answer {
             Err(fault) if fault.is_of_all_calls() => {
-                self.shared.gate.refused(&self.shared.timeouts.retry, fault);
-                self.shared.server.journal.answered(true);
+                self.gate.refused(&self.timeouts.retry, fault);
+                self.server.journal.answered(true);
             }
             Err(fault) if fault.may_have_run() || fault.is_of_dialing() => {}
             Ok(_) | Err(_) => {
-                self.shared.gate.open();
-                self.shared.server.journal.answered(false);
+                self.gate.open();
+                self.server.journal.answered(false);
             }
         }
     }
@@ -336,13 +338,13 @@ impl Drop for Waiting {
     }
 }
 
-impl Shared {
+impl Connection {
     fn live(&self) -> Option<Arc<Link>> {
         self.state().live(&self.timeouts.retry)
     }
 
     async fn dial(&self) -> Result<Link, Fault> {
-        let on_down = Arc::clone(&self.on_down);
+        let on_down = Arc::clone(&self.on_doubt);
         let within = self.timeouts.connect;
         let (dialer, patience) = (&self.dialer, self.timeouts.reply());
         let server = &self.server;
@@ -367,14 +369,14 @@ impl Shared {
         Ok(())
     }
 
-    fn other(&self) -> Option<Arc<Connection>> {
+    fn other(&self) -> Option<Arc<Self>> {
         self.other.get()?.upgrade()
     }
 
     /// For commands: the live connection for renewals.
     fn spare(&self) -> Option<Arc<Link>> {
         let other = self.other().filter(|_| self.lane.is_none())?;
-        other.shared.live()
+        other.live()
     }
 
     /// No connection for commands can be made: that for renewals takes its place. So commands change
@@ -387,7 +389,7 @@ impl Shared {
     }
 }
 
-impl Tried for Shared {
+impl Tried for Connection {
     type State = ConnectionState;
 
     fn state(&self) -> MutexGuard<'_, ConnectionState> {
@@ -417,10 +419,10 @@ impl Tried for Shared {
     }
 
     async fn run(turn: Turn<Self>) {
-        let shared = &*turn.of;
-        let pause = shared.state().not_before;
+        let connection = &turn.of;
+        let pause = connection.state().not_before;
         if let Some(moment) = pause {
-            let mut switches = shared.server.switches();
+            let mut switches = connection.server.switches();
             tokio::select! {
                 biased;
                 () = switches.other_than(None) => {}
@@ -428,14 +430,14 @@ impl Tried for Shared {
             }
         }
         // One that is there can be taken over while the callers have time.
-        let patience = shared.timeouts.connect / (1 + u32::from(shared.spare().is_some()));
-        let dialed = clock::timeout(patience, shared.dial()).await;
+        let patience = connection.timeouts.connect / (1 + u32::from(connection.spare().is_some()));
+        let dialed = clock::timeout(patience, connection.dial()).await;
         let dialed = dialed.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()));
         let dialed = match dialed {
             Ok(link) => Ok(Arc::new(link)),
-            Err(fault) => shared.take_over().await.ok_or(fault),
+            Err(fault) => connection.take_over().await.ok_or(fault),
         };
-        let mut state = shared.state();
+        let mut state = connection.state();
         if !turn.counts(&mut state) {
             // Otherwise this link would never be closed.
             return;
@@ -443,35 +445,34 @@ impl Tried for Shared {
         match dialed {
             Ok(link) => {
                 state.link = Some(Arc::clone(&link));
-                shared.gate.open();
+                connection.gate.open();
                 state.quiet = Some(clock::now());
                 state.not_before = None;
                 state.dialing.tried(None);
-                state.connections += 1;
-                let again = state.connections > 1;
+                let again = std::mem::replace(&mut state.was_there, true);
                 drop(state);
-                if let Some(renewals) = shared.other().filter(|_| shared.lane.is_none()) {
+                if let Some(renewals) = connection.other().filter(|_| connection.lane.is_none()) {
                     // There is one while it is not urgent.
-                    let mut taken = renewals.shared.state();
+                    let mut taken = renewals.state();
                     taken.link.take_if(|there| Arc::ptr_eq(there, &link));
                     drop(taken);
                     renewals.is_there();
                 }
-                let topology = shared.dialer.topology();
-                shared.server.journal.introduce(&link.info, topology);
-                shared.server.journal.connected(shared.lane);
-                (shared.on_up)(again);
+                let topology = connection.dialer.topology();
+                connection.server.journal.introduce(&link.info, topology);
+                connection.server.journal.connected(connection.lane);
+                if again {
+                    (connection.on_doubt)();
+                }
             }
             Err(fault) => {
-                let fault = fault.at(&shared.server.place);
-                state.back_off(&shared.timeouts.retry);
+                let fault = fault.at(&connection.server.place);
+                state.back_off(&connection.timeouts.retry);
                 state.dialing.tried(Some(fault.clone()));
                 drop(state);
-                let works = |_: &Beside| shared.other().is_some_and(|other| other.is_there());
-                shared
-                    .server
-                    .journal
-                    .failed(shared.lane.filter(works), &fault);
+                let works = |_: &Beside| connection.other().is_some_and(|other| other.is_there());
+                let lane = connection.lane.filter(works);
+                connection.server.journal.failed(lane, &fault);
             }
         }
     }

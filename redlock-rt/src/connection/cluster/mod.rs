@@ -42,6 +42,7 @@ use super::address::Address;
 use super::call::{Node, OnDoubt, Timeouts};
 use super::dial::Dialer;
 use super::fault::Fault;
+use super::one_task;
 use super::server::CurrentServer;
 use super::spawner::Spawner;
 use crate::clock;
@@ -233,7 +234,7 @@ impl Cluster {
             tracing::debug!(slot = slot.number(), to = to.place(), "a slot has moved");
             self.changed();
         }
-        self.refresh();
+        self.is_in_doubt();
         true
     }
 
@@ -269,7 +270,7 @@ impl Cluster {
 
     /// A fault after which another node may have the slot: the layout is asked for.
     pub(crate) fn is_in_doubt(self: &Arc<Self>) {
-        self.refresh();
+        one_task::start(self);
     }
 
     pub(crate) fn close(&self) {
@@ -290,7 +291,7 @@ impl Cluster {
     /// Asks for the layout again if it may be another by now. Called where it is used.
     fn look_after(self: &Arc<Self>) {
         if self.outdated.swap(false, Ordering::AcqRel) || self.state().refreshing.is_older(OLD) {
-            self.refresh();
+            self.is_in_doubt();
         }
     }
 

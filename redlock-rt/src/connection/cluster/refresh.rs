@@ -48,11 +48,6 @@ impl Refreshing {
 }
 
 impl Cluster {
-    /// Asks for the layout in the background, unless that is under way.
-    pub(super) fn refresh(self: &Arc<Self>) {
-        one_task::start(self);
-    }
-
     /// Looks for a node; asks for the layout if there is none.
     pub(super) async fn find(
         self: &Arc<Self>,
