@@ -225,8 +225,8 @@ pub mod testing {}
 pub mod __private;
 
 pub use client::{
-    Client, ClientBuilder, LateLoss, Shutdown, Stats, default_client, set_default_client,
-    with_default_client,
+    Client, ClientBuilder, Health, LateLoss, ServerHealth, Shutdown, Stats, default_client,
+    set_default_client, with_default_client,
 };
 pub use connection::{Credentials, RetryPolicy};
 pub use engine::{Backoff, Fsync, GuardState, LostReason, Owner, ReplicaAck, Unlocked};

@@ -5,6 +5,7 @@ mod credentials;
 mod dialing;
 mod error_codes;
 mod hangs_up;
+mod health;
 mod misconfigured;
 mod one_server;
 mod reach;

@@ -2,6 +2,7 @@
 
 mod builder;
 mod default_client;
+mod health;
 mod late_loss;
 mod scan;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 pub use self::builder::ClientBuilder;
 pub use self::default_client::{default_client, set_default_client, with_default_client};
+pub use self::health::{Health, ServerHealth};
 pub use self::late_loss::LateLoss;
 pub(crate) use self::late_loss::LateLosses;
 use crate::engine::Handle;

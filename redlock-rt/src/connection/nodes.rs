@@ -81,6 +81,15 @@ impl Nodes {
         }
     }
 
+    /// All servers that have slots.
+    pub(crate) async fn all(&self) -> Result<Vec<Arc<Node>>, Fault> {
+        let slots = self.slot_of_each().await?;
+        Ok(slots
+            .into_iter()
+            .filter_map(|slot| self.known(slot))
+            .collect())
+    }
+
     /// A slot of each server that has any, asking for them first if they are not known.
     pub(crate) async fn slot_of_each(&self) -> Result<Vec<Slot>, Fault> {
         match self {

@@ -58,6 +58,7 @@ mod acks;
 mod acquire;
 mod announcement;
 mod calls_without_hold;
+mod checkup;
 #[allow(clippy::module_inception)]
 mod engine;
 mod failover;

@@ -18,7 +18,7 @@ pub(crate) struct Node {
     pub(crate) number: u64,
     pub(crate) dialer: Dialer,
     pub(crate) current: Arc<CurrentServer>,
-    main: Arc<Connection>,
+    pub(super) main: Arc<Connection>,
     /// Renewals have their own connection, so that callers' commands never delay them.
     renewals: Arc<Connection>,
     /// For each way to wait for replicas, once it is used.

@@ -262,7 +262,7 @@ impl Connection {
     }
 
     /// Waits for the task that dials, and starts one if there is none.
-    async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Fault> {
+    pub(super) async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Fault> {
         let live = |state: &mut ConnectionState| state.live(&self.timeouts.retry);
         match self.live() {
             Some(link) => Ok(link),

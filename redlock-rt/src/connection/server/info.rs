@@ -10,11 +10,11 @@ use crate::wire::Value;
 pub(in crate::connection) struct Info {
     /// Identifies the server process; a restarted process has another id.
     pub(in crate::connection) run_id: Option<String>,
-    pub(super) version: Option<String>,
+    pub(in crate::connection) version: Option<String>,
     /// `standalone`, `cluster` or `sentinel`.
     mode: Option<String>,
     /// `master` or `slave`.
-    pub(super) role: Option<String>,
+    pub(in crate::connection) role: Option<String>,
     /// For a replica: the address of its master.
     master: Option<String>,
     /// The number of replicas that are connected to it and in step.

@@ -419,6 +419,19 @@ impl Lease {
         interval.unwrap_or_default() / 10
     }
 
+    /// Whether renewals fail.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.phase == HoldPhase::Suspect
+    }
+
+    /// For how long a renewal has been due, as far as the lease has run.
+    pub(crate) fn overdue(&self, now: Instant) -> Option<Duration> {
+        let interval = self.renewing(now).filter_map(|tenant| tenant.renew).min()?;
+        let lease = self.renewed_lease(now)?;
+        let renewed = self.deadline.checked_sub(lease - margin(lease))?;
+        now.checked_duration_since(after(renewed, interval))
+    }
+
     /// The lease to ask for in a call that is sent anyway, before the renewal is due; zero = only
     /// verify.
     pub(crate) fn plan_early(&mut self, now: Instant) -> Option<Duration> {

@@ -18,15 +18,15 @@ mod task;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex as StdMutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use self::losses::Losses;
 pub(super) use self::schedule::Schedule;
-use super::hold::{GuardId, Hold, LostReason, RenewalPlan};
+use super::hold::{GuardId, Hold, Lease, LostReason, RenewalPlan};
 use super::signal::Signal;
 use crate::clock;
 use crate::connection::{Home, Nodes};
-use crate::shim::{AtomicBool, Mutex, lock, lock_std};
+use crate::shim::{AtomicBool, Mutex, MutexGuard, lock, lock_std};
 
 pub(crate) use self::task::run;
 
@@ -106,6 +106,19 @@ impl Watchdog {
             self.signal.notify();
         }
         is_valid
+    }
+
+    /// The number of holds whose renewals fail, and for how long the renewal that is due for longest has
+    /// been.
+    pub(super) fn overdue(&self, now: Instant) -> (usize, Option<Duration>) {
+        let schedule = lock(&self.schedule);
+        let leases = schedule.holds.items().map(|(_, hold)| hold.lease());
+        let overdue = |lease: MutexGuard<'_, Lease>| (lease.is_suspect(), lease.overdue(now));
+        leases
+            .map(overdue)
+            .fold((0, None), |(suspect, longest), (is_suspect, overdue)| {
+                (suspect + usize::from(is_suspect), longest.max(overdue))
+            })
     }
 
     /// The terms of a hold changed.

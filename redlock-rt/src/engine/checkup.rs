@@ -1,0 +1,46 @@
+//! How a client stands with its servers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+
+use super::engine::ClientEngine;
+use crate::clock;
+use crate::connection::{Fault, Node, Pong};
+use crate::error::Error;
+
+const ACTION: &str = "check the server";
+
+impl ClientEngine {
+    /// Sends a PING to each server that has locks, all at once; each has the response time-out. The names of
+    /// the servers come with what they answer.
+    pub(crate) async fn ping(self: &Arc<Self>) -> Vec<(Arc<str>, Result<Pong, Error>)> {
+        let place = Arc::clone(self.nodes.place());
+        if self.is_closing() {
+            return vec![(place, Err(Fault::closed().into_error(ACTION)))];
+        }
+        self.ensure_tasks();
+        let until = self.patience(clock::now());
+        let silent = || Err(Fault::timed_out("no answer to PING"));
+        let nodes = clock::before(Some(until), self.nodes.all()).await;
+        let nodes = match nodes.unwrap_or_else(|| Err(Fault::timed_out("the layout is unknown"))) {
+            Ok(nodes) => nodes,
+            Err(fault) => return vec![(place, Err(fault.into_error(ACTION)))],
+        };
+        let pings = nodes.into_iter().map(async |node: Arc<Node>| {
+            let pong = clock::before(Some(until), node.ping()).await;
+            let place = Arc::clone(&node.current.place);
+            let pong = pong.unwrap_or_else(silent);
+            let pong = pong.map_err(|fault| fault.at(&place).into_error(ACTION));
+            (place, pong)
+        });
+        join_all(pings).await
+    }
+
+    /// The number of holds whose renewals fail, and for how long the renewal that is due for longest has
+    /// been.
+    pub(crate) fn overdue(&self) -> (usize, Option<Duration>) {
+        self.watchdog.overdue(clock::now())
+    }
+}
