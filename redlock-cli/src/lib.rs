@@ -1,0 +1,69 @@
+//! `redlock`, the command line of redlock-rt: commands under distributed locks, and what an operator
+//! asks about them. docs/cli.md is its manual.
+//!
+//! One file for each command. `exit` has the exit codes, `server` how a client is made, `output` what is
+//! printed for people and for programs.
+
+mod args;
+mod exit;
+mod latch;
+mod manual;
+mod output;
+mod permits;
+mod run;
+mod server;
+mod span;
+mod unlock;
+mod wait;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use self::args::{Action, Cli};
+use self::exit::{Code, Failure};
+use self::output::Output;
+
+/// Runs the command that the arguments of this process name, and returns its exit code.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nobody is left to tell if standard output or error is closed.
+            let _ = error.print();
+            return match error.use_stderr() {
+                true => Code::USAGE.into(),
+                false => ExitCode::SUCCESS,
+            };
+        }
+    };
+    let output = Output::new(cli.json);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let ended = match runtime {
+        Ok(runtime) => runtime.block_on(perform(cli, output)),
+        Err(error) => Err(error.into()),
+    };
+    match ended {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            output.failure(&failure);
+            failure.code.into()
+        }
+    }
+}
+
+async fn perform(cli: Cli, output: Output) -> Result<Code, Failure> {
+    let server = cli.server;
+    match cli.action {
+        Action::Run(run) => run::perform(run, &server).await,
+        Action::Wait(wait) => wait::perform(wait, &server, output).await,
+        Action::Unlock(unlock) => unlock::perform(unlock, &server, output).await,
+        Action::Latch(latch) => latch::perform(latch, &server, output).await,
+        Action::Permits(permits) => permits::perform(permits, &server, output).await,
+        Action::Completions { shell } => manual::completions(shell),
+        Action::Man { page } => manual::man(page.as_deref()),
+    }
+}

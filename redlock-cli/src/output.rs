@@ -1,0 +1,45 @@
+//! What is printed: lines for people, or objects for programs.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::exit::Failure;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    json: bool,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Prints the object, or the text that says the same to people.
+    pub(crate) fn say(self, object: &impl Serialize, text: impl AsRef<str>) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        match self.json {
+            true => serde_json::to_writer(&mut out, object)?,
+            false => out.write_all(text.as_ref().as_bytes())?,
+        }
+        out.write_all(b"\n")?;
+        out.flush()
+    }
+
+    /// Prints to standard error why the program ends.
+    pub(crate) fn failure(self, failure: &Failure) {
+        let line = match self.json {
+            true => json!({ "error": failure.message, "exit": failure.code.0 }).to_string(),
+            false => format!("redlock: {}", failure.message),
+        };
+        // Nobody is left to tell if standard error is closed.
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+}
+
+/// Prints a line to standard error, where it disturbs no program that reads the output.
+pub(crate) fn warn(line: &str) {
+    let _ = writeln!(io::stderr(), "redlock: {line}");
+}

@@ -1,0 +1,154 @@
+//! The command as a process group: it is started, stopped, continued and waited for as a job of a shell.
+//!
+//! Invariants:
+//!
+//! 1. The group has the terminal only while it runs and this process was in the foreground.
+//! 2. This process stops only after its child has, and only where a shell can continue it.
+//! 3. A signal is sent to the group only until the child has been waited for, or while others of the group
+//!    live: its number belongs to nobody else until then.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, getpgrp};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::signals::{Heard, Signals};
+use super::terminal::Terminal;
+use crate::exit::{Code, Failure};
+
+const NOT_FOUND: Code = Code(127);
+const NOT_EXECUTABLE: Code = Code(126);
+
+/// How often to look whether the rest of a group has ended, which nobody tells.
+const LOOK: Duration = Duration::from_millis(20);
+
+pub(super) struct Child {
+    group: Pid,
+    terminal: Option<Terminal>,
+}
+
+impl Child {
+    pub(super) fn start(mut command: Command) -> Result<Self, Failure> {
+        let child = command.process_group(0).spawn().map_err(|error| {
+            let code = match error.kind() {
+                io::ErrorKind::NotFound => NOT_FOUND,
+                _ => NOT_EXECUTABLE,
+            };
+            let program = command.get_program().display();
+            Failure::new(code, format!("{program}: {error}"))
+        })?;
+        let id =
+            i32::try_from(child.id()).map_err(|_| Failure::new(NOT_EXECUTABLE, "no such id"))?;
+        let this = Self {
+            group: Pid::from_raw(id),
+            terminal: Terminal::of_stdin(),
+        };
+        this.lend();
+        Ok(this)
+    }
+
+    /// Waits for the end of the child, and does meanwhile what signals ask for. May be dropped and called
+    /// again.
+    pub(super) async fn ended(&mut self, signals: &mut Signals) -> Code {
+        loop {
+            if let Some(code) = self.look() {
+                return code;
+            }
+            match signals.next().await {
+                Heard::Child => {}
+                Heard::Continue => self.go_on(),
+                Heard::Pass(signal) => self.send(signal),
+            }
+        }
+    }
+
+    /// Ends the whole group: SIGTERM, then SIGKILL.
+    pub(super) async fn stop(&mut self, kill_after: Duration, signals: &mut Signals) {
+        let deadline = Instant::now() + kill_after;
+        self.send(Signal::SIGTERM);
+        // One that is stopped gets it only then.
+        self.send(Signal::SIGCONT);
+        let mut child_ended = false;
+        while Instant::now() < deadline {
+            tokio::select! {
+                _ = self.ended(signals), if !child_ended => child_ended = true,
+                () = sleep(LOOK), if child_ended => {
+                    if killpg(self.group, None).is_err() {
+                        return;
+                    }
+                }
+                () = sleep_until(deadline) => {}
+            }
+        }
+        self.send(Signal::SIGKILL);
+        if !child_ended {
+            self.ended(signals).await;
+        }
+    }
+
+    /// The exit code, if the child has ended; a child that has stopped stops this process, too.
+    fn look(&self) -> Option<Code> {
+        let what = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+        loop {
+            match waitpid(self.group, Some(what)) {
+                Ok(WaitStatus::Exited(_, code)) => {
+                    self.take_back();
+                    return Some(Code(u8::try_from(code).unwrap_or(u8::MAX)));
+                }
+                Ok(WaitStatus::Signaled(_, signal, _)) => {
+                    self.take_back();
+                    return Some(Code::of_signal(signal as i32));
+                }
+                Ok(WaitStatus::Stopped(_, signal)) => self.stopped(signal),
+                Ok(_) => return None,
+                // Nobody else waits for it, so it is there.
+                Err(_) => return Some(Code::SOFTWARE),
+            }
+        }
+    }
+
+    fn stopped(&self, signal: Signal) {
+        let Some(terminal) = self.terminal else {
+            return;
+        };
+        let by_terminal = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+        if by_terminal && terminal.is_in_front(self.group) {
+            // It was faster than the hand-over of the terminal, or a shell has brought us to the front.
+            return self.go_on();
+        }
+        terminal.take_back(self.group);
+        // The shell waits for our group. Where there is none to continue us, the kernel drops this.
+        let signal = match by_terminal {
+            true => signal,
+            false => Signal::SIGTSTP,
+        };
+        let _ = killpg(getpgrp(), signal);
+    }
+
+    fn go_on(&self) {
+        self.lend();
+        self.send(Signal::SIGCONT);
+    }
+
+    fn lend(&self) {
+        if let Some(terminal) = self.terminal {
+            terminal.lend(self.group);
+        }
+    }
+
+    fn take_back(&self) {
+        if let Some(terminal) = self.terminal {
+            terminal.take_back(self.group);
+        }
+    }
+
+    fn send(&self, signal: Signal) {
+        // It fails only if nobody of the group is left.
+        let _ = killpg(self.group, signal);
+    }
+}

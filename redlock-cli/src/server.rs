@@ -1,0 +1,131 @@
+//! Which server, and how to log in.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use redlock_rt::{Client, ClientBuilder, Credentials};
+use url::Url;
+
+use crate::exit::Failure;
+use crate::output::warn;
+use crate::span::span;
+
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct Server {
+    /// The server: redis://host, redis://master,replica, redis+sentinel://hosts/service,
+    /// redis+cluster://hosts, redis+unix:///path; with TLS rediss://…
+    #[arg(
+        long,
+        global = true,
+        env = "REDIS_URL",
+        hide_env_values = true,
+        default_value = "redis://localhost"
+    )]
+    pub(crate) url: String,
+    /// Reads the password from this file, anew for each connection
+    #[arg(long, global = true, value_name = "FILE", env = "REDIS_PASSWORD_FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// The user of the password in the file
+    #[arg(long, global = true, env = "REDIS_USER", requires = "password_file")]
+    pub(crate) user: Option<String>,
+    /// Trusts the certificates of this PEM file, too
+    #[arg(long, global = true, value_name = "FILE", env = "REDIS_TLS_CA")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Puts this and a colon before each key, as the services do
+    #[arg(long, global = true, env = "REDLOCK_NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// The longest time for connecting, and for a reply
+    #[arg(long, global = true, value_name = "TIME", value_parser = span, default_value = "3s")]
+    pub(crate) timeout: Duration,
+}
+
+impl Server {
+    /// The builder of the client, with all that these options say.
+    pub(crate) fn builder(&self) -> Result<ClientBuilder, Failure> {
+        self.warn_of_passwords();
+        let mut builder = Client::builder()
+            .url(&self.url)
+            .connect_timeout(self.timeout)
+            .response_timeout(self.timeout);
+        if let Some(namespace) = &self.namespace {
+            builder = builder.namespace(namespace);
+        }
+        if let Some(roots) = self.roots()? {
+            builder = builder.tls_roots(roots);
+        }
+        if self.password_file.is_some() {
+            // Here, so that a missing file is a wrong argument and not an outage.
+            self.login()?;
+            let server = self.clone();
+            builder = builder.credentials(move || {
+                let login = server.login();
+                async move {
+                    let (user, password) =
+                        login.map_err(|failure| io::Error::other(failure.message))?;
+                    let credentials = Credentials::new(password);
+                    Ok::<_, io::Error>(match user {
+                        Some(user) => credentials.user(user),
+                        None => credentials,
+                    })
+                }
+            });
+        }
+        Ok(builder)
+    }
+
+    pub(crate) async fn client(&self) -> Result<Client, Failure> {
+        Ok(self.builder()?.connect().await?)
+    }
+
+    /// The certificates to trust, in PEM form.
+    pub(crate) fn roots(&self) -> Result<Option<Vec<u8>>, Failure> {
+        let read = |path: &PathBuf| {
+            let failed = |error| Failure::usage(format!("{}: {error}", path.display()));
+            fs::read(path).map_err(failed)
+        };
+        self.tls_ca.as_ref().map(read).transpose()
+    }
+
+    /// User and password of the file.
+    pub(crate) fn login(&self) -> Result<(Option<String>, String), Failure> {
+        let Some(path) = &self.password_file else {
+            return Err(Failure::usage("no --password-file"));
+        };
+        let text = fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+        let password = text.trim_end_matches(['\r', '\n']).to_owned();
+        Ok((self.user.clone(), password))
+    }
+
+    /// The name of a key in Redis.
+    pub(crate) fn full_name(&self, key: &str) -> String {
+        match &self.namespace {
+            Some(namespace) => format!("{namespace}:{key}"),
+            None => key.to_owned(),
+        }
+    }
+
+    /// Everybody on the machine reads the arguments of a process.
+    fn warn_of_passwords(&self) {
+        let has_password = match Url::parse(&self.url) {
+            Ok(url) => {
+                let in_query = url.query_pairs().any(|(key, _)| key == "pass");
+                url.password().is_some() || in_query
+            }
+            // Several hosts are no URL for the parser.
+            Err(_) => self.url.split_once('@').is_some_and(|(login, _)| {
+                login
+                    .rsplit_once("//")
+                    .is_some_and(|(_, login)| login.contains(':'))
+            }),
+        };
+        let is_argument = |argument: String| argument.contains(&self.url);
+        if has_password && std::env::args().any(is_argument) {
+            warn("the password is visible in ps: use REDIS_URL or --password-file");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `redlock run` at a terminal: the command has it, and jobs are stopped and continued by the shell.
+
+use std::future::ready;
+
+use tests::{DEADLINE, eventually, shared_server, unique};
+
+use crate::command::PROGRAM;
+use crate::terminal::Terminal;
+
+async fn is_free(key: &str) -> bool {
+    let there: bool = shared_server().ask(&["EXISTS", key]).await;
+    !there
+}
+
+/// An interactive shell with job control.
+fn shell() -> Terminal {
+    Terminal::start(
+        &shared_server().url(),
+        &["bash", "--norc", "--noprofile", "-i"],
+    )
+}
+
+#[tokio::test]
+async fn the_command_reads_from_the_terminal_and_has_it_to_itself() {
+    let key = unique("cli:tty");
+    let line = "test -t 0 && read word && echo \"got <$word>\"";
+    let mut terminal = Terminal::start(
+        &shared_server().url(),
+        &[PROGRAM, "run", &key, "--", "sh", "-c", line],
+    );
+    eventually(DEADLINE, async || !is_free(&key).await).await;
+    terminal.types("hello\n");
+    terminal.shows("got <hello>", 1).await;
+    assert_eq!(terminal.ended().await, 0);
+    assert!(is_free(&key).await);
+}
+
+#[tokio::test]
+async fn control_c_ends_the_command_and_releases_the_lock() {
+    let key = unique("cli:int");
+    let arguments = [
+        PROGRAM,
+        "run",
+        &key,
+        "--",
+        "sh",
+        "-c",
+        "echo ran; exec sleep 120",
+    ];
+    let mut terminal = Terminal::start(&shared_server().url(), &arguments);
+    terminal.shows("ran", 1).await;
+    // The echo of the keys comes before the command has the terminal, or after it: both end it.
+    terminal.types("\x03");
+    assert_eq!(terminal.ended().await, 128 + 2);
+    assert!(is_free(&key).await);
+}
+
+#[tokio::test]
+async fn the_terminal_returns_to_the_shell_after_each_command() {
+    let mut shell = shell();
+    let key = unique("cli:return");
+    for turn in 1..=3 {
+        shell.types(&format!(
+            "{PROGRAM} run {key} -- sh -c 'read word; echo \"<$word-{turn}>\"'\n"
+        ));
+        shell.types("word\n");
+        shell.shows(&format!("<word-{turn}>"), 1).await;
+    }
+    shell.types("echo still $((6 * 7))\n");
+    shell.shows("still 42", 1).await;
+}
+
+#[tokio::test]
+async fn a_job_that_is_stopped_returns_to_the_shell_and_goes_on_in_front() {
+    let mut shell = shell();
+    let key = unique("cli:stop");
+    let line = "echo child $$; while read word; do echo \"<$word>\"; done; echo end";
+    shell.types(&format!("{PROGRAM} run {key} -- sh -c '{line}'\n"));
+    let _ = shell.number("child").await;
+    shell.types("one\n");
+    shell.shows("<one>", 1).await;
+    shell.types("\x1a");
+    shell.shows("Stopped", 1).await;
+    shell.types("echo shell $((6 * 7))\n");
+    shell.shows("shell 42", 1).await;
+    shell.types("fg\n");
+    shell.types("two\n");
+    shell.shows("<two>", 1).await;
+    shell.types("\x04");
+    shell.shows("end\r\n", 1).await;
+    eventually(DEADLINE, || is_free(&key)).await;
+    shell.types("echo done $((40 + 2))\n");
+    shell.shows("done 42", 1).await;
+}
+
+#[tokio::test]
+async fn a_job_in_the_background_stops_when_it_reads_and_has_the_terminal_in_front() {
+    let mut shell = shell();
+    let key = unique("cli:behind");
+    let line = "echo child $$; read word; echo \"<$word>\"";
+    shell.types(&format!("{PROGRAM} run {key} -- sh -c '{line}' &\n"));
+    let _ = shell.number("child").await;
+    // The shell tells of jobs before it prompts.
+    eventually(DEADLINE, || {
+        shell.types("\n");
+        ready(shell.shown().contains("Stopped"))
+    })
+    .await;
+    shell.types("fg\n");
+    shell.types("word\n");
+    shell.shows("<word>", 1).await;
+    eventually(DEADLINE, || is_free(&key)).await;
+}
