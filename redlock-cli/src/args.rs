@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::doctor::Doctor;
 use crate::latch::Latch;
 use crate::permits::Permits;
 use crate::run::Run;
@@ -43,6 +44,7 @@ pub(crate) enum Action {
     Unlock(Unlock),
     Latch(Latch),
     Permits(Permits),
+    Doctor(Doctor),
     /// Prints completions for a shell
     #[command(hide = true)]
     Completions {

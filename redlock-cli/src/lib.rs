@@ -5,9 +5,11 @@
 //! printed for people and for programs.
 
 mod args;
+mod doctor;
 mod exit;
 mod latch;
 mod manual;
+mod nodes;
 mod output;
 mod permits;
 mod run;
@@ -63,6 +65,7 @@ async fn perform(cli: Cli, output: Output) -> Result<Code, Failure> {
         Action::Unlock(unlock) => unlock::perform(unlock, &server, output).await,
         Action::Latch(latch) => latch::perform(latch, &server, output).await,
         Action::Permits(permits) => permits::perform(permits, &server, output).await,
+        Action::Doctor(doctor) => doctor::perform(doctor, &server, output).await,
         Action::Completions { shell } => manual::completions(shell),
         Action::Man { page } => manual::man(page.as_deref()),
     }

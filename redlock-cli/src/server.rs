@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -32,6 +32,14 @@ pub(crate) struct Server {
     /// The user of the password in the file
     #[arg(long, global = true, env = "REDIS_USER", requires = "password_file")]
     pub(crate) user: Option<String>,
+    /// Reads the password of the sentinels from this file
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "REDIS_SENTINEL_PASSWORD_FILE"
+    )]
+    pub(crate) sentinel_password_file: Option<PathBuf>,
     /// Trusts the certificates of this PEM file, too
     #[arg(long, global = true, value_name = "FILE", env = "REDIS_TLS_CA")]
     pub(crate) tls_ca: Option<PathBuf>,
@@ -56,6 +64,9 @@ impl Server {
         }
         if let Some(roots) = self.roots()? {
             builder = builder.tls_roots(roots);
+        }
+        if let Some(password) = self.sentinel_password()? {
+            builder = builder.sentinel_credentials(None, password);
         }
         if self.password_file.is_some() {
             // Here, so that a missing file is a wrong argument and not an outage.
@@ -95,10 +106,22 @@ impl Server {
         let Some(path) = &self.password_file else {
             return Err(Failure::usage("no --password-file"));
         };
-        let text = fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-        let password = text.trim_end_matches(['\r', '\n']).to_owned();
-        Ok((self.user.clone(), password))
+        Ok((self.user.clone(), password_in(path)?))
+    }
+
+    pub(crate) fn sentinel_password(&self) -> Result<Option<String>, Failure> {
+        self.sentinel_password_file
+            .as_deref()
+            .map(password_in)
+            .transpose()
+    }
+
+    /// The URL without the login, for people.
+    pub(crate) fn place(&self) -> String {
+        match (self.url.split_once("://"), self.url.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, hosts))) => format!("{scheme}://{hosts}"),
+            _ => self.url.split('?').next().unwrap_or_default().to_owned(),
+        }
     }
 
     /// The name of a key in Redis.
@@ -128,4 +151,10 @@ impl Server {
             warn("the password is visible in ps: use REDIS_URL or --password-file");
         }
     }
+}
+
+fn password_in(path: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }

@@ -23,12 +23,15 @@ fn shell() -> Terminal {
 #[tokio::test]
 async fn the_command_reads_from_the_terminal_and_has_it_to_itself() {
     let key = unique("cli:tty");
-    let line = "test -t 0 && read word && echo \"got <$word>\"";
+    // The eighth field is the foreground group, which this is before it reads.
+    let line = "until set -- $(cat /proc/$$/stat) && test $8 = $$; do sleep 0.01; done; echo front; \
+                test -t 0 && read word && echo \"got <$word>\"";
     let mut terminal = Terminal::start(
         &shared_server().url(),
         &[PROGRAM, "run", &key, "--", "sh", "-c", line],
     );
-    eventually(DEADLINE, async || !is_free(&key).await).await;
+    terminal.shows("front", 1).await;
+    assert!(!is_free(&key).await);
     terminal.types("hello\n");
     terminal.shows("got <hello>", 1).await;
     assert_eq!(terminal.ended().await, 0);

@@ -2,6 +2,7 @@
 
 mod command;
 mod counts;
+mod doctor;
 mod input;
 mod jobs;
 mod kinds;

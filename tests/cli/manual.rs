@@ -84,7 +84,7 @@ fn the_manual_names_each_command_and_option() {
             .unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    let commands = ["run", "wait", "unlock", "latch", "permits"];
+    let commands = ["run", "wait", "unlock", "latch", "permits", "doctor"];
     for command in commands {
         assert!(MANUAL.contains(&format!("redlock {command}")), "{command}");
         let help = help(command);

@@ -1,0 +1,242 @@
+//! The rights of a user, against those that the kinds in use need.
+
+use clap::ValueEnum;
+
+use super::facts::Facts;
+use super::{Doctor, Kind, Said, error, note, ok, warning};
+use crate::nodes::Node;
+use crate::server::Server;
+
+/// Commands as they are sent, for a key K and a channel C: Redis checks their number of arguments.
+const EVERYBODY: &[&str] = &[
+    "EVALSHA 0 1 K",
+    "SCRIPT|LOAD x",
+    "CLIENT|ID",
+    "CLIENT|KILL ID 1",
+    "INFO",
+    "PING",
+    "SELECT 0",
+    "SUBSCRIBE C",
+    "UNSUBSCRIBE C",
+    "PTTL K",
+    "HGET K f",
+    "HSET K f 1",
+    "HDEL K f",
+    "HLEN K",
+    "HEXISTS K f",
+    "HGETALL K",
+    "EXISTS K",
+    "PEXPIRE K 1",
+    "DEL K",
+    "PUBLISH C 0",
+];
+const READ_WRITE: &[&str] = &[
+    "SET K 1",
+    "ZRANGE K 0 1",
+    "ZREM K m",
+    "HRANDFIELD K",
+    "TIME",
+    "ZADD K 1 m",
+    "ZREMRANGEBYSCORE K 0 1",
+];
+const LATCH: &[&str] = &["DECR K", "GET K", "SET K 1", "PEXPIREAT K 1", "TIME"];
+const FENCED: &[&str] = &["INCR K", "GET K", "SET K 1", "TIME"];
+const FAIR: &[&str] = &[
+    "TIME",
+    "HMGET K f",
+    "LINDEX K 0",
+    "LLEN K",
+    "LPOS K v",
+    "LRANGE K 0 1",
+    "LREM K 1 v",
+    "RPUSH K v",
+    "ZADD K 1 m",
+    "ZRANGE K 0 1",
+    "ZREM K m",
+    "ZSCORE K m",
+];
+const SEMAPHORE: &[&str] = &[
+    "GET K",
+    "SET K 1",
+    "INCRBY K 1",
+    "DECRBY K 1",
+    "TIME",
+    "ZADD K 1 m",
+    "ZCARD K",
+    "ZCOUNT K 0 1",
+    "ZRANGE K 0 1",
+    "ZRANGEBYSCORE K 0 1",
+    "ZREM K m",
+    "ZSCORE K m",
+    "PERSIST K",
+];
+/// Of a cluster, besides.
+const CLUSTER: &[&str] = &[
+    "CLUSTER|SLOTS",
+    "CLUSTER|INFO",
+    "ASKING",
+    "PUBSUB|SHARDNUMSUB",
+    "SPUBLISH C 0",
+    "SSUBSCRIBE C",
+    "SUNSUBSCRIBE C",
+];
+/// By which a free lock is taken without a script.
+const RESTORE: &str = "RESTORE K 0 v";
+/// Locks work without these.
+const MINOR: [&str; 6] = [
+    "+subscribe",
+    "+unsubscribe",
+    "+publish",
+    "+client|id",
+    "+client|kill",
+    "+info",
+];
+/// Names of connections.
+const NAMES: &[&str] = &["CLIENT|SETNAME x", "CLIENT|SETINFO LIB-NAME x"];
+
+fn commands(kinds: &[Kind], facts: &Facts) -> Vec<&'static str> {
+    let kinds = match kinds {
+        [] => Kind::value_variants(),
+        kinds => kinds,
+    };
+    let of = |kind: &Kind| match kind {
+        Kind::Rlock => &[][..],
+        Kind::Fair => FAIR,
+        Kind::ReadWrite => READ_WRITE,
+        Kind::Fenced => FENCED,
+        Kind::Semaphore => SEMAPHORE,
+        Kind::Latch => LATCH,
+    };
+    let cluster = match facts.info("cluster_enabled") {
+        Some("1") => CLUSTER,
+        _ => &[],
+    };
+    let all = EVERYBODY
+        .iter()
+        .chain(kinds.iter().flat_map(of))
+        .chain(cluster);
+    let mut commands = Vec::new();
+    for command in all {
+        if !commands.contains(command) {
+            commands.push(*command);
+        }
+    }
+    commands
+}
+
+/// Whether the user may send this; an error if nobody says so.
+async fn may(
+    node: &Node,
+    user: &str,
+    command: &str,
+    name: &str,
+) -> Result<bool, redis::RedisError> {
+    let channel = format!("redisson_lock__channel:{{{name}}}");
+    let mut words: Vec<&str> = command.split(' ').collect();
+    for word in &mut words[1..] {
+        match *word {
+            "K" => *word = name,
+            "C" => *word = &channel,
+            _ => {}
+        }
+    }
+    let parts: Vec<&str> = words[0].split('|').collect();
+    let all = [&["ACL", "DRYRUN", user][..], &parts, &words[1..]].concat();
+    let reply: String = node.ask(&all).await?;
+    Ok(reply == "OK")
+}
+
+async fn user_of(doctor: &Doctor, node: &Node) -> Option<String> {
+    match &doctor.acl_user {
+        Some(user) => Some(user.clone()),
+        None => node.ask(&["ACL", "WHOAMI"]).await.ok(),
+    }
+}
+
+/// `None`: nobody says so.
+pub(super) async fn may_restore(doctor: &Doctor, node: &Node) -> Option<bool> {
+    let user = user_of(doctor, node).await?;
+    may(node, &user, RESTORE, "redlock_probe").await.ok()
+}
+
+pub(super) async fn check(
+    doctor: &Doctor,
+    server: &Server,
+    facts: &Facts,
+    node: &Node,
+) -> Vec<Said> {
+    let commands = commands(&doctor.kinds, facts);
+    let line = line(server, &commands);
+    let Some(user) = user_of(doctor, node).await else {
+        return vec![note(format!(
+            "not known: ACL WHOAMI is not allowed. Enough is: {line}"
+        ))];
+    };
+    let name = server.full_name("redlock_probe");
+    let (mut missing, mut unknown) = (Vec::new(), None);
+    for command in &commands {
+        match may(node, &user, command, &name).await {
+            Ok(true) => {}
+            Ok(false) => missing.push(right(command)),
+            // Also a command that this version does not have.
+            Err(error) => unknown = Some(error),
+        }
+    }
+    if missing.is_empty() {
+        return vec![match unknown {
+            Some(error) => note(format!("of {user}, not known ({error}). Enough is: {line}")),
+            None => {
+                let names = extra(node, &user, &name).await;
+                ok(format!("{user} has all that the kinds in use need{names}"))
+            }
+        }];
+    }
+    let message = format!(
+        "{user} lacks {} for the keys and channels of {name}",
+        missing.join(" ")
+    );
+    let remedy = format!("as an administrator: {line}");
+    // Without these waiters poll, and late commands are not prevented.
+    let is_minor = |right: &String| MINOR.contains(&right.as_str());
+    vec![match missing.iter().all(is_minor) {
+        true => warning(message, &remedy),
+        false => error(message, &remedy),
+    }]
+}
+
+/// What it lacks that nothing fails without.
+async fn extra(node: &Node, user: &str, name: &str) -> String {
+    let mut missing = Vec::new();
+    for command in [&[RESTORE], NAMES].concat() {
+        if matches!(may(node, user, command, name).await, Ok(false)) {
+            missing.push(right(command));
+        }
+    }
+    match missing.is_empty() {
+        true => String::new(),
+        false => format!(", but not {}, which helps", missing.join(" ")),
+    }
+}
+
+fn right(command: &str) -> String {
+    let name = command.split(' ').next().unwrap_or(command);
+    format!("+{}", name.to_lowercase())
+}
+
+/// The least rights, as an administrator gives them.
+fn line(server: &Server, commands: &[&str]) -> String {
+    let places = match &server.namespace {
+        Some(namespace) => {
+            let keys = format!("~{namespace}:* ~*{{{namespace}:* ~redlock_probe");
+            format!("{keys} &redisson_*{{{namespace}:* &redlock_wake:*")
+        }
+        None => "~* &redisson_* &redlock_wake:*".to_owned(),
+    };
+    let rights: Vec<_> = commands
+        .iter()
+        .chain(NAMES)
+        .map(|command| right(command))
+        .collect();
+    let (places, rights) = (places.as_str(), rights.join(" "));
+    format!("ACL SETUSER app on >PASSWORD resetkeys resetchannels -@all {places} {rights}")
+}

@@ -1,0 +1,85 @@
+//! The version.
+
+use super::facts::Facts;
+use super::{Said, error, note, ok, warning};
+
+type Version = (u32, u32, u32);
+
+fn version(text: &str) -> Option<Version> {
+    let mut parts = text.split(['.', '-']).map(|part| part.parse().ok());
+    Some((
+        parts.next()??,
+        parts.next()??,
+        parts.next().flatten().unwrap_or(0),
+    ))
+}
+
+/// Whether a crafted value can do harm by RESTORE: mended in 8.6.3 and 8.8.0.
+fn restore_is_flawed(version: Version) -> bool {
+    version < (8, 6, 3) || ((8, 7, 0)..(8, 8, 0)).contains(&version)
+}
+
+/// `may_restore` is `None` if the rights are not known.
+pub(super) fn check(facts: &Facts, may_restore: Option<bool>) -> Vec<Said> {
+    if let Some(text) = facts.info("valkey_version") {
+        return vec![match version(text) {
+            Some(version) if version < (7, 2, 0) => old(text, "Valkey 7.2"),
+            _ => ok(format!("Valkey {text}")),
+        }];
+    }
+    let Some(text) = facts.info("redis_version") else {
+        return vec![note("not known: INFO is not allowed")];
+    };
+    match version(text) {
+        None => vec![note(format!("not understood: {text}"))],
+        Some(version) if version < (6, 2, 0) => vec![old(text, "Redis 6.2")],
+        Some(version) if restore_is_flawed(version) && may_restore == Some(true) => vec![warning(
+            format!(
+                "Redis {text}: the user may RESTORE, by which a crafted value does harm before 8.6.3 and 8.8.0"
+            ),
+            "upgrade (distributions mend older versions, too), or take the right away (-restore): a free RLock \
+             then takes a script, for three times the server's time",
+        )],
+        Some(_) => vec![ok(format!("Redis {text}"))],
+    }
+}
+
+fn old(text: &str, oldest: &str) -> Said {
+    error(
+        format!("{text} is older than {oldest}"),
+        "upgrade: what locks need is missing there",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Severity;
+    use super::*;
+
+    #[test]
+    fn known_bad_versions() {
+        for (info, may_restore, severity) in [
+            ("redis_version:6.0.16", Some(false), Severity::Error),
+            ("redis_version:6.2.14", Some(false), Severity::Ok),
+            ("redis_version:8.6.2", Some(true), Severity::Warning),
+            ("redis_version:8.6.3", Some(true), Severity::Ok),
+            ("redis_version:8.7.1", Some(true), Severity::Warning),
+            ("redis_version:8.8.0", Some(true), Severity::Ok),
+            ("redis_version:8.6.2", None, Severity::Ok),
+            (
+                "redis_version:7.2.4\nvalkey_version:9.0.0",
+                Some(true),
+                Severity::Ok,
+            ),
+            (
+                "redis_version:7.2.4\nvalkey_version:7.1.0",
+                Some(true),
+                Severity::Error,
+            ),
+            ("", None, Severity::Note),
+        ] {
+            let said = check(&Facts::with_info(info), may_restore);
+            assert_eq!(said[0].severity, severity, "{info} {said:?}");
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! `redlock doctor`: each check, on a server that has the defect.
+
+use serde_json::Value;
+use tests::{Cluster, DEADLINE, Matcher, Proxy, RedisServer, Replicated, ask, eventually, unique};
+
+use crate::command::{Command, Ended};
+
+async fn doctor(url: &str, arguments: &[&str]) -> Ended {
+    let all = [&["--json", "doctor"][..], arguments].concat();
+    Command::start(url, &all).ended().await
+}
+
+/// The findings of one check.
+fn of(ended: &Ended, check: &str) -> Vec<(String, String)> {
+    let lines = ended
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines = lines.filter(|line| line["check"] == check);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    lines
+        .map(|line| (text(&line["severity"]), text(&line["message"])))
+        .collect()
+}
+
+/// Whether the check says this with this severity.
+#[track_caller]
+fn assert_says(ended: &Ended, check: &str, severity: &str, text: &str) {
+    let found = of(ended, check);
+    let is_it = |(one, message): &(String, String)| one == severity && message.contains(text);
+    assert!(
+        found.iter().any(is_it),
+        "{check}: no {severity} {text:?} in {found:?} {}",
+        ended.err
+    );
+}
+
+#[tokio::test]
+async fn a_server_made_for_locks_has_no_error_and_only_notes_of_its_version() {
+    let server = RedisServer::options().aof().start();
+    let user = [
+        "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-restore",
+    ];
+    let _: () = server.ask(&user).await;
+    let url = server.url().replace("redis://", "redis://app:pw@");
+    let ended = doctor(&url, &["--strict"]).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    for check in [
+        "reachable",
+        "version",
+        "persistence",
+        "eviction",
+        "scripts",
+        "clock",
+        "rights",
+    ] {
+        assert_says(&ended, check, "ok", "");
+    }
+    assert_says(&ended, "replicas", "note", "no replicas");
+    // The rights to RESTORE and to change it are worth a word.
+    assert_says(&ended, "rights", "ok", "but not +restore");
+}
+
+#[tokio::test]
+async fn a_policy_that_evicts_locks_is_an_error() {
+    let options = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    let server = RedisServer::options().args(options).start();
+    let ended = doctor(&server.url(), &[]).await;
+    assert_eq!(ended.code, 1);
+    assert_says(&ended, "eviction", "error", "allkeys-lru");
+
+    let _: () = server
+        .ask(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"])
+        .await;
+    let ended = doctor(&server.url(), &[]).await;
+    assert_eq!(ended.code, 0);
+    assert_says(&ended, "eviction", "warning", "volatile-ttl");
+    assert_eq!(doctor(&server.url(), &["--strict"]).await.code, 1);
+}
+
+#[tokio::test]
+async fn keys_that_were_evicted_and_a_memory_that_is_full_are_errors() {
+    let server = RedisServer::options().args(["--maxmemory", "4mb"]).start();
+    let redis = server.connect().await.unwrap();
+    let much = "x".repeat(100_000);
+    let _: () = ask(
+        &redis,
+        &["CONFIG", "SET", "maxmemory-policy", "allkeys-random"],
+    )
+    .await;
+    for number in 0..60 {
+        let _: () = ask(&redis, &["SET", &format!("data:{number}"), &much]).await;
+    }
+    assert_says(
+        &doctor(&server.url(), &[]).await,
+        "eviction",
+        "error",
+        "were evicted",
+    );
+    let _: () = ask(&redis, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+    let used: String = ask(&redis, &["INFO", "memory"]).await;
+    let used = used
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"))
+        .unwrap();
+    let _: () = ask(&redis, &["CONFIG", "SET", "maxmemory", used]).await;
+    let ended = doctor(&server.url(), &[]).await;
+    assert_says(&ended, "eviction", "error", "each acquisition is refused");
+}
+
+#[tokio::test]
+async fn what_a_restart_or_a_crash_of_the_machine_loses_is_said() {
+    let server = RedisServer::start();
+    let ended = doctor(&server.url(), &[]).await;
+    assert_says(&ended, "persistence", "warning", "no append-only file");
+    let _: () = server.ask(&["CONFIG", "SET", "appendonly", "yes"]).await;
+    for (fsync, severity) in [("everysec", "note"), ("no", "warning"), ("always", "ok")] {
+        let _: () = server.ask(&["CONFIG", "SET", "appendfsync", fsync]).await;
+        assert_says(
+            &doctor(&server.url(), &[]).await,
+            "persistence",
+            severity,
+            "",
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_that_fails_is_an_error() {
+    let server = RedisServer::options()
+        .args(["--enable-protected-configs", "yes"])
+        .start();
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().to_str().unwrap();
+    let _: () = server.ask(&["CONFIG", "SET", "dir", path]).await;
+    drop(place);
+    let _: () = server.ask(&["BGSAVE"]).await;
+    eventually(DEADLINE, async || {
+        let info: String = server.ask(&["INFO", "persistence"]).await;
+        info.contains("rdb_last_bgsave_status:err")
+    })
+    .await;
+    assert_says(
+        &doctor(&server.url(), &[]).await,
+        "persistence",
+        "error",
+        "snapshot failed",
+    );
+}
+
+#[tokio::test]
+async fn a_master_that_may_be_cut_off_and_a_replica_that_is_silent_are_found() {
+    let servers = Replicated::start(RedisServer::options(), 1).await;
+    let url = servers.url();
+    let ended = doctor(&url, &[]).await;
+    assert_says(&ended, "replicas", "warning", "min-replicas-to-write is 0");
+    assert_says(&ended, "replicas", "ok", "bytes behind");
+    let _: () = servers
+        .server(0)
+        .ask(&["CONFIG", "SET", "min-replicas-to-write", "1"])
+        .await;
+    assert_says(
+        &doctor(&url, &[]).await,
+        "replicas",
+        "ok",
+        "min-replicas-to-write is 1",
+    );
+
+    servers.server(1).pause();
+    let master = servers.server(0).url();
+    eventually(DEADLINE, async || {
+        let ended = doctor(&master, &[]).await;
+        of(&ended, "replicas")
+            .iter()
+            .any(|(severity, message)| severity == "error" && message.contains("was last heard"))
+    })
+    .await;
+    servers.server(1).resume();
+}
+
+#[tokio::test]
+async fn a_server_of_the_wrong_role_is_69_and_named() {
+    let servers = Replicated::start(RedisServer::options(), 1).await;
+    let ended = doctor(&servers.server(1).url(), &[]).await;
+    assert_eq!(ended.code, 69);
+    assert_says(&ended, "reachable", "error", "replica");
+    let node = Cluster::options().start();
+    let ended = doctor(&node.node(0).url(), &[]).await;
+    assert_eq!(ended.code, 69);
+    assert_says(&ended, "reachable", "error", "cluster");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_or_refuses_is_said_as_a_finding() {
+    let ended = doctor("redis://127.0.0.1:1", &[]).await;
+    assert_eq!(ended.code, 69);
+    assert_says(&ended, "reachable", "error", "");
+    let server = RedisServer::options().password("secret").start();
+    let ended = doctor(&server.url().replace("secret", "wrong"), &[]).await;
+    assert_eq!(ended.code, 77);
+    assert_says(&ended, "reachable", "error", "");
+}
+
+#[tokio::test]
+async fn each_master_of_a_cluster_is_looked_at() {
+    let cluster = Cluster::options().masters(3).start();
+    let ended = doctor(&cluster.url(), &[]).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(of(&ended, "eviction").len(), 3);
+    assert_eq!(of(&ended, "rights").len(), 3);
+    assert_says(&ended, "rights", "ok", "has all");
+}
+
+#[tokio::test]
+async fn it_asks_over_tls_and_a_socket() {
+    let server = RedisServer::options()
+        .unix_socket()
+        .tls()
+        .password("secret")
+        .start();
+    assert_eq!(doctor(&server.unix_url(), &[]).await.code, 0);
+    let roots = server.directory().join("roots.pem");
+    std::fs::write(&roots, server.ca_pem()).unwrap();
+    let ended = doctor(&server.tls_url(), &["--tls-ca", roots.to_str().unwrap()]).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_says(&ended, "eviction", "ok", "noeviction");
+}
+
+#[tokio::test]
+async fn scripts_that_are_made_anew_for_each_call_are_found() {
+    let server = RedisServer::start();
+    let redis = server.connect().await.unwrap();
+    for number in 0..=1000 {
+        let _: String = ask(&redis, &["SCRIPT", "LOAD", &format!("return {number}")]).await;
+    }
+    assert_says(
+        &doctor(&server.url(), &[]).await,
+        "scripts",
+        "warning",
+        "scripts are cached",
+    );
+}
+
+#[tokio::test]
+async fn a_clock_that_is_far_from_ours_is_found() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    assert_says(&doctor(&proxy.url(), &[]).await, "clock", "ok", "");
+    proxy.answer(
+        Matcher::command("TIME"),
+        "*2\r\n$10\r\n1000000000\r\n$1\r\n5\r\n",
+        1,
+    );
+    assert_says(
+        &doctor(&proxy.url(), &[]).await,
+        "clock",
+        "warning",
+        "behind ours",
+    );
+    proxy.answer(
+        Matcher::command("TIME"),
+        "*2\r\n$10\r\n9000000000\r\n$1\r\n5\r\n",
+        1,
+    );
+    assert_says(
+        &doctor(&proxy.url(), &[]).await,
+        "clock",
+        "warning",
+        "ahead of ours",
+    );
+}
+
+#[tokio::test]
+async fn keys_that_are_no_locks_and_locks_with_another_prefix_are_found() {
+    let server = RedisServer::start();
+    let redis = server.connect().await.unwrap();
+    let owner = "5c2ad9c4-5a24-4d8c-9f0a-0a5c0d6f3a11:42";
+    for words in [
+        &["HSET", "shop:order:7", owner, "1"][..],
+        &["HSET", "shop:both", "mode", "read", owner, "2"],
+        &["SET", "shop:permits", "5"],
+        &["SET", "other:text", "of somebody else"],
+    ] {
+        let _: redis::Value = ask(&redis, words).await;
+    }
+    let clean = doctor(&server.url(), &["--namespace", "shop"]).await;
+    assert_says(&clean, "keys", "ok", "3 keys under shop:");
+    for words in [
+        &["RPUSH", "shop:list", "1"][..],
+        &["SET", "shop:text", "of a user"],
+        &["HSET", "shop:user", "name", "me"],
+        &["HSET", "order:7", owner, "1"],
+        &["HSET", "java:order:7", owner, "1"],
+    ] {
+        let _: redis::Value = ask(&redis, words).await;
+    }
+    let ended = doctor(&server.url(), &["--namespace", "shop"]).await;
+    assert_says(&ended, "keys", "warning", "3 keys under shop: are no locks");
+    assert_says(&ended, "keys", "warning", "locks have the same name");
+    for key in ["shop:list", "shop:text", "shop:user", "java:order:7"] {
+        assert!(
+            of(&ended, "keys")
+                .iter()
+                .any(|(_, message)| message.contains(key)),
+            "{key}"
+        );
+    }
+    for number in 0..1000 {
+        let _: () = ask(&redis, &["SET", &format!("data:{number}"), "1"]).await;
+    }
+    let ended = doctor(&server.url(), &["--scan", "100"]).await;
+    assert_says(&ended, "keys", "note", "more than 100 keys");
+}
+
+#[tokio::test]
+async fn dead_waiters_and_permits_without_an_end_are_found() {
+    let server = RedisServer::start();
+    let redis = server.connect().await.unwrap();
+    let clean = doctor(&server.url(), &[]).await;
+    assert_says(&clean, "queues", "ok", "");
+    assert_says(&clean, "permits", "ok", "");
+    let _: u64 = ask(&redis, &["RPUSH", "redisson_lock_queue:{report}", "uuid:1"]).await;
+    let _: u64 = ask(
+        &redis,
+        &["ZADD", "redisson_lock_timeout:{report}", "1000", "uuid:1"],
+    )
+    .await;
+    let _: u64 = ask(
+        &redis,
+        &["ZADD", "{exports}:timeout", "9e15", "0123456789abcdef"],
+    )
+    .await;
+    let ended = doctor(&server.url(), &[]).await;
+    assert_says(&ended, "queues", "warning", "1 in the queue of {report}");
+    assert_says(&ended, "permits", "warning", "1 permits of exports");
+}
+
+#[tokio::test]
+async fn a_right_that_is_missing_is_named_and_the_line_that_is_printed_is_enough() {
+    let server = RedisServer::start();
+    let namespace = unique("doctor").replace(':', "-");
+    let user = [
+        "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-zadd", "-publish",
+    ];
+    let _: () = server.ask(&user).await;
+    let of_app = ["--namespace", &namespace, "--acl-user", "app"];
+    let ended = doctor(&server.url(), &of_app).await;
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert_says(&ended, "rights", "error", "app lacks +publish +zadd");
+    // Without it waiters poll.
+    let fewer = [&of_app[..], &["--kinds", "rlock,latch"]].concat();
+    assert_says(
+        &doctor(&server.url(), &fewer).await,
+        "rights",
+        "warning",
+        "app lacks +publish",
+    );
+
+    let lines = ended
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut remedies = lines.filter_map(|line| line["remedy"].as_str().map(str::to_owned));
+    let remedy = remedies
+        .rfind(|remedy| remedy.contains("ACL SETUSER"))
+        .unwrap();
+    let line = remedy
+        .split_once("ACL SETUSER")
+        .unwrap()
+        .1
+        .replace("PASSWORD", "pw");
+    let words: Vec<&str> = ["ACL", "SETUSER"]
+        .into_iter()
+        .chain(line.split_whitespace())
+        .collect();
+    // From Redis 7.2 on.
+    let words = words
+        .into_iter()
+        .filter(|word| *word != "+client|setinfo")
+        .collect::<Vec<_>>();
+    let _: () = server.ask(&words).await;
+    let ended = doctor(&server.url(), &of_app).await;
+    assert_says(&ended, "rights", "ok", "app has all");
+
+    let url = server.url().replace("redis://", "redis://app:pw@");
+    let run = async |arguments: &[&str]| {
+        let all = [&["--namespace", &namespace][..], arguments].concat();
+        let ended = Command::start(&url, &all).ended().await;
+        assert_eq!(ended.code, 0, "{arguments:?}: {ended:?}");
+    };
+    for kind in ["rlock", "fair", "fenced", "read", "write", "spin"] {
+        run(&["run", kind, "--kind", kind, "true"]).await;
+    }
+    run(&[
+        "run",
+        "permits",
+        "--kind",
+        "semaphore",
+        "--permits",
+        "2",
+        "true",
+    ])
+    .await;
+    run(&["latch", "latch", "set", "1"]).await;
+    run(&["latch", "latch", "count-down"]).await;
+    run(&["permits", "plain", "--without-lease", "set", "1"]).await;
+}
+
+#[tokio::test]
+async fn for_people_each_finding_is_a_line_with_its_remedy_below() {
+    let server = RedisServer::start();
+    let ended = Command::start(&server.url(), &["doctor"]).ended().await;
+    assert_eq!(ended.code, 0);
+    assert!(ended.out.contains("warning persistence"), "{}", ended.out);
+    assert!(
+        ended
+            .out
+            .contains("\n        mend it: CONFIG SET appendonly yes"),
+        "{}",
+        ended.out
+    );
+    assert!(!ended.out.contains('\x1b'));
+}
