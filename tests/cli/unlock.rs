@@ -1,9 +1,9 @@
 //! `redlock unlock --force`.
 
 use redlock_rt::Client;
-use tests::{DEADLINE, eventually, shared_server, unique};
+use tests::{DEADLINE, Monitor, RedisServer, eventually, shared_server, unique};
 
-use crate::command::{PROGRAM, redlock, start};
+use crate::command::{Command, PROGRAM, redlock, start};
 use crate::terminal::Terminal;
 
 #[tokio::test]
@@ -25,6 +25,10 @@ async fn a_lock_of_each_kind_is_freed_and_its_command_is_stopped() {
         assert_eq!(ended.code, 0, "{kind}: {ended:?}");
         assert_eq!(ended.json()["freed"], true);
         assert!(ended.json()["holder"].as_str().unwrap().contains(':'));
+        // Also the lease of a reader.
+        let left: Vec<String> = shared_server().ask(&["KEYS", &format!("*{key}*")]).await;
+        let token = format!("redisson_lock_token:{{{key}}}");
+        assert!(left.iter().all(|key| *key == token), "{kind}: {left:?}");
         assert_eq!(run.ended().await.code, 76, "{kind}");
         let ended = redlock(["unlock", "--force", "--yes", &key]).await;
         assert_eq!(ended.code, 1, "{kind}: {ended:?}");
@@ -32,25 +36,38 @@ async fn a_lock_of_each_kind_is_freed_and_its_command_is_stopped() {
 }
 
 #[tokio::test]
-async fn those_who_wait_have_the_lock_then() {
-    for kind in ["rlock", "fair", "write"] {
+async fn those_who_wait_are_woken_as_their_kind_is_and_have_the_lock_then() {
+    let server = RedisServer::start();
+    let mut monitor = Monitor::start(&server).await;
+    for (kind, listens, told) in [
+        (
+            "rlock",
+            "redisson_lock__channel:*",
+            "redisson_lock__channel:",
+        ),
+        ("fair", "redlock_wake:*", "redlock_wake:"),
+        ("write", "redisson_rwlock:*", "redisson_rwlock:"),
+    ] {
         let key = unique("cli:next");
-        let holder = start(["run", &key, "--kind", kind, "-c", "echo ran; cat"]);
+        let run = |what| Command::start(&server.url(), &["run", &key, "--kind", kind, "-c", what]);
+        let holder = run("echo ran; cat");
         holder.says("ran").await;
-        let mut next = start(["run", &key, "--kind", kind, "--", "echo", "next"]);
-        let channels = match kind {
-            "fair" => "redlock_wake:*".to_owned(),
-            _ => format!("*{key}*"),
-        };
+        let mut next = run("echo next");
         eventually(DEADLINE, async || {
-            let heard: Vec<String> = shared_server()
-                .ask(&["PUBSUB", "CHANNELS", &channels])
-                .await;
+            let heard: Vec<String> = server.ask(&["PUBSUB", "CHANNELS", listens]).await;
             !heard.is_empty()
         })
         .await;
-        assert_eq!(redlock(["unlock", "--force", "--yes", &key]).await.code, 0);
+        monitor.mark().await;
+        let unlock = ["unlock", "--force", "--yes", &key];
+        assert_eq!(Command::start(&server.url(), &unlock).ended().await.code, 0);
         assert_eq!(next.ended().await.out, "next\n", "{kind}");
+        let lines = monitor.lines().await;
+        let first = lines
+            .iter()
+            .find(|line| line.command() == "PUBLISH")
+            .unwrap();
+        assert!(first.args[1].starts_with(told), "{kind}: {first:?}");
     }
 }
 
