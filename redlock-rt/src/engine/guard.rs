@@ -89,7 +89,7 @@ pub(crate) struct HoldGuard {
     pub(crate) hold: Arc<Hold>,
     pub(super) id: GuardId,
     pub(super) left: bool,
-    /// The turn of a body that runs under this guard; see `ClientEngine::lock_for_body`.
+    /// The turn of a body that runs under this guard; see `AcquireParams::for_body`.
     turn: Option<tokio::sync::OwnedMutexGuard<()>>,
 }
 

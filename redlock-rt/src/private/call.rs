@@ -115,7 +115,7 @@ impl AttributeCall {
     async fn acquire(self, kind: Primitive) -> Result<LockedBody, Error> {
         let (client, key) = (self.client?, self.key?);
         let wait = self.wait.unwrap_or_else(|| client.default_wait());
-        let options = self.options.wait(wait);
+        let options = self.options.wait(wait).for_body();
         let guard = match (kind, key) {
             (Primitive::Semaphore { limit, take }, Key::One(name)) => {
                 if take > limit {
@@ -133,7 +133,7 @@ impl AttributeCall {
             (Primitive::Lock(kind), Key::All(names)) => {
                 let parts = names.iter().map(|name| part(&client, kind, name));
                 let lock = MultiLock::new(parts);
-                Guard::Multi(lock.lock_for_body(options).await?)
+                Guard::Multi(lock.lock_with(options).await?)
             }
         };
         Ok(LockedBody::new(self.label, client, guard, self.on_lost))
@@ -147,17 +147,17 @@ async fn one(
     options: LockOptions,
 ) -> Result<Guard, Error> {
     Ok(match kind {
-        LockKind::Reentrant => Guard::Reentrant(client.rlock(name).lock_for_body(options).await?),
-        LockKind::Fair => Guard::Fair(client.fair_lock(name).lock_for_body(options).await?),
-        LockKind::Fenced => Guard::Fenced(client.fenced_lock(name).lock_for_body(options).await?),
-        LockKind::Spin => Guard::Spin(client.spin_lock(name).lock_for_body(options).await?),
+        LockKind::Reentrant => Guard::Reentrant(client.rlock(name).lock_with(options).await?),
+        LockKind::Fair => Guard::Fair(client.fair_lock(name).lock_with(options).await?),
+        LockKind::Fenced => Guard::Fenced(client.fenced_lock(name).lock_with(options).await?),
+        LockKind::Spin => Guard::Spin(client.spin_lock(name).lock_with(options).await?),
         LockKind::Read => {
             let lock = client.read_write_lock(name).read_lock();
-            Guard::Read(lock.lock_for_body(options).await?)
+            Guard::Read(lock.lock_with(options).await?)
         }
         LockKind::Write => {
             let lock = client.read_write_lock(name).write_lock();
-            Guard::Write(lock.lock_for_body(options).await?)
+            Guard::Write(lock.lock_with(options).await?)
         }
     })
 }

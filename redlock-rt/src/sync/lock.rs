@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::guard::{LockGuard, RELEASE};
 use super::kind::Kind;
 use super::options::{LockOptions, unless_contended};
-use crate::engine::{AcquireParams, Backoff, ClientEngine, Handle, Terms};
+use crate::engine::{Backoff, ClientEngine, Handle};
 use crate::error::Error;
 use crate::name::{BadName, HoldId, LockName};
 use crate::wire::{Call, Holder, LockRecipe, Malformed, Named, Recipe, Reply};
@@ -230,13 +230,6 @@ impl<K: Kind> Lock<K> {
         self.acquire(&options).await
     }
 
-    /// Acquires the lock as the options say, for the guard of one body.
-    pub(crate) async fn lock_for_body(&self, options: LockOptions) -> Result<LockGuard<K>, Error> {
-        let (recipe, terms, params) = self.prepare(&options)?;
-        let guard = self.engine.lock_for_body(&recipe, terms, params).await?;
-        Ok(LockGuard::lasting(guard, &options))
-    }
-
     #[expect(
         clippy::manual_async_fn,
         reason = "the future of an async fn has room for its arguments twice"
@@ -246,20 +239,12 @@ impl<K: Kind> Lock<K> {
         options: &'a LockOptions,
     ) -> impl Future<Output = Result<LockGuard<K>, Error>> + Send + 'a {
         async move {
-            let (recipe, terms, params) = self.prepare(options)?;
+            let recipe: Arc<dyn Recipe> = Arc::clone(self.wire()?) as _;
+            let terms = options.terms_of(&self.engine, &*recipe, self.backoff.as_deref())?;
+            let params = options.params(&self.engine, self.backoff.as_deref());
             let guard = self.engine.lock(recipe, terms, params).await?;
             Ok(LockGuard::lasting(guard, options))
         }
-    }
-
-    fn prepare<'a>(
-        &'a self,
-        options: &'a LockOptions,
-    ) -> Result<(Arc<dyn Recipe>, Terms, AcquireParams<'a>), Error> {
-        let recipe: Arc<dyn Recipe> = Arc::clone(self.wire()?) as _;
-        let terms = options.terms_of(&self.engine, &*recipe, self.backoff.as_deref())?;
-        let params = options.params(&self.engine, self.backoff.as_deref());
-        Ok((recipe, terms, params))
     }
 
     /// Acquires the lock, runs `body` under it, and releases it.
@@ -277,7 +262,7 @@ impl<K: Kind> Lock<K> {
     /// Those of [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The result
     /// of a completed body is never replaced by `Lost`, whatever the result of the release.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&LockGuard<K>) -> T) -> Result<T, Error> {
-        let guard = self.lock_for_body(LockOptions::new()).await?;
+        let guard = self.lock_with(LockOptions::new().for_body()).await?;
         let output = guard.run(body(&guard)).await?;
         RELEASE.note(guard.unlock().await);
         Ok(output)

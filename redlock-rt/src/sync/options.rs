@@ -65,6 +65,7 @@ pub struct LockOptions {
     ack: Option<ReplicaAck>,
     fsync: Option<Fsync>,
     outlasts_denial: bool,
+    pub(super) for_body: bool,
 }
 
 const CHECK: &str = "check lock options";
@@ -85,6 +86,7 @@ impl LockOptions {
             ack: None,
             fsync: None,
             outlasts_denial: false,
+            for_body: false,
         }
     }
 
@@ -187,6 +189,14 @@ impl LockOptions {
         self
     }
 
+    /// The guard is for one body.
+    pub(crate) fn for_body(self) -> Self {
+        Self {
+            for_body: true,
+            ..self
+        }
+    }
+
     /// How to ask.
     pub(super) fn params<'a>(
         &'a self,
@@ -199,6 +209,7 @@ impl LockOptions {
             backoff,
             outlasts_denial: self.outlasts_denial,
             ack: engine.ack(self.ack, self.fsync),
+            for_body: self.for_body,
         }
     }
 

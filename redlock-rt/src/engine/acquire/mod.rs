@@ -22,7 +22,7 @@ pub(crate) use self::all_or_none::TogetherOutcome;
 pub use self::backoff::Backoff;
 pub use self::owner::Owner;
 use self::owner::{keep, owned};
-use self::reentry::EnclosingHold;
+use self::reentry::{BodyTurn, EnclosingHold};
 pub(crate) use self::reentry::{CurrentHold, ReentryScope};
 use super::ClientEngine;
 use super::acks::Ack;
@@ -48,6 +48,9 @@ pub(crate) struct AcquireParams<'a> {
     pub(crate) outlasts_denial: bool,
     /// Which servers must have the lock before the guard is returned, if any must.
     pub(crate) ack: Option<Ack>,
+    /// The guard is for one body. If an enclosing frame holds the same lock, concurrent bodies take turns: a
+    /// frame cannot distinguish them from nested bodies, and each expects to be alone.
+    pub(crate) for_body: bool,
 }
 
 /// How a caller gets the lock.
@@ -112,6 +115,8 @@ impl ClientEngine {
         let acquires: BoxFuture<'a, Result<HoldGuard, Error>> =
             if let Err(error) = self.ensure_open(ACTION, recipe.name()) {
                 Box::pin(ready(Err(error)))
+            } else if let Some(turn) = self.body_turn(&*recipe, &params) {
+                Box::pin(self.lock_in_turn(turn, recipe, terms, params))
             } else if let Some(ack) = ack {
                 let params = AcquireParams {
                     ack: None,
@@ -213,26 +218,21 @@ impl ClientEngine {
         Ok(outcome.ok())
     }
 
-    /// Acquires the lock for the guard of one body. If an enclosing frame holds the same
-    /// lock, concurrent bodies take turns: a frame cannot distinguish them from nested bodies, and
-    /// each expects to be alone. The turn ends with the guard.
-    pub(crate) async fn lock_for_body(
+    /// What the bodies under the caller's frame take turns for.
+    fn body_turn(&self, recipe: &dyn Recipe, params: &AcquireParams<'_>) -> Option<BodyTurn> {
+        let alone = params.for_body && params.owner.is_none() && recipe.profile().exclusive;
+        let around = alone.then(|| reentry::enclosing(&self.id, recipe))?;
+        around?.turn
+    }
+
+    /// Acquires the lock for the guard of one body. The turn ends with the guard.
+    async fn lock_in_turn(
         self: &Arc<Self>,
-        recipe: &Arc<dyn Recipe>,
+        turn: BodyTurn,
+        recipe: Arc<dyn Recipe>,
         terms: Terms,
         params: AcquireParams<'_>,
     ) -> Result<HoldGuard, Error> {
-        let around = match params.owner {
-            None => reentry::enclosing(&self.id, &**recipe),
-            Some(_) => None,
-        };
-        let Some(turn) = around
-            .filter(|_| recipe.profile().exclusive)
-            .and_then(|around| around.turn)
-        else {
-            return self.lock(Arc::clone(recipe), terms, params).await;
-        };
-        self.ensure_open(ACTION, recipe.name())?;
         let started = clock::now();
         let until = params.wait.map(|wait| clock::after(started, wait));
         let Some(turn) = clock::before(until, turn.lock_owned()).await else {
@@ -242,9 +242,10 @@ impl ClientEngine {
         let rest = |wait: Duration| wait.saturating_sub(clock::now() - started);
         let params = AcquireParams {
             wait: params.wait.map(rest),
+            for_body: false,
             ..params
         };
-        let mut guard = self.lock(Arc::clone(recipe), terms, params).await?;
+        let mut guard = self.lock(recipe, terms, params).await?;
         guard.keep(turn);
         Ok(guard)
     }

@@ -10,7 +10,7 @@
 //! for another kind, refused). Without this question the call would wait for itself.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::future::join_all;
 
@@ -28,14 +28,13 @@ pub(super) struct MultiLockCall<'a> {
     pub(super) parts: &'a [Checked],
     pub(super) terms: &'a [Terms],
     pub(super) options: &'a LockOptions,
-    pub(super) for_body: bool,
     pub(super) started: Instant,
-    pub(super) wait: Option<Duration>,
 }
 
 impl MultiLockCall<'_> {
     fn deadline(&self) -> Option<Instant> {
-        self.wait.map(|wait| clock::after(self.started, wait))
+        let wait = self.options.wait;
+        wait.map(|wait| clock::after(self.started, wait))
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -44,7 +43,7 @@ impl MultiLockCall<'_> {
     }
 
     fn tries_once(&self) -> bool {
-        self.wait.is_some_and(|wait| wait.is_zero())
+        self.options.wait.is_some_and(|wait| wait.is_zero())
     }
 
     /// Acquires all parts, or releases those that it has.
@@ -149,11 +148,8 @@ impl MultiLockCall<'_> {
                 ..self.options.params(engine, part.backoff.as_deref())
             };
             let recipe = Arc::clone(&part.recipe) as Arc<dyn Recipe>;
-            let guard = match self.for_body {
-                true => engine.lock_for_body(&recipe, meanwhile, params).await,
-                false => engine.lock(recipe, meanwhile, params).await,
-            };
-            let guard = guard.map_err(|error| match (error.kind(), self.wait) {
+            let guard = engine.lock(recipe, meanwhile, params).await;
+            let guard = guard.map_err(|error| match (error.kind(), self.options.wait) {
                 // It knows the rest of the wait.
                 (ErrorKind::TimedOut, Some(wait)) => error.detail(format!("waited {wait:?}")),
                 _ => error,

@@ -238,15 +238,47 @@ impl MultiLock {
     /// Those of [`Lock::lock_with`], with the name of the lock. The locks that were acquired by
     /// then are released: before this returns if there is time, and otherwise in the background.
     pub async fn lock_with(&self, options: LockOptions) -> Result<MultiLockGuard, Error> {
-        self.acquire(&options, false).await
-    }
-
-    /// Acquires all locks as the options say, for the guard of one body.
-    pub(crate) async fn lock_for_body(
-        &self,
-        options: LockOptions,
-    ) -> Result<MultiLockGuard, Error> {
-        self.acquire(&options, true).await
+        let parts = self.parts()?;
+        let started = clock::now();
+        let mut terms = Vec::with_capacity(parts.len());
+        for part in parts.iter() {
+            let backoff = part.backoff.as_deref();
+            terms.push(options.terms_of(&part.engine, &*part.recipe, backoff)?);
+        }
+        let asking = MultiLockCall {
+            parts,
+            terms: &terms,
+            options: &options,
+            started,
+        };
+        let mut tries = 0;
+        loop {
+            let gathered = asking.gather().await;
+            // The common call failed for all locks.
+            let gathered = gathered.map_err(|error| match error.name() {
+                Some(_) => error,
+                None => error.named(&self.name),
+            })?;
+            let group = Group::new(&self.name, gathered.len(), parts.len(), gathered);
+            match group.state() {
+                state if state.is_valid() => {
+                    let holds = group.holds();
+                    holds
+                        .iter()
+                        .for_each(|(_, hold)| options.set_min_hold(hold));
+                    return Ok(MultiLockGuard::new(group, parts));
+                }
+                GuardState::Lost(reason) => {
+                    // One lock was lost during the wait for another, so all are released.
+                    group.leave();
+                    tries += 1;
+                    if tries == MOST_TRIES || asking.is_over() {
+                        return Err(self.lost_while_waiting(reason));
+                    }
+                }
+                _ => return Err(self.lost_while_waiting(LostReason::ShutDown)),
+            }
+        }
     }
 
     /// Acquires all locks, runs `body` under them, and releases them.
@@ -262,7 +294,7 @@ impl MultiLock {
     /// Those of [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The
     /// result of a completed body is never replaced by `Lost`, whatever the result of the releases.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard) -> T) -> Result<T, Error> {
-        let guard = self.acquire(&LockOptions::new(), true).await?;
+        let guard = self.lock_with(LockOptions::new().for_body()).await?;
         let output = guard.run(body(&guard)).await?;
         static RELEASES: GoesOn = GoesOn::new("the releases go on in the background");
         RELEASES.note(guard.unlock().await);
@@ -359,57 +391,6 @@ impl MultiLock {
         let locks: Vec<_> = locks.map(|part| part.seen_by(&part.engine)).collect();
         let answers = join_all(locks.iter().map(|lock| question(lock))).await;
         answers.into_iter().collect()
-    }
-
-    async fn acquire(
-        &self,
-        options: &LockOptions,
-        for_body: bool,
-    ) -> Result<MultiLockGuard, Error> {
-        let parts = self.parts()?;
-        let started = clock::now();
-        let wait = options.wait;
-        let mut terms = Vec::with_capacity(parts.len());
-        for part in parts.iter() {
-            let backoff = part.backoff.as_deref();
-            terms.push(options.terms_of(&part.engine, &*part.recipe, backoff)?);
-        }
-        let asking = MultiLockCall {
-            parts,
-            terms: &terms,
-            options,
-            for_body,
-            started,
-            wait,
-        };
-        let mut tries = 0;
-        loop {
-            let gathered = asking.gather().await;
-            // The common call failed for all locks.
-            let gathered = gathered.map_err(|error| match error.name() {
-                Some(_) => error,
-                None => error.named(&self.name),
-            })?;
-            let group = Group::new(&self.name, gathered.len(), parts.len(), gathered);
-            match group.state() {
-                state if state.is_valid() => {
-                    let holds = group.holds();
-                    holds
-                        .iter()
-                        .for_each(|(_, hold)| options.set_min_hold(hold));
-                    return Ok(MultiLockGuard::new(group, parts));
-                }
-                GuardState::Lost(reason) => {
-                    // One lock was lost during the wait for another, so all are released.
-                    group.leave();
-                    tries += 1;
-                    if tries == MOST_TRIES || asking.is_over() {
-                        return Err(self.lost_while_waiting(reason));
-                    }
-                }
-                _ => return Err(self.lost_while_waiting(LostReason::ShutDown)),
-            }
-        }
     }
 
     fn lost_while_waiting(&self, reason: LostReason) -> Error {

@@ -171,7 +171,26 @@ impl RedLock {
     /// another owner held the lock ([`Contended`](crate::ErrorKind::Contended) for a wait of zero), or
     /// [`Quorum`](crate::ErrorKind::Quorum) if less than a majority of the servers answered.
     pub async fn lock_with(&self, options: LockOptions) -> Result<RedLockGuard, Error> {
-        self.acquire(&options, false).await
+        let recipes = self.recipes()?;
+        let named = |error: Error| error.named(&self.name);
+        options.without_min_hold().map_err(named)?;
+        options.without_replica_ack().map_err(named)?;
+        let engines = &self.quorum.engines;
+        let terms = engines.iter().map(|engine| options.terms(engine));
+        let terms = terms.collect::<Result<Vec<_>, _>>().map_err(named)?;
+        let lease = terms.iter().map(|terms| terms.lease).min();
+        let asking = RoundParams {
+            engines,
+            recipes,
+            terms: &terms,
+            owner: options.owner.as_ref(),
+            for_body: options.for_body,
+            under: None,
+            need: self.quorum.need(),
+            server_timeout: self.quorum.server_timeout(self.server_timeout, lease),
+        };
+        let acquisition = Acquisition::new(self, asking, options.wait);
+        acquisition.run().await
     }
 
     /// Acquires the lock, runs `body` under it, and releases it.
@@ -187,33 +206,10 @@ impl RedLock {
     /// Those of [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The
     /// result of a completed body is never replaced by `Lost`, whatever the result of the release.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&RedLockGuard) -> T) -> Result<T, Error> {
-        let guard = self.acquire(&LockOptions::new(), true).await?;
+        let guard = self.lock_with(LockOptions::new().for_body()).await?;
         let output = guard.run(body(&guard)).await?;
         RELEASE.note(guard.unlock().await);
         Ok(output)
-    }
-
-    async fn acquire(&self, options: &LockOptions, for_body: bool) -> Result<RedLockGuard, Error> {
-        let recipes = self.recipes()?;
-        let named = |error: Error| error.named(&self.name);
-        options.without_min_hold().map_err(named)?;
-        options.without_replica_ack().map_err(named)?;
-        let engines = &self.quorum.engines;
-        let terms = engines.iter().map(|engine| options.terms(engine));
-        let terms = terms.collect::<Result<Vec<_>, _>>().map_err(named)?;
-        let lease = terms.iter().map(|terms| terms.lease).min();
-        let asking = RoundParams {
-            engines,
-            recipes,
-            terms: &terms,
-            owner: options.owner.as_ref(),
-            for_body,
-            under: None,
-            need: self.quorum.need(),
-            server_timeout: self.quorum.server_timeout(self.server_timeout, lease),
-        };
-        let acquisition = Acquisition::new(self, asking, options.wait);
-        acquisition.run().await
     }
 
     fn starved(&self) -> Error {

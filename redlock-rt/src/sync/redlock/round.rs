@@ -174,18 +174,10 @@ impl RoundParams<'_> {
         let params = AcquireParams {
             wait: Some(Duration::ZERO),
             owner: self.owner,
+            for_body: self.for_body,
             ..AcquireParams::default()
         };
-        match self.for_body {
-            true => {
-                engine
-                    .lock_for_body(recipe, self.terms[place], params)
-                    .await
-            }
-            false => {
-                let recipe = Arc::clone(recipe);
-                engine.lock(recipe, self.terms[place], params).await
-            }
-        }
+        let recipe = Arc::clone(recipe);
+        engine.lock(recipe, self.terms[place], params).await
     }
 }
