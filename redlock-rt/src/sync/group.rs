@@ -2,9 +2,9 @@
 //!
 //! [`Majority`] decides whether the group is held.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use futures::StreamExt;
 use futures::future::{join_all, select_all};
 use futures::stream::FuturesUnordered;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use super::majority::Majority;
 use super::options::{LockOptions, check_lease};
@@ -23,25 +24,19 @@ use crate::error::Error;
 use crate::name::HoldId;
 use crate::shim::{Mutex, lock};
 
-/// One hold of a group.
-#[derive(Debug)]
-pub(super) struct GroupPart {
-    /// The index of its lock in the group.
-    pub(super) place: usize,
-    pub(super) guard: HoldGuard,
-}
+/// The guards of a group, by the index of their locks.
+pub(super) type Parts = BTreeMap<usize, HoldGuard>;
 
 #[derive(Debug)]
 struct Members {
     majority: Majority,
-    parts: Vec<GroupPart>,
+    parts: Parts,
 }
 
 impl Members {
     fn look(&mut self, now: Instant) -> GuardState {
-        let parts = self.parts.iter();
-        self.majority
-            .judge(parts.map(|part| part.guard.state_at(now)))
+        let parts = self.parts.values();
+        self.majority.judge(parts.map(|guard| guard.state_at(now)))
     }
 }
 
@@ -63,11 +58,11 @@ pub(super) struct Group {
 
 impl Group {
     /// `places`: the largest number of parts.
-    pub(super) fn new(name: &Arc<str>, need: usize, places: usize, parts: Vec<GroupPart>) -> Self {
+    pub(super) fn new(name: &Arc<str>, need: usize, places: usize, parts: Parts) -> Self {
         let majority = Majority::new(need);
         let posts: Vec<Arc<CurrentHold>> = (0..places).map(|_| Arc::default()).collect();
-        for part in &parts {
-            posts[part.place].set(&part.guard.hold);
+        for (place, guard) in &parts {
+            posts[*place].set(&guard.hold);
         }
         Self {
             posts,
@@ -83,37 +78,30 @@ impl Group {
     }
 
     /// The holds at this moment, by place.
-    pub(super) fn holds(&self) -> Vec<(usize, Arc<Hold>)> {
+    pub(super) fn holds(&self) -> BTreeMap<usize, Arc<Hold>> {
         let members = lock(&self.members);
-        let parts = members.parts.iter();
-        parts
-            .map(|part| (part.place, Arc::clone(&part.guard.hold)))
-            .collect()
+        let hold = |(place, guard): (&usize, &HoldGuard)| (*place, Arc::clone(&guard.hold));
+        members.parts.iter().map(hold).collect()
     }
 
     /// The places whose parts are valid, and those whose parts are lost.
     pub(super) fn places(&self) -> (BTreeSet<usize>, BTreeSet<usize>) {
         let now = clock::now();
-        let members = lock(&self.members);
-        let parts = members.parts.iter();
-        let (valid, lost): (Vec<_>, Vec<_>) =
-            parts.partition(|part| part.guard.state_at(now).is_valid());
-        let places = |parts: Vec<&GroupPart>| parts.iter().map(|part| part.place).collect();
-        (places(valid), places(lost))
+        let parts = &lock(&self.members).parts;
+        let is_valid = |place: &usize| parts[place].state_at(now).is_valid();
+        parts.keys().copied().partition(is_valid)
     }
 
     /// The identities of the holds, by place.
     pub(super) fn hold_ids(&self) -> Vec<HoldId> {
-        let mut holds = self.holds();
-        holds.sort_unstable_by_key(|(place, _)| *place);
-        let ids = holds.into_iter().map(|(_, hold)| hold.hold_id().clone());
-        ids.collect()
+        let holds = self.holds().into_values();
+        holds.map(|hold| hold.hold_id().clone()).collect()
     }
 
     /// How many guards share the holds of enough parts.
     pub(super) fn count(&self) -> u32 {
         let holds = self.holds();
-        let mut counts: Vec<_> = holds.iter().map(|(_, hold)| hold.count()).collect();
+        let mut counts: Vec<_> = holds.values().map(|hold| hold.count()).collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         let last = self.need.checked_sub(1);
         last.and_then(|last| counts.get(last).copied()).unwrap_or(0)
@@ -121,21 +109,24 @@ impl Group {
 
     /// Adds a part that replaces a lost one. `confirmed`: the places that were asked after the part
     /// was acquired, and hold without interruption. Upholds invariant 2 of [`Majority`].
-    pub(super) fn admit(&self, part: GroupPart, confirmed: &BTreeSet<usize>) -> bool {
+    pub(super) fn admit(
+        &self,
+        place: usize,
+        guard: HoldGuard,
+        confirmed: &BTreeSet<usize>,
+    ) -> bool {
         let now = clock::now();
         let mut members = lock(&self.members);
         let Members { majority, parts } = &mut *members;
         let others = parts
             .iter()
-            .filter(|other| confirmed.contains(&other.place) && other.place != part.place);
-        if !majority.admits(others.map(|other| other.guard.state_at(now))) {
+            .filter(|(other, _)| confirmed.contains(other) && **other != place);
+        if !majority.admits(others.map(|(_, guard)| guard.state_at(now))) {
             drop(members);
             return false;
         }
-        self.posts[part.place].set(&part.guard.hold);
-        let at = parts.iter().position(|other| other.place == part.place);
-        let before = at.map(|at| parts.swap_remove(at));
-        parts.push(part);
+        self.posts[place].set(&guard.hold);
+        let before = parts.insert(place, guard);
         drop(members);
         drop(before);
         self.changed.notify_waiters();
@@ -155,17 +146,11 @@ impl Group {
     /// Waits until something may have changed, but no longer than to the first deadline of a part,
     /// and returns the state; at once if the state is final.
     async fn step(&self) -> GuardState {
-        let mut changed = pin!(self.changed.notified());
         // Registered before the state is read, so that no change is missed.
-        changed.as_mut().enable();
+        let own = registered(self.changed.notified());
         let holds = self.holds();
-        let mut changes: Vec<_> = holds
-            .iter()
-            .map(|(_, hold)| Box::pin(hold.changed()))
-            .collect();
-        for change in &mut changes {
-            change.as_mut().enable();
-        }
+        let changes = holds.values().map(|hold| registered(hold.changed()));
+        let changes: Vec<_> = changes.chain([own]).collect();
         let deadline = {
             let now = clock::now();
             let deadline = |state| match state {
@@ -177,40 +162,17 @@ impl Group {
             let Some(last) = deadline(state) else {
                 return state;
             };
-            let parts = members.parts.iter().map(|part| part.guard.state_at(now));
+            let parts = members.parts.values().map(|guard| guard.state_at(now));
             parts.filter_map(deadline).fold(last, Instant::min)
         };
-        let any = async {
-            if changes.is_empty() {
-                std::future::pending::<()>().await;
-            } else {
-                select_all(changes).await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = changed => {}
-            () = any => {}
-            () = clock::sleep_until(deadline) => {}
-        }
+        let _ = clock::timeout_at(clock::to_tokio(deadline), select_all(changes)).await;
         self.state()
     }
 
     /// Waits until a part is lost at a place that is not in `known`; returns at once if one is lost
     /// already, or if there is nothing to wait for.
-    pub(super) async fn part_lost(&self, known: &[usize]) {
-        loop {
-            let now = clock::now();
-            let lost = {
-                let members = lock(&self.members);
-                let parts = members.parts.iter();
-                let mut others = parts.filter(|part| !known.contains(&part.place));
-                others.any(|part| !part.guard.state_at(now).is_valid())
-            };
-            if lost || !self.step().await.is_valid() {
-                return;
-            }
-        }
+    pub(super) async fn part_lost(&self, known: &BTreeSet<usize>) {
+        while self.places().1.is_subset(known) && self.step().await.is_valid() {}
     }
 
     pub(super) async fn lost(&self) -> LostReason {
@@ -227,11 +189,11 @@ impl Group {
         check_lease(ACTION, lease).map_err(|error| error.named(&self.name))?;
         self.not_lost(ACTION)?;
         let holds = self.holds();
-        let extend = |(_, hold): &(usize, Arc<Hold>)| {
+        let extend = |hold: &Arc<Hold>| {
             let hold = Arc::clone(hold);
             async move { hold.lengthen(ACTION, lease, None).await }
         };
-        let mut under_way: FuturesUnordered<_> = holds.iter().map(extend).collect();
+        let mut under_way: FuturesUnordered<_> = holds.values().map(extend).collect();
         let (mut done, mut failed) = (0, None);
         while let Some(outcome) = under_way.next().await {
             match outcome {
@@ -261,18 +223,18 @@ impl Group {
         self.not_lost(ACTION)?;
         let holds = self.holds();
         let now = clock::now();
-        let patience = holds.iter().map(|(_, hold)| hold.engine.patience(now));
+        let patience = holds.values().map(|hold| hold.engine.patience(now));
         let until = patience.max().unwrap_or(now);
         let enter = |(place, hold): (usize, Arc<Hold>)| async move {
             let terms = LockOptions::new().terms(&hold.engine)?;
             let guard = hold.reenter(terms, None).await?;
             let guard = hold.engine.acknowledged_by_default(ACTION, guard).await?;
-            Ok::<_, Error>(GroupPart { place, guard })
+            Ok::<_, Error>((place, guard))
         };
-        let (mut parts, mut failed) = (Vec::with_capacity(holds.len()), None);
-        for entered in join_all(holds.iter().cloned().map(enter)).await {
+        let (mut parts, mut failed) = (Parts::new(), None);
+        for entered in join_all(holds.into_iter().map(enter)).await {
             match entered {
-                Ok(part) => parts.push(part),
+                Ok(part) => parts.extend([part]),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -309,7 +271,7 @@ impl Group {
     }
 
     /// Ends the group; returns its state and the parts to release.
-    fn end(&self) -> (GuardState, Vec<GroupPart>) {
+    fn end(&self) -> (GuardState, Parts) {
         let mut members = lock(&self.members);
         let state = members.look(clock::now());
         members.majority.end();
@@ -324,20 +286,21 @@ impl Group {
         drop(self.end());
     }
 
-    /// Ends the group, and waits for the replies of enough parts.
+    /// Ends the group, and waits for the replies of enough parts. If the group is lost, it waits for those
+    /// of all parts, or for none.
     ///
     /// # Cancel safety
     ///
     /// The releases continue in the background.
-    pub(super) async fn unlock(&self) -> Result<Unlocked, Error> {
+    pub(super) async fn unlock(&self, waits_if_lost: bool) -> Result<Unlocked, Error> {
         let (state, parts) = self.end();
-        if !state.is_valid() {
+        if !state.is_valid() && !waits_if_lost {
             return Ok(Unlocked::AlreadyExpired);
         }
         let started = clock::now();
         let (count, need) = (parts.len(), self.need);
         let mut under_way: FuturesUnordered<_> =
-            parts.into_iter().map(|part| part.guard.unlock()).collect();
+            parts.into_values().map(HoldGuard::unlock).collect();
         let mut tally = ReleaseResults::default();
         while let Some(outcome) = under_way.next().await {
             tally.add(outcome);
@@ -353,22 +316,8 @@ impl Group {
                 break;
             }
         }
-        tally.outcome(need)
-    }
-
-    /// Ends the group, and waits for the replies of all parts, even if some were lost.
-    ///
-    /// # Cancel safety
-    ///
-    /// The releases continue in the background.
-    pub(super) async fn unlock_all(&self) -> Result<Unlocked, Error> {
-        let (state, parts) = self.end();
-        let mut tally = ReleaseResults::default();
-        for outcome in join_all(parts.into_iter().map(|part| part.guard.unlock())).await {
-            tally.add(outcome);
-        }
         match state.is_valid() {
-            true => tally.outcome(self.need),
+            true => tally.outcome(need),
             false => Ok(Unlocked::AlreadyExpired),
         }
     }
@@ -434,10 +383,17 @@ impl ReleaseResults {
     }
 }
 
+/// Sees every notification from now on.
+fn registered(change: Notified<'_>) -> Pin<Box<Notified<'_>>> {
+    let mut change = Box::pin(change);
+    change.as_mut().enable();
+    change
+}
+
 /// Releases the parts of a group that could not be completed, and waits for that while there is
 /// time. After that it continues in the background.
-pub(super) async fn roll_back(parts: Vec<GroupPart>, until: Instant) {
-    let releases = parts.into_iter().map(|part| part.guard.unlock());
+pub(super) async fn roll_back(parts: Parts, until: Instant) {
+    let releases = parts.into_values().map(HoldGuard::unlock);
     let releases = clock::timeout_at(clock::to_tokio(until), join_all(releases));
     for error in releases.await.into_iter().flatten().filter_map(Result::err) {
         tracing::debug!(%error, "a part is released in the background");

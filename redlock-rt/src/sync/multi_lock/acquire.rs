@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use futures::future::join_all;
 
-use super::super::group::{GroupPart, roll_back};
+use super::super::group::{Parts, roll_back};
 use super::super::options::LockOptions;
 use super::{ACTION, Checked, Flaw};
 use crate::clock;
@@ -47,11 +47,11 @@ impl MultiLockCall<'_> {
     }
 
     /// Acquires all parts, or releases those that it has.
-    pub(super) async fn gather(&self) -> Result<Vec<GroupPart>, Error> {
+    pub(super) async fn gather(&self) -> Result<Parts, Error> {
         if let Some(together) = self.together().await? {
             return Ok(together);
         }
-        let mut taken = Vec::with_capacity(self.parts.len());
+        let mut taken = Parts::new();
         // With a wait of zero, all tries together have the response time-out for their replies.
         let gathered = clock::before(self.patience(), self.one_by_one(&mut taken)).await;
         let late = || Err(Error::new(ErrorKind::Unavailable, ACTION).detail("no answer in time"));
@@ -79,7 +79,7 @@ impl MultiLockCall<'_> {
     }
 
     /// Tries to take all locks in one call; `None`: they must be taken one by one.
-    async fn together(&self) -> Result<Option<Vec<GroupPart>>, Error> {
+    async fn together(&self) -> Result<Option<Parts>, Error> {
         let [first, second, rest @ ..] = self.parts else {
             return Ok(None);
         };
@@ -104,14 +104,7 @@ impl MultiLockCall<'_> {
             .acquire_together(&recipes, self.terms[0], until)
             .await?
         {
-            TogetherOutcome::Acquired(guards) => {
-                let parts = guards.into_iter().enumerate();
-                Ok(Some(
-                    parts
-                        .map(|(place, guard)| GroupPart { place, guard })
-                        .collect(),
-                ))
-            }
+            TogetherOutcome::Acquired(guards) => Ok(Some(guards.into_iter().enumerate().collect())),
             TogetherOutcome::Held(index) if self.tries_once() => {
                 let name = recipes[index].name().as_arc();
                 Err(Error::new(ErrorKind::Contended, ACTION).named(name))
@@ -122,7 +115,7 @@ impl MultiLockCall<'_> {
     }
 
     /// Waits for one lock after the other, in their order, and keeps those that it has.
-    async fn one_by_one(&self, taken: &mut Vec<GroupPart>) -> Result<(), Error> {
+    async fn one_by_one(&self, taken: &mut Parts) -> Result<(), Error> {
         let deadline = self.deadline();
         for (place, part) in self.parts.iter().enumerate() {
             if self.is_among(part, taken).await? {
@@ -154,7 +147,7 @@ impl MultiLockCall<'_> {
                 (ErrorKind::TimedOut, Some(wait)) => error.detail(format!("waited {wait:?}")),
                 _ => error,
             })?;
-            taken.push(GroupPart { place, guard });
+            taken.insert(place, guard);
         }
         self.begin(taken).await;
         Ok(())
@@ -163,8 +156,8 @@ impl MultiLockCall<'_> {
     /// Whether the lock was taken already on the same server under another address. In that case
     /// the server returns the owner that was just created. Without this check the call would wait
     /// for itself.
-    async fn is_among(&self, part: &Checked, taken: &[GroupPart]) -> Result<bool, Error> {
-        for GroupPart { place, guard } in taken {
+    async fn is_among(&self, part: &Checked, taken: &Parts) -> Result<bool, Error> {
+        for (place, guard) in taken {
             let known = &self.parts[*place];
             if known.recipe.name() != part.recipe.name() {
                 continue;
@@ -199,12 +192,12 @@ impl MultiLockCall<'_> {
     }
 
     /// All parts are acquired: from here on the terms apply, and leases without renewal begin anew.
-    async fn begin(&self, taken: &[GroupPart]) {
-        let last = taken.last().map(|last| last.place);
-        let begun = taken.iter().map(|GroupPart { place, guard }| async move {
+    async fn begin(&self, taken: &Parts) {
+        let last = taken.keys().last();
+        let begun = taken.iter().map(|(place, guard)| async move {
             let terms = self.terms[*place];
             guard.retune(terms);
-            if terms.renew.is_none() && Some(*place) != last {
+            if terms.renew.is_none() && Some(place) != last {
                 let full = guard.hold.lengthen(ACTION, terms.lease, self.deadline());
                 if let Err(error) = full.await {
                     // The guard reports a loss.

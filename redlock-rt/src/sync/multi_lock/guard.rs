@@ -61,7 +61,7 @@ impl MultiLockGuard {
     /// expired or was lost, the call returns [`Unlocked::AlreadyExpired`] after the others are
     /// released.
     pub async fn unlock(self) -> Result<Unlocked, Error> {
-        self.group.unlock_all().await
+        self.group.unlock(true).await
     }
 
     /// Returns the state of the guard at this moment, by the local clock alone.
@@ -144,8 +144,7 @@ impl MultiLockGuard {
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
         let holds = self.group.holds();
-        let places = holds.into_iter().map(|(place, _)| place);
-        places.map(|place| self.name_at(place)).collect()
+        holds.into_keys().map(|place| self.name_at(place)).collect()
     }
 
     /// Returns the fencing tokens of all [`FencedLock`](crate::FencedLock)s among the locks, with

@@ -263,9 +263,7 @@ impl MultiLock {
             match group.state() {
                 state if state.is_valid() => {
                     let holds = group.holds();
-                    holds
-                        .iter()
-                        .for_each(|(_, hold)| options.set_min_hold(hold));
+                    holds.values().for_each(|hold| options.set_min_hold(hold));
                     return Ok(MultiLockGuard::new(group, parts));
                 }
                 GuardState::Lost(reason) => {

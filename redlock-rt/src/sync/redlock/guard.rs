@@ -63,7 +63,7 @@ impl RedLockGuard {
     /// [`LockGuard::unlock`](crate::LockGuard::unlock). An expired or lost lock is not an error:
     /// the call returns [`Unlocked::AlreadyExpired`].
     pub async fn unlock(self) -> Result<Unlocked, Error> {
-        self.job.group.unlock().await
+        self.job.group.unlock(false).await
     }
 
     /// Returns the state of the guard at this moment, by the local clock alone.

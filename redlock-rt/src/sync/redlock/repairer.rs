@@ -18,11 +18,11 @@ use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 
-use super::super::group::{Group, GroupPart};
+use super::super::group::{Group, Parts};
 use super::round::{RoundParams, is_silent};
 use crate::clock;
 use crate::connection::Home;
-use crate::engine::{AcquireParams, Handle, Hold, Owner, Signal, Terms};
+use crate::engine::{AcquireParams, Handle, Hold, HoldGuard, Owner, Signal, Terms};
 use crate::pause::{Growth, Pause};
 use crate::shim::{Mutex, lock};
 use crate::wire::Recipe;
@@ -106,7 +106,7 @@ impl RepairJob {
             let gaps = self.gaps();
             if gaps.is_empty() {
                 pause.reset();
-                self.group.part_lost(&[]).await;
+                self.group.part_lost(&gaps).await;
                 continue;
             }
             self.fill(repairer, &gaps).await;
@@ -124,28 +124,25 @@ impl RepairJob {
     }
 
     /// The servers where the group lacks a part.
-    fn gaps(&self) -> Vec<usize> {
+    fn gaps(&self) -> BTreeSet<usize> {
         let (held, lost) = self.group.places();
-        let all = lost.union(&self.missing);
-        all.copied().filter(|place| !held.contains(place)).collect()
+        &(&lost | &self.missing) - &held
     }
 
     /// Tries once to acquire the missing parts.
-    async fn fill(self: &Arc<Self>, repairer: &Repairer, gaps: &[usize]) {
+    async fn fill(self: &Arc<Self>, repairer: &Repairer, gaps: &BTreeSet<usize>) {
         let until = clock::after(clock::now(), self.server_timeout);
-        let tries = gaps
-            .iter()
-            .map(|&place| self.acquire(repairer, place, until));
-        let acquired: Vec<GroupPart> = join_all(tries).await.into_iter().flatten().collect();
+        let tries = gaps.iter();
+        let tries = tries.map(|&place| self.acquire(repairer, place, until));
+        let acquired: Parts = join_all(tries).await.into_iter().flatten().collect();
         if acquired.is_empty() {
             return;
         }
         let until = clock::after(clock::now(), self.server_timeout);
         let confirmed = self.group.confirm(until).await;
-        for part in acquired {
-            let place = part.place;
+        for (place, guard) in acquired {
             // A refused part is dropped, and so released.
-            let admitted = self.group.admit(part, &confirmed);
+            let admitted = self.group.admit(place, guard, &confirmed);
             tracing::debug!(lock = &*self.group.name, place, admitted, "a part is back");
         }
     }
@@ -155,7 +152,7 @@ impl RepairJob {
         repairer: &Repairer,
         place: usize,
         until: Instant,
-    ) -> Option<GroupPart> {
+    ) -> Option<(usize, HoldGuard)> {
         let terms = self.terms[place];
         let max_hold = rest_of(terms.max_hold, self.started);
         if max_hold.is_some_and(|rest| rest.is_zero()) || is_silent(&self.engines[place]) {
@@ -178,7 +175,7 @@ impl RepairJob {
             }
         };
         match clock::timeout_at(clock::to_tokio(until), lock).await {
-            Ok(Ok(guard)) => Some(GroupPart { place, guard }),
+            Ok(Ok(guard)) => Some((place, guard)),
             Ok(Err(error)) => {
                 tracing::debug!(place, %error, "a part is still missing");
                 None
@@ -305,9 +302,8 @@ impl Repairer {
         let kin = named
             .iter()
             .filter(|other| !Arc::ptr_eq(other, job) && other.group.state().is_valid());
-        let holds = kin.flat_map(|other| other.group.holds());
-        let mut there = holds.filter(|(at, hold)| *at == place && hold.is_valid());
-        there.next().map(|(_, hold)| hold)
+        let mut holds = kin.filter_map(|other| other.group.holds().remove(&place));
+        holds.find(|hold| hold.is_valid())
     }
 
     pub(super) fn close(&self) {

@@ -6,14 +6,14 @@
 //! random pause. A server that owes 64 replies to releases is considered silent, and is asked only if there
 //! is no majority without it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
-use super::super::group::{GroupPart, SHORTEST_GRACE};
+use super::super::group::{Parts, SHORTEST_GRACE};
 use super::ACTION;
 use crate::clock;
 use crate::engine::{AcquireParams, ClientEngine, Handle, Hold, HoldGuard, Owner, Terms};
@@ -28,7 +28,7 @@ pub(super) struct RoundParams<'a> {
     pub(super) owner: Option<&'a Owner>,
     pub(super) for_body: bool,
     /// The holds to re-enter, by place; `None`: any that the caller has.
-    pub(super) under: Option<Vec<(usize, Arc<Hold>)>>,
+    pub(super) under: Option<BTreeMap<usize, Arc<Hold>>>,
     pub(super) need: usize,
     pub(super) server_timeout: Duration,
 }
@@ -38,7 +38,7 @@ pub(super) struct RoundParams<'a> {
 pub(super) struct Round {
     servers: usize,
     need: usize,
-    parts: Vec<GroupPart>,
+    parts: Parts,
     /// The number of servers where another owner has the lock.
     contended: usize,
     /// The servers that may give the lock later: they did not answer in time, or another owner has
@@ -73,7 +73,7 @@ impl Round {
     }
 
     /// The holds, and the servers to ask again.
-    pub(super) fn into_parts(self) -> (Vec<GroupPart>, BTreeSet<usize>) {
+    pub(super) fn into_parts(self) -> (Parts, BTreeSet<usize>) {
         (self.parts, self.missing)
     }
 
@@ -81,7 +81,7 @@ impl Round {
         match outcome {
             Ok(guard) => {
                 self.missing.remove(&place);
-                self.parts.push(GroupPart { place, guard });
+                self.parts.insert(place, guard);
             }
             Err(error) if error.is_contended() => self.contended += 1,
             Err(error) => match error.kind() {
@@ -166,7 +166,7 @@ impl RoundParams<'_> {
     async fn ask(&self, place: usize, until: Instant) -> Result<HoldGuard, Error> {
         let (engine, recipe) = (&self.engines[place], &self.recipes[place]);
         if let Some(under) = &self.under {
-            let Some((_, hold)) = under.iter().find(|(held, _)| *held == place) else {
+            let Some(hold) = under.get(&place) else {
                 return Err(Error::new(ErrorKind::Lost, ACTION));
             };
             return hold.reenter(self.terms[place], Some(until)).await;
