@@ -31,7 +31,7 @@ const PAUSE: Pause = Pause::new(&Growth {
 /// One call that acquires.
 pub(super) struct Acquisition<'a> {
     lock: &'a RedLock,
-    asking: RoundParams<'a>,
+    asking: RoundParams,
     contenders: Arc<Contenders>,
     started: Instant,
     wait: Option<Duration>,
@@ -41,7 +41,7 @@ pub(super) struct Acquisition<'a> {
 }
 
 impl<'a> Acquisition<'a> {
-    pub(super) fn new(lock: &'a RedLock, asking: RoundParams<'a>, wait: Option<Duration>) -> Self {
+    pub(super) fn new(lock: &'a RedLock, asking: RoundParams, wait: Option<Duration>) -> Self {
         Self {
             contenders: lock.quorum.contenders(&*asking.recipes[0]),
             lock,
@@ -107,7 +107,7 @@ impl<'a> Acquisition<'a> {
         let started = clock::now();
         let round_until = clock::after(started, self.asking.server_timeout);
         let until = self.within_wait(round_until);
-        let mut round = self.asking.round(until).await;
+        let mut round = self.asking.round(until, None).await;
         let verdict = round.verdict();
         // A round that the end of the wait cut short says nothing about servers that did not
         // answer.

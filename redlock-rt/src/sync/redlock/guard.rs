@@ -8,7 +8,7 @@ use super::super::group::{Group, roll_back};
 use super::super::options::LockOptions;
 use super::quorum::QuorumState;
 use super::repairer::{RepairJob, RepairKey};
-use super::round::{RoundParams, RoundVerdict};
+use super::round::RoundVerdict;
 use crate::clock;
 use crate::engine::{GuardState, LostReason, Unlocked};
 use crate::error::Error;
@@ -129,22 +129,13 @@ impl RedLockGuard {
         let job = &*self.job;
         job.group.not_lost(ACTION)?;
         let options = LockOptions::new();
-        let terms = job.engines.iter().map(|engine| options.terms(engine));
-        let terms = terms.collect::<Result<Vec<_>, _>>()?;
-        let asking = RoundParams {
-            engines: &job.engines,
-            recipes: &job.recipes,
-            terms: &terms,
-            owner: job.owner.as_ref(),
-            for_body: false,
-            under: Some(job.group.holds()),
-            need: self.quorum.need(),
-            server_timeout: job.server_timeout,
-        };
+        let mut asking = job.asking.clone();
+        let terms = asking.engines.iter().map(|engine| options.terms(engine));
+        asking.terms = terms.collect::<Result<Vec<_>, _>>()?;
         let started = clock::now();
-        let patience = job.engines.iter().map(|engine| engine.patience(started));
+        let patience = asking.engines.iter().map(|engine| engine.patience(started));
         let until = patience.max().unwrap_or(started);
-        let mut round = asking.round(until).await;
+        let mut round = asking.round(until, Some(&job.group.holds())).await;
         if round.verdict() != RoundVerdict::Acquired {
             let error = round.fatal.pop();
             let (parts, _) = round.into_parts();
@@ -154,7 +145,7 @@ impl RedLockGuard {
         }
         let (parts, missing) = round.into_parts();
         let name = &job.group.name;
-        let group = Group::new(name, asking.need, job.engines.len(), parts);
+        let group = Group::new(name, asking.need, asking.engines.len(), parts);
         group.not_lost(ACTION)?;
         let job = RepairJob::new(&asking, group, missing, started);
         Ok(Self::new(&self.quorum, job))

@@ -180,12 +180,11 @@ impl RedLock {
         let terms = terms.collect::<Result<Vec<_>, _>>().map_err(named)?;
         let lease = terms.iter().map(|terms| terms.lease).min();
         let asking = RoundParams {
-            engines,
-            recipes,
-            terms: &terms,
-            owner: options.owner.as_ref(),
+            engines: engines.clone(),
+            recipes: Arc::clone(recipes),
+            terms,
+            owner: options.owner,
             for_body: options.for_body,
-            under: None,
             need: self.quorum.need(),
             server_timeout: self.quorum.server_timeout(self.server_timeout, lease),
         };

@@ -22,10 +22,9 @@ use super::super::group::{Group, Parts};
 use super::round::{RoundParams, is_silent};
 use crate::clock;
 use crate::connection::Home;
-use crate::engine::{AcquireParams, Handle, Hold, HoldGuard, Owner, Signal, Terms};
+use crate::engine::{Hold, HoldGuard, Signal, Terms};
 use crate::pause::{Growth, Pause};
 use crate::shim::{Mutex, lock};
-use crate::wire::Recipe;
 
 /// After a try that left a gap; up to a third of the lease.
 const PAUSE: Growth = Growth {
@@ -38,37 +37,29 @@ const PAUSE: Growth = Growth {
 /// A group under repair, with the parameters for its parts.
 pub(super) struct RepairJob {
     pub(super) group: Arc<Group>,
-    pub(super) engines: Vec<Handle>,
-    pub(super) recipes: Arc<[Arc<dyn Recipe>]>,
-    pub(super) terms: Vec<Terms>,
-    pub(super) owner: Option<Owner>,
+    pub(super) asking: RoundParams,
     /// The servers without a part when the lock was acquired.
     pub(super) missing: BTreeSet<usize>,
     /// When the servers with a part were asked.
     pub(super) started: Instant,
     /// The runtime in which it was acquired; `None` if no runtime of a caller is needed.
     pub(super) home: Option<Home>,
-    pub(super) server_timeout: Duration,
 }
 
 impl RepairJob {
     /// For a group that a round brought about. `missing`: where the round did not acquire the lock.
     pub(super) fn new(
-        asking: &RoundParams<'_>,
+        asking: &RoundParams,
         group: Group,
         missing: BTreeSet<usize>,
         started: Instant,
     ) -> Self {
         Self {
             group: Arc::new(group),
-            engines: asking.engines.to_vec(),
-            recipes: Arc::clone(asking.recipes),
-            terms: asking.terms.to_vec(),
-            owner: asking.owner.cloned(),
+            asking: asking.clone(),
             missing,
             started,
             home: asking.engines.first().and_then(|engine| engine.home()),
-            server_timeout: asking.server_timeout,
         }
     }
 
@@ -88,38 +79,26 @@ impl RepairJob {
     /// Acquires lost parts again, in an endless loop.
     async fn mend(self: &Arc<Self>, repairer: &Repairer) {
         // A lease without renewal does not begin anew.
-        if self.terms.iter().any(|terms| terms.renew.is_none()) {
+        if self.asking.terms.iter().any(|terms| terms.renew.is_none()) {
             return pending().await;
         }
-        let longest = self.terms.iter().map(|terms| terms.lease / 3).min();
+        let longest = self.asking.terms.iter().map(|terms| terms.lease / 3).min();
         let longest = longest.unwrap_or_default().max(PAUSE.shortest);
         let mut pause = Pause::new(&PAUSE);
-        if !self.missing.is_empty() {
-            // The servers were asked just now, and most locks are released before another try is
-            // useful.
-            clock::sleep(PAUSE.shortest).await;
-        }
         loop {
-            if !self.group.state().is_valid() {
-                return pending().await;
-            }
             let gaps = self.gaps();
-            if gaps.is_empty() {
-                pause.reset();
-                self.group.part_lost(&gaps).await;
-                continue;
-            }
-            self.fill(repairer, &gaps).await;
-            let gaps = self.gaps();
-            if gaps.is_empty() {
-                continue;
-            }
             tokio::select! {
                 biased;
                 // Not delayed by servers that stay away.
                 () = self.group.part_lost(&gaps) => pause.reset(),
-                () = clock::sleep(pause.take_up_to(longest)) => {}
+                // At first, too: the servers were asked just now, and most locks are released before another
+                // try is useful.
+                () = clock::sleep(pause.take_up_to(longest)), if !gaps.is_empty() => {}
             }
+            if !self.group.state().is_valid() {
+                return pending().await;
+            }
+            self.fill(repairer, &self.gaps()).await;
         }
     }
 
@@ -131,14 +110,14 @@ impl RepairJob {
 
     /// Tries once to acquire the missing parts.
     async fn fill(self: &Arc<Self>, repairer: &Repairer, gaps: &BTreeSet<usize>) {
-        let until = clock::after(clock::now(), self.server_timeout);
+        let until = clock::after(clock::now(), self.asking.server_timeout);
         let tries = gaps.iter();
         let tries = tries.map(|&place| self.acquire(repairer, place, until));
         let acquired: Parts = join_all(tries).await.into_iter().flatten().collect();
         if acquired.is_empty() {
             return;
         }
-        let until = clock::after(clock::now(), self.server_timeout);
+        let until = clock::after(clock::now(), self.asking.server_timeout);
         let confirmed = self.group.confirm(until).await;
         for (place, guard) in acquired {
             // A refused part is dropped, and so released.
@@ -153,25 +132,16 @@ impl RepairJob {
         place: usize,
         until: Instant,
     ) -> Option<(usize, HoldGuard)> {
-        let terms = self.terms[place];
+        let terms = self.asking.terms[place];
         let max_hold = rest_of(terms.max_hold, self.started);
-        if max_hold.is_some_and(|rest| rest.is_zero()) || is_silent(&self.engines[place]) {
+        if max_hold.is_some_and(|rest| rest.is_zero()) || is_silent(&self.asking.engines[place]) {
             return None;
         }
-        let params = AcquireParams {
-            wait: Some(Duration::ZERO),
-            owner: self.owner.as_ref(),
-            ..AcquireParams::default()
-        };
         let terms = Terms { max_hold, ..terms };
         let lock = async {
             match repairer.hold_of_kin(self, place) {
                 Some(hold) => hold.reenter(terms, Some(until)).await,
-                None => {
-                    let engine = &self.engines[place];
-                    let recipe = Arc::clone(&self.recipes[place]);
-                    engine.lock(recipe, terms, params).await
-                }
+                None => self.asking.try_at(place, terms).await,
             }
         };
         match clock::timeout_at(clock::to_tokio(until), lock).await {
@@ -260,7 +230,7 @@ impl Repairer {
 
     /// Starts the task if it does not run.
     fn ensure(self: &Arc<Self>, job: &RepairJob) {
-        let Some(engine) = job.engines.first() else {
+        let Some(engine) = job.asking.engines.first() else {
             return;
         };
         let repairer = Arc::downgrade(self);

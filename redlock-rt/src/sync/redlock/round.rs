@@ -21,17 +21,19 @@ use crate::error::{Error, ErrorKind};
 use crate::wire::Recipe;
 
 /// The parameters of a round.
-pub(super) struct RoundParams<'a> {
-    pub(super) engines: &'a [Handle],
-    pub(super) recipes: &'a Arc<[Arc<dyn Recipe>]>,
-    pub(super) terms: &'a [Terms],
-    pub(super) owner: Option<&'a Owner>,
+#[derive(Clone)]
+pub(super) struct RoundParams {
+    pub(super) engines: Vec<Handle>,
+    pub(super) recipes: Arc<[Arc<dyn Recipe>]>,
+    pub(super) terms: Vec<Terms>,
+    pub(super) owner: Option<Owner>,
     pub(super) for_body: bool,
-    /// The holds to re-enter, by place; `None`: any that the caller has.
-    pub(super) under: Option<BTreeMap<usize, Arc<Hold>>>,
     pub(super) need: usize,
     pub(super) server_timeout: Duration,
 }
+
+/// The holds to re-enter, by place; `None`: any that the caller has.
+type Under<'a> = Option<&'a BTreeMap<usize, Arc<Hold>>>;
 
 /// The result of a round.
 #[derive(Debug, Default)]
@@ -105,11 +107,11 @@ pub(super) fn is_silent(engine: &ClientEngine) -> bool {
     engine.releases.len() >= MOST_OWED
 }
 
-impl RoundParams<'_> {
+impl RoundParams {
     /// Whether the caller, or its owner, has the lock already on any of the servers.
     pub(super) fn is_around(&self) -> bool {
         let mut servers = self.engines.iter().zip(self.recipes.iter());
-        servers.any(|(engine, recipe)| engine.is_around(&**recipe, self.owner))
+        servers.any(|(engine, recipe)| engine.is_around(&**recipe, self.owner.as_ref()))
     }
 
     /// The servers to ask: silent ones only if there is no majority without them.
@@ -132,7 +134,7 @@ impl RoundParams<'_> {
     /// # Cancel safety
     ///
     /// Nothing is left: calls in progress go to the release queues of their clients.
-    pub(super) async fn round(&self, until: Instant) -> Round {
+    pub(super) async fn round(&self, until: Instant, under: Under<'_>) -> Round {
         let started = clock::now();
         let asked = self.asked();
         let mut round = Round {
@@ -143,7 +145,7 @@ impl RoundParams<'_> {
         };
         let mut under_way: FuturesUnordered<_> = asked
             .into_iter()
-            .map(|place| async move { (place, self.ask(place, until).await) })
+            .map(|place| async move { (place, self.ask(place, until, under).await) })
             .collect();
         let mut limit = until;
         loop {
@@ -163,21 +165,31 @@ impl RoundParams<'_> {
         }
     }
 
-    async fn ask(&self, place: usize, until: Instant) -> Result<HoldGuard, Error> {
-        let (engine, recipe) = (&self.engines[place], &self.recipes[place]);
-        if let Some(under) = &self.under {
-            let Some(hold) = under.get(&place) else {
-                return Err(Error::new(ErrorKind::Lost, ACTION));
-            };
-            return hold.reenter(self.terms[place], Some(until)).await;
+    async fn ask(
+        &self,
+        place: usize,
+        until: Instant,
+        under: Under<'_>,
+    ) -> Result<HoldGuard, Error> {
+        let terms = self.terms[place];
+        let Some(under) = under else {
+            return self.try_at(place, terms).await;
+        };
+        match under.get(&place) {
+            Some(hold) => hold.reenter(terms, Some(until)).await,
+            None => Err(Error::new(ErrorKind::Lost, ACTION)),
         }
+    }
+
+    /// Tries once to acquire the lock on this server.
+    pub(super) async fn try_at(&self, place: usize, terms: Terms) -> Result<HoldGuard, Error> {
         let params = AcquireParams {
             wait: Some(Duration::ZERO),
-            owner: self.owner,
+            owner: self.owner.as_ref(),
             for_body: self.for_body,
             ..AcquireParams::default()
         };
-        let recipe = Arc::clone(recipe);
-        engine.lock(recipe, self.terms[place], params).await
+        let recipe = Arc::clone(&self.recipes[place]);
+        self.engines[place].lock(recipe, terms, params).await
     }
 }
