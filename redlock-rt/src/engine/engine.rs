@@ -325,20 +325,16 @@ impl ClientEngine {
         self.spawner.home()
     }
 
-    /// Whether Redis does not answer the caller that asks on behalf of a waiter that has waited
-    /// since `started`.
-    pub(super) fn is_silent(&self, health: Health, started: Instant) -> bool {
-        health.is_silent(started, self.config.timeouts.response, clock::now())
+    /// Set if Redis does not answer the caller that asks on behalf of a waiter that has waited since
+    /// `started`.
+    pub(super) fn silence(&self, to: &LockName, health: Health, started: Instant) -> Option<Fault> {
+        let silent = health.is_silent(started, self.config.timeouts.response, clock::now());
+        silent.then(|| self.silent("no answer within the wait", to))
     }
 
     /// The error for a call without a reply in time.
     pub(crate) fn no_answer(&self, to: &LockName) -> Fault {
         self.silent("no answer in time", to)
-    }
-
-    /// The error for a waiter if Redis answered no caller on its behalf in time.
-    pub(super) fn no_answer_within_the_wait(&self, to: &LockName) -> Fault {
-        self.silent("no answer within the wait", to)
     }
 
     fn silent(&self, what: &'static str, name: &LockName) -> Fault {

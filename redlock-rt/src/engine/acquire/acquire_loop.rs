@@ -170,7 +170,10 @@ impl AcquireLoop<'_> {
     fn timed_out(&mut self) -> Result<(), Error> {
         let (now, (health, _)) = (clock::now(), self.place.fares());
         if self.pace.gives_up_at().is_some_and(|at| at <= now) {
-            if !self.engine().is_silent(health, self.started) {
+            let silence = self
+                .engine()
+                .silence(self.recipe().name(), health, self.started);
+            if silence.is_none() {
                 return Err(self.out_of_retries());
             }
             if self.deadline.is_none_or(|deadline| now < deadline) {
@@ -442,11 +445,8 @@ pub(super) fn out_of_time(
     wait: Option<Duration>,
     fault: Option<Fault>,
 ) -> Error {
-    let error = match fault {
+    let error = match fault.or_else(|| engine.silence(recipe.name(), health, started)) {
         Some(fault) => fault.into_error(ACTION),
-        None if engine.is_silent(health, started) => engine
-            .no_answer_within_the_wait(recipe.name())
-            .into_error(ACTION),
         None => {
             let wait = wait.unwrap_or_default();
             let error = Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}"));

@@ -156,15 +156,10 @@ impl LatchWait<'_> {
 
     /// Why the time ran out: Redis did not answer, or the latch is closed.
     fn out_of_time(&mut self) -> Error {
-        if let Some(fault) = self.fault.take() {
-            return failed(self.latch, fault);
-        }
         let health = self.place.waiters.health();
-        if self.engine.is_silent(health, self.started) {
-            return failed(
-                self.latch,
-                self.engine.no_answer_within_the_wait(&self.latch.name),
-            );
+        let silence = || self.engine.silence(&self.latch.name, health, self.started);
+        if let Some(fault) = self.fault.take().or_else(silence) {
+            return failed(self.latch, fault);
         }
         let error = timed_out(self.latch, self.wait.unwrap_or_default());
         match health {
