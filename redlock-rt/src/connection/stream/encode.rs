@@ -27,21 +27,10 @@ fn word(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-#[inline]
 fn header(out: &mut Vec<u8>, kind: u8, count: usize) {
-    let digit = |number: usize| b'0' + (number % 10) as u8;
-    match count {
-        // The lengths of nearly all words.
-        0..10 => out.extend_from_slice(&[kind, digit(count), b'\r', b'\n']),
-        10..100 => {
-            out.extend_from_slice(&[kind, digit(count / 10), digit(count), b'\r', b'\n']);
-        }
-        _ => {
-            out.push(kind);
-            out.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
-            out.extend_from_slice(b"\r\n");
-        }
-    }
+    out.push(kind);
+    out.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
+    out.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]
