@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{EnterGuard, Handle, RuntimeFlavor};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 use crate::clock;
 use crate::error::Error;
@@ -98,8 +98,10 @@ impl Spawner {
         let Some(thread) = &self.thread else {
             return Some(future.await);
         };
-        let mut task = AbortOnDrop(thread.handle.spawn(future));
-        match (&mut task.0).await {
+        // The task ends with the future that waits for it.
+        let mut task = JoinSet::new();
+        task.spawn_on(future, &thread.handle);
+        match task.join_next().await? {
             Ok(output) => Some(output),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
@@ -182,15 +184,6 @@ impl Home {
 impl PartialEq for Home {
     fn eq(&self, other: &Self) -> bool {
         self.0.id() == other.0.id()
-    }
-}
-
-/// A task that ends with the handle that waits for it.
-struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 
