@@ -194,6 +194,7 @@ assert_eq!(place_order(7).await?, "paid");
 //!
 //! * `macros` (default): the attribute.
 //! * `tls` (default): `rediss://` URLs, with rustls and ring, which compiles C.
+//! * `metrics`: numbers for the `metrics` facade, as docs/observability.md lists them.
 //! * `embedded`: an in-process engine for tests and demos. The build compiles Lua 5.1 and needs a C
 //!   compiler.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -205,6 +206,7 @@ mod connection;
 mod engine;
 mod error;
 mod limit;
+mod meter;
 mod name;
 mod pause;
 mod shim;

@@ -115,7 +115,7 @@ impl AttributeCall {
     async fn acquire(self, kind: Primitive) -> Result<LockedBody, Error> {
         let (client, key) = (self.client?, self.key?);
         let wait = self.wait.unwrap_or_else(|| client.default_wait());
-        let options = self.options.wait(wait).for_body();
+        let options = self.options.label(self.label).wait(wait).for_body();
         let guard = match (kind, key) {
             (Primitive::Semaphore { limit, take }, Key::One(name)) => {
                 if take > limit {

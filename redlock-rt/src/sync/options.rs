@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::engine::{AcquireParams, Backoff, ClientEngine, Fsync, Hold, Owner, ReplicaAck, Terms};
 use crate::error::{Error, ErrorKind};
+use crate::meter::{Label, Meter};
 use crate::wire::{LONGEST_SPAN, Recipe};
 
 /// How the lease is renewed while a guard lives.
@@ -65,6 +66,7 @@ pub struct LockOptions {
     ack: Option<ReplicaAck>,
     fsync: Option<Fsync>,
     outlasts_denial: bool,
+    label: Label,
     pub(super) for_body: bool,
 }
 
@@ -86,6 +88,7 @@ impl LockOptions {
             ack: None,
             fsync: None,
             outlasts_denial: false,
+            label: Label::NONE,
             for_body: false,
         }
     }
@@ -187,6 +190,20 @@ impl LockOptions {
     pub fn outlast_denial(mut self, outlasts: bool) -> Self {
         self.outlasts_denial = outlasts;
         self
+    }
+
+    /// Sets under which label the lock is counted (feature `metrics`), the same for all locks of one use: no
+    /// names with values in them, since each label is a time series. After 200 labels of a process the
+    /// others are `other`. Defaults to the kind of the lock, and under the attribute to the name of the
+    /// function.
+    #[must_use]
+    pub fn label(mut self, label: &str) -> Self {
+        self.label = Label::new(label);
+        self
+    }
+
+    pub(super) fn meter(&self) -> Meter {
+        Meter::of(self.label)
     }
 
     /// The guard is for one body.
@@ -305,6 +322,7 @@ impl LockOptions {
                 lease,
                 renew,
                 max_hold,
+                meter: self.meter(),
             }),
         }
     }

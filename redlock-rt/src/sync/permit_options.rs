@@ -102,6 +102,13 @@ impl PermitOptions {
         self
     }
 
+    /// Sets under which label the permits are counted, as [`LockOptions::label`].
+    #[must_use]
+    pub fn label(mut self, label: &str) -> Self {
+        self.shared = self.shared.label(label);
+        self
+    }
+
     /// Sets whether the wait goes on while a right or the password is missing, as
     /// [`LockOptions::outlast_denial`].
     #[must_use]
@@ -133,7 +140,10 @@ impl PermitOptions {
                 CHECK,
                 "lease, renew and max_hold are for a semaphore whose permits have leases",
             )),
-            false => Ok(Terms::WITHOUT_LEASE),
+            false => Ok(Terms {
+                meter: self.shared.meter(),
+                ..Terms::WITHOUT_LEASE
+            }),
         }
     }
 

@@ -8,6 +8,7 @@ use super::info::Info;
 use crate::clock;
 use crate::connection::fault::{Cause, Fault};
 use crate::limit::Limit;
+use crate::meter;
 use crate::shim::lock_std;
 
 const TARGET: &str = "redlock_rt::connection";
@@ -300,6 +301,7 @@ impl Journal {
 
     /// A background call cannot be sent, and waiting does not help.
     pub(crate) fn holds_up(&self, name: &str, fault: &Fault) {
+        meter::release_failed();
         let mut state = lock_std(&self.state);
         if state.held_up {
             return;
@@ -318,6 +320,7 @@ impl Journal {
 
     /// Redis refuses a call that nobody waits for, with this effect.
     pub(crate) fn refuses(&self, name: &str, fault: &Fault, effect: &'static str) {
+        meter::release_failed();
         limited!(
             self.refusals => warn [lock = name, reason = fault.reason(), effect]
             "redis refuses a release"
@@ -360,6 +363,7 @@ impl Journal {
         state.held_up = false;
         state.without.retain(|without| Some(*without) != lane);
         if state.presence.connected(clock::now()) {
+            meter::reconnected();
             self.returning.store(true, Ordering::Relaxed);
         }
     }

@@ -32,6 +32,7 @@ const TERMS: Terms = Terms {
     lease: LONG,
     renew: Some(LONG),
     max_hold: None,
+    ..Terms::WITHOUT_LEASE
 };
 
 /// A client whose tasks do not run by themselves.

@@ -64,6 +64,15 @@ enum AcquireEntry<'a> {
     Else(BoxFuture<'a, Result<HoldGuard, Error>>),
 }
 
+impl AcquireEntry<'_> {
+    async fn run(&mut self) -> Result<HoldGuard, Error> {
+        match self {
+            Self::Waits(acquires) => acquires.run().await,
+            Self::Else(acquires) => acquires.await,
+        }
+    }
+}
+
 impl ClientEngine {
     /// Acquires the lock, then waits for replicas.
     async fn lock_on_replicas(
@@ -80,7 +89,7 @@ impl ClientEngine {
         }
         let wait = params.wait.filter(|wait| !wait.is_zero());
         let deadline = wait.map(|wait| clock::after(clock::now(), wait));
-        let guard = self.lock(recipe, terms, params).await?;
+        let guard = self.entry(recipe, terms, params).run().await?;
         self.acknowledged(ACTION, guard, ack, deadline).await
     }
 
@@ -94,12 +103,13 @@ impl ClientEngine {
         terms: Terms,
         params: AcquireParams<'a>,
     ) -> impl Future<Output = Result<HoldGuard, Error>> + Send + 'a {
+        let terms = terms.of_kind(recipe.profile().kind);
+        let acquiring = terms.meter.acquiring();
         let mut entry = self.entry(recipe, terms, params);
         async move {
-            match &mut entry {
-                AcquireEntry::Waits(acquires) => acquires.run().await,
-                AcquireEntry::Else(acquires) => acquires.await,
-            }
+            let outcome = entry.run().await;
+            acquiring.ended(&outcome);
+            outcome
         }
     }
 

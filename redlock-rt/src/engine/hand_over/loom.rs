@@ -63,6 +63,7 @@ impl World {
             lease: LEASE,
             renew: Some(LEASE / 3),
             max_hold: None,
+            ..Terms::WITHOUT_LEASE
         };
         let (recipe, waiters) = (Arc::clone(&self.recipe), Arc::clone(&self.waiters));
         Request::new(&self.engine, recipe, waiters, terms)

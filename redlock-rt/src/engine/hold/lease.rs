@@ -22,6 +22,7 @@ use self::chain::Chain;
 pub(crate) use self::chain::{ChainLimit, Legacy};
 use crate::clock::after;
 pub use crate::error::LostReason;
+use crate::meter::{Held, Label, Meter};
 
 /// The hold times that one guard asks for; validated together with the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,7 @@ pub(crate) struct Terms {
     pub(crate) renew: Option<Duration>,
     /// The longest hold: renewal ends then, for a holder that is stuck.
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) meter: Meter,
 }
 
 impl Terms {
@@ -40,7 +42,14 @@ impl Terms {
         lease: Duration::MAX,
         renew: None,
         max_hold: None,
+        meter: Meter::of(Label::NONE),
     };
+
+    /// The same, counted as those of a lock of this kind.
+    pub(crate) fn of_kind(self, kind: &'static str) -> Self {
+        let meter = self.meter.kind(kind);
+        Self { meter, ..self }
+    }
 }
 
 /// The state of a guard at one moment.
@@ -171,6 +180,8 @@ pub(crate) struct Lease {
     expiry_taken: bool,
     /// `None`: the hold is not handed over.
     chain: Option<Chain>,
+    meter: Meter,
+    held: Held,
 }
 
 /// The margin for clocks that run at different speeds: 1 % of the lease, and 2 ms for rounding on
@@ -206,6 +217,8 @@ impl Lease {
                 began: sent,
                 turns: 1,
             }),
+            meter: terms.meter,
+            held: terms.meter.held(),
         };
         let id = lease.admit(terms, sent);
         lease.lengthen(sent, terms.lease);
@@ -244,8 +257,13 @@ impl Lease {
     /// Updates what depends on the clock alone. Upholds invariant 1.
     fn tick(&mut self, now: Instant) {
         if self.phase.is_valid() && now >= self.deadline {
-            self.phase = HoldPhase::Lost(LostReason::Expired);
+            self.loses(LostReason::Expired);
         }
+    }
+
+    fn loses(&mut self, reason: LostReason) {
+        self.phase = HoldPhase::Lost(reason);
+        self.held.lost(reason);
     }
 
     /// Adds a guard by re-entry; the count must be sent to Redis.
@@ -288,6 +306,7 @@ impl Lease {
         }
         if self.phase.is_valid() {
             self.phase = HoldPhase::Released;
+            self.held.released();
         }
         Some(Leave::Last)
     }
@@ -303,6 +322,7 @@ impl Lease {
             max_hold: tenant
                 .until
                 .map(|until| until.saturating_duration_since(now)),
+            meter: self.meter,
         })
     }
 
@@ -397,7 +417,10 @@ impl Lease {
         let wanted = self.wanted(now);
         let renewal = wanted.map(|_| self.next_renewal);
         match renewal.into_iter().chain(self.rare().verify_at).min() {
-            Some(at) if at <= now => RenewalPlan::Renew(wanted.unwrap_or_default()),
+            Some(at) if at <= now => {
+                self.meter.renews(|| self.overdue(now));
+                RenewalPlan::Renew(wanted.unwrap_or_default())
+            }
             Some(at) => RenewalPlan::Wait(at.min(self.deadline)),
             None => RenewalPlan::Wait(self.deadline),
         }
@@ -489,7 +512,7 @@ impl Lease {
         self.tick(now);
         let news = self.phase.is_valid();
         if news {
-            self.phase = HoldPhase::Lost(reason);
+            self.loses(reason);
         }
         news
     }

@@ -39,6 +39,7 @@ impl Request {
         terms: Terms,
     ) -> Self {
         let number = engine.next_number();
+        let terms = terms.of_kind(recipe.profile().kind);
         Self {
             engine: Arc::clone(engine),
             recipe,

@@ -236,6 +236,7 @@ mod tests {
             lease: 30 * S,
             renew: None,
             max_hold: None,
+            ..Terms::WITHOUT_LEASE
         };
         let guard = engine
             .lock(Arc::clone(&recipe), terms, AcquireParams::default())

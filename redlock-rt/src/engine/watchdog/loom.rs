@@ -31,6 +31,7 @@ impl World {
                 lease: LEASE,
                 renew,
                 max_hold: None,
+                ..Terms::WITHOUT_LEASE
             },
             None,
             start,
@@ -112,6 +113,7 @@ fn a_loss_is_final_whatever_is_answered_beside_it() {
                     lease: LEASE,
                     renew: None,
                     max_hold: None,
+                    ..Terms::WITHOUT_LEASE
                 };
                 let joined = lock(&world.lease).join(terms, world.now);
                 if let Ok(inner) = joined {

@@ -82,6 +82,7 @@ impl Lease {
         }
         self.tenants.clear();
         self.phase = HoldPhase::Released;
+        self.held.released();
         Some(Legacy {
             chain,
             lease,

@@ -8,6 +8,7 @@ fn terms(lease: Duration) -> Terms {
         lease,
         renew: Some(lease / 3),
         max_hold: None,
+        ..Terms::WITHOUT_LEASE
     }
 }
 
@@ -258,7 +259,7 @@ proptest! {
                 Step::Pass(span) => now += ms(span),
                 Step::Join(span, renew, max) => {
                     let renew = renew.then(|| ms(span) / 3);
-                    let terms = Terms { lease: ms(span), renew, max_hold: max.map(ms) };
+                    let terms = Terms { lease: ms(span), renew, max_hold: max.map(ms), ..Terms::WITHOUT_LEASE };
                     match lease.join(terms, now) {
                         Ok(id) => guards.push(id),
                         Err(_) => prop_assert!(dead || now >= before),

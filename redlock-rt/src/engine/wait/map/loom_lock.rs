@@ -38,6 +38,7 @@ impl World {
             lease: LEASE,
             renew: None,
             max_hold: None,
+            ..Terms::WITHOUT_LEASE
         };
         let now = clock::now();
         let request = Request::new(&engine, Arc::clone(&recipe), Arc::clone(&waiters), terms);
