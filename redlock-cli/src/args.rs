@@ -5,11 +5,15 @@ use clap_complete::Shell;
 
 use crate::doctor::Doctor;
 use crate::latch::Latch;
+use crate::ls::Ls;
 use crate::permits::Permits;
 use crate::run::Run;
 use crate::server::Server;
+use crate::show::Show;
+use crate::top::Top;
 use crate::unlock::Unlock;
 use crate::wait::Wait;
+use crate::watch::Watch;
 
 const EXIT_CODES: &str = "\
 Exit codes (run: that of the command, or 128 + the number of the signal that ended it):
@@ -40,6 +44,10 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
     Run(Run),
+    Ls(Ls),
+    Show(Show),
+    Watch(Watch),
+    Top(Top),
     Wait(Wait),
     Unlock(Unlock),
     Latch(Latch),

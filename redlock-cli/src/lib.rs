@@ -7,16 +7,21 @@
 mod args;
 mod doctor;
 mod exit;
+mod found;
 mod latch;
+mod ls;
 mod manual;
 mod nodes;
 mod output;
 mod permits;
 mod run;
 mod server;
+mod show;
 mod span;
+mod top;
 mod unlock;
 mod wait;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -61,6 +66,10 @@ async fn perform(cli: Cli, output: Output) -> Result<Code, Failure> {
     let server = cli.server;
     match cli.action {
         Action::Run(run) => run::perform(run, &server).await,
+        Action::Ls(ls) => ls::perform(ls, &server, output).await,
+        Action::Show(show) => show::perform(show, &server, output).await,
+        Action::Watch(watch) => watch::perform(watch, &server, output).await,
+        Action::Top(top) => top::perform(top, &server).await,
         Action::Wait(wait) => wait::perform(wait, &server, output).await,
         Action::Unlock(unlock) => unlock::perform(unlock, &server, output).await,
         Action::Latch(latch) => latch::perform(latch, &server, output).await,

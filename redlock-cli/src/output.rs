@@ -17,6 +17,14 @@ impl Output {
         Self { json }
     }
 
+    /// Prints the names of columns, for people.
+    pub(crate) fn head(self, text: &str) -> io::Result<()> {
+        match self.json {
+            true => Ok(()),
+            false => writeln!(io::stdout(), "{text}"),
+        }
+    }
+
     /// Prints the object, or the text that says the same to people.
     pub(crate) fn say(self, object: &impl Serialize, text: impl AsRef<str>) -> io::Result<()> {
         let mut out = io::stdout().lock();

@@ -94,6 +94,11 @@ impl Command {
         .await;
     }
 
+    /// What it, or its child, has printed.
+    pub(crate) fn out(&self) -> String {
+        content(&self.out)
+    }
+
     /// The number that it has printed behind this word.
     pub(crate) async fn number(&self, word: &str) -> u32 {
         eventually(DEADLINE, || {

@@ -6,6 +6,8 @@ mod doctor;
 mod input;
 mod jobs;
 mod kinds;
+mod listing;
+mod live;
 mod lost;
 mod manual;
 mod outages;

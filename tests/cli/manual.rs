@@ -84,7 +84,9 @@ fn the_manual_names_each_command_and_option() {
             .unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    let commands = ["run", "wait", "unlock", "latch", "permits", "doctor"];
+    let commands = [
+        "run", "wait", "unlock", "latch", "permits", "doctor", "ls", "show", "watch", "top",
+    ];
     for command in commands {
         assert!(MANUAL.contains(&format!("redlock {command}")), "{command}");
         let help = help(command);

@@ -24,14 +24,14 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the program in a session of its own, at a terminal of 100 columns.
+    /// Starts the program in a session of its own, at a terminal of 140 columns.
     pub(crate) fn start(url: &str, arguments: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let size = Winsize {
             ws_row: 30,
-            ws_col: 100,
+            ws_col: 140,
             ws_xpixel: 0,
             ws_ypixel: 0,
         };
@@ -78,7 +78,7 @@ impl Terminal {
             let shown = self.shown();
             ready(match shown.matches(text).count() >= times {
                 true => Ok(()),
-                false => Err(format!("not shown: {text:?} in {shown:?}")),
+                false => Err(format!("{text:?} is not shown: …{:?}", last_of(&shown))),
             })
         })
         .await;
@@ -98,7 +98,7 @@ impl Terminal {
             };
             let mut places = shown.match_indices(word);
             let number = places.find_map(|(at, _)| digits(shown[at + word.len()..].trim_start()));
-            ready(number.ok_or(shown))
+            ready(number.ok_or_else(|| last_of(&shown)))
         })
         .await
     }
@@ -108,4 +108,12 @@ impl Terminal {
         let status = eventually(DEADLINE, || ready(self.process.try_wait())).await;
         status.code().unwrap_or_else(|| panic!("{status}"))
     }
+}
+
+/// A screen that refreshes is long.
+fn last_of(shown: &str) -> String {
+    let characters: Vec<char> = shown.chars().collect();
+    characters[characters.len().saturating_sub(1000)..]
+        .iter()
+        .collect()
 }

@@ -1,0 +1,143 @@
+//! `redlock show`: everything about one lock.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use clap::Args;
+use redlock_rt::{Holding, Inspection, Shutdown};
+use serde_json::json;
+
+use crate::exit::{Code, Failure};
+use crate::found::{kind, library, object, short};
+use crate::nodes::{Node, masters};
+use crate::output::Output;
+use crate::server::Server;
+
+/// Shows a lock: who holds it and from where, how often, for how long, who queues, the last token
+///
+/// Exits with 1 if there is nothing of this name.
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The lock, semaphore or latch
+    key: String,
+}
+
+/// What the library does not ask.
+#[derive(Default)]
+struct More {
+    /// Waiters of a fair lock, in their order.
+    queue: Vec<String>,
+    /// Addresses of clients by their UUIDs.
+    addresses: HashMap<String, String>,
+}
+
+pub(crate) async fn perform(show: Show, server: &Server, output: Output) -> Result<Code, Failure> {
+    let client = server.client().await?;
+    let found = client.inspect(&show.key).await?;
+    client.shutdown(Shutdown::ReleaseAll).await?;
+    let key = server.full_name(&show.key);
+    let Some(found) = found else {
+        let object = json!({ "key": key, "kind": null, "holders": [] });
+        output.say(&object, format!("{key} is free"))?;
+        return Ok(Code::NO);
+    };
+    let more = More::of(server, &key, &found).await;
+    let mut object = object(server, &found);
+    object["queue"] = json!(more.queue);
+    if let Some(holders) = object["holders"].as_array_mut() {
+        for (shown, holding) in holders.iter_mut().zip(&found.holders) {
+            shown["address"] = json!(more.addresses.get(holding.id.client()));
+        }
+    }
+    output.say(&object, text(&key, &found, &more))?;
+    Ok(Code::DONE)
+}
+
+impl More {
+    /// As much as the user may ask.
+    async fn of(server: &Server, key: &str, found: &Inspection) -> Self {
+        let mut more = Self::default();
+        let queue = match key.contains('{') {
+            true => format!("redisson_lock_queue:{key}"),
+            false => format!("redisson_lock_queue:{{{key}}}"),
+        };
+        for node in masters(server).await.unwrap_or_default() {
+            if found.queued > 0 {
+                // Another master of a cluster says where it is.
+                let there: Vec<String> = node
+                    .ask(&["LRANGE", &queue, "0", "99"])
+                    .await
+                    .unwrap_or_default();
+                more.queue.extend(there);
+            }
+            more.addresses.extend(addresses(&node).await);
+        }
+        more
+    }
+}
+
+/// The connections of redlock-rt, which carry the UUIDs of their clients.
+async fn addresses(node: &Node) -> HashMap<String, String> {
+    let list: String = node.ask(&["CLIENT", "LIST"]).await.unwrap_or_default();
+    let connections = list.lines().filter_map(|line| {
+        let field = |name: &str| line.split(' ').find_map(|field| field.strip_prefix(name));
+        let client = field("name=")?.strip_prefix("redlock-rt:")?;
+        Some((client.to_owned(), field("addr=")?.to_owned()))
+    });
+    connections.collect()
+}
+
+fn text(key: &str, found: &Inspection, more: &More) -> String {
+    let mut text = format!("{key}: {}", kind(found.kind));
+    // A String takes all that is written to it.
+    let mut line = |name: &str, value: &str| {
+        let _ = write!(text, "\n  {name:10}{value}");
+    };
+    for holding in &found.holders {
+        line(
+            if holding.is_writer {
+                "writer"
+            } else {
+                "holder"
+            },
+            &holder(holding, more),
+        );
+    }
+    if let Some(count) = found.count {
+        line("count", &count.to_string());
+    }
+    if found.ttl.is_some() {
+        line("ttl", &short(found.ttl));
+    }
+    if let Some(token) = &found.token {
+        line("token", token);
+    }
+    for (place, waiter) in more.queue.iter().enumerate() {
+        line("queue", &format!("{}. {waiter}", place + 1));
+    }
+    if more.queue.is_empty() && found.queued > 0 {
+        line("queue", &format!("{} waiters", found.queued));
+    }
+    match found.listening {
+        Some(0) => {}
+        Some(number) => line("listening", &format!("{number} clients")),
+        None => line("listening", "not known (+pubsub)"),
+    }
+    text
+}
+
+fn holder(holding: &Holding, more: &More) -> String {
+    let id = holding.id.as_str();
+    let from = more.addresses.get(holding.id.client());
+    let from = from.map_or(String::new(), |address| format!(" at {address}"));
+    let times = match holding.count {
+        0 => ", ended, kept for its shortest hold".to_owned(),
+        1 => String::new(),
+        count => format!(", {count} times"),
+    };
+    format!(
+        "{id} ({}{from}){times}, lease {}",
+        library(holding),
+        short(holding.ttl)
+    )
+}

@@ -1,0 +1,182 @@
+//! `redlock watch`: what happens to one lock, a line an event.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use redlock_rt::{Inspection, Shutdown};
+use serde_json::json;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::exit::{Code, Failure};
+use crate::found::{millis, waiters};
+use crate::output::Output;
+use crate::server::Server;
+use crate::span::span;
+
+/// Prints what happens to a lock, a line an event
+///
+/// It looks again and again, so it does not see what comes and goes between two looks.
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// The lock, semaphore or latch
+    key: String,
+    /// How often to look
+    #[arg(long, value_parser = span, value_name = "TIME", default_value = "200ms")]
+    every: Duration,
+    /// Ends after this time [default: never]
+    #[arg(long = "for", value_parser = span, value_name = "TIME")]
+    duration: Option<Duration>,
+}
+
+/// What is told when it changes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Look {
+    /// How often each has it.
+    holders: BTreeMap<String, u64>,
+    count: Option<i64>,
+    waiters: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Event {
+    Acquired(String),
+    Reentered(String, u64),
+    Released(String),
+    Count(i64),
+    Waiters(u64),
+}
+
+pub(crate) async fn perform(
+    watch: Watch,
+    server: &Server,
+    output: Output,
+) -> Result<Code, Failure> {
+    if watch.every.is_zero() {
+        return Err(Failure::usage("--every is zero"));
+    }
+    let client = server.client().await?;
+    let key = server.full_name(&watch.key);
+    let end = watch.duration.map(|duration| Instant::now() + duration);
+    let mut looks = interval(watch.every);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut before = Look::default();
+    while end.is_none_or(|end| Instant::now() < end) {
+        looks.tick().await;
+        let now = Look::from(client.inspect(&watch.key).await?);
+        for event in now.events_since(&before) {
+            event.print(&key, output)?;
+        }
+        before = now;
+    }
+    client.shutdown(Shutdown::ReleaseAll).await?;
+    Ok(Code::DONE)
+}
+
+impl From<Option<Inspection>> for Look {
+    fn from(found: Option<Inspection>) -> Self {
+        let Some(found) = found else {
+            return Self::default();
+        };
+        let holders = found.holders.iter().filter(|holding| holding.count > 0);
+        let holders = holders.map(|holding| (holding.id.as_str().to_owned(), holding.count));
+        Self {
+            holders: holders.collect(),
+            count: found.count,
+            waiters: waiters(&found),
+        }
+    }
+}
+
+impl Look {
+    fn events_since(&self, before: &Self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for holder in before.holders.keys() {
+            if !self.holders.contains_key(holder) {
+                events.push(Event::Released(holder.clone()));
+            }
+        }
+        for (holder, count) in &self.holders {
+            match before.holders.get(holder) {
+                None => events.push(Event::Acquired(holder.clone())),
+                Some(was) if was != count => events.push(Event::Reentered(holder.clone(), *count)),
+                Some(_) => {}
+            }
+        }
+        if let Some(count) = self.count
+            && before.count != Some(count)
+        {
+            events.push(Event::Count(count));
+        }
+        if before.waiters != self.waiters {
+            events.push(Event::Waiters(self.waiters));
+        }
+        events
+    }
+}
+
+impl Event {
+    fn print(&self, key: &str, output: Output) -> Result<(), Failure> {
+        let (event, holder, number) = match self {
+            Self::Acquired(holder) => ("acquired", Some(holder), None),
+            Self::Reentered(holder, count) => ("held", Some(holder), i64::try_from(*count).ok()),
+            Self::Released(holder) => ("released", Some(holder), None),
+            Self::Count(count) => ("count", None, Some(*count)),
+            Self::Waiters(number) => ("waiters", None, i64::try_from(*number).ok()),
+        };
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+        let object = json!({
+            "time_ms": millis(time),
+            "key": key,
+            "event": event,
+            "holder": holder,
+            "number": number,
+        });
+        let seconds = time.map_or(0, |time| time.as_secs()) % 86_400;
+        let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        let number = number.map_or(String::new(), |number| number.to_string());
+        let what = holder.map_or("", String::as_str);
+        let text = format!("{hours:02}:{minutes:02}:{seconds:02}Z {event:8} {what}{number}");
+        output.say(&object, text)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(holders: &[(&str, u64)], waiters: u64) -> Look {
+        let holders = holders
+            .iter()
+            .map(|(holder, count)| ((*holder).to_owned(), *count));
+        Look {
+            holders: holders.collect(),
+            count: None,
+            waiters,
+        }
+    }
+
+    #[test]
+    fn what_has_changed_is_an_event() {
+        let free = Look::default();
+        let held = look(&[("a", 1)], 0);
+        let text = |text: &str| text.to_owned();
+        assert_eq!(held.events_since(&free), [Event::Acquired(text("a"))]);
+        assert_eq!(held.events_since(&held), []);
+        let twice = look(&[("a", 2)], 1);
+        assert_eq!(
+            twice.events_since(&held),
+            [Event::Reentered(text("a"), 2), Event::Waiters(1)]
+        );
+        let passed = look(&[("b", 1)], 1);
+        assert_eq!(
+            passed.events_since(&twice),
+            [Event::Released(text("a")), Event::Acquired(text("b"))]
+        );
+        assert_eq!(
+            free.events_since(&passed),
+            [Event::Released(text("b")), Event::Waiters(0)]
+        );
+    }
+}
