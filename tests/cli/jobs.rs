@@ -2,7 +2,7 @@
 
 use std::future::ready;
 
-use tests::{DEADLINE, eventually, shared_server, unique};
+use tests::{DEADLINE, eventually, is_alive, shared_server, unique};
 
 use crate::command::PROGRAM;
 use crate::terminal::Terminal;
@@ -94,6 +94,24 @@ async fn a_job_that_is_stopped_returns_to_the_shell_and_goes_on_in_front() {
     eventually(DEADLINE, || is_free(&key)).await;
     shell.types("echo done $((40 + 2))\n");
     shell.shows("done 42", 1).await;
+}
+
+#[tokio::test]
+async fn a_job_that_is_stopped_for_longer_than_its_lease_is_ended_when_it_goes_on() {
+    let mut shell = shell();
+    let key = unique("cli:late");
+    let line = "echo child $$; while read word; do echo \"<$word>\"; done";
+    shell.types(&format!(
+        "{PROGRAM} run {key} --lease 500ms -- sh -c '{line}'; echo code $?\n"
+    ));
+    let child = shell.number("child").await;
+    shell.types("\x1a");
+    shell.shows("Stopped", 1).await;
+    eventually(DEADLINE, || is_free(&key)).await;
+    assert!(is_alive(child));
+    shell.types("fg; echo \"after $?\"\n");
+    shell.shows("after 76", 1).await;
+    assert!(!is_alive(child));
 }
 
 #[tokio::test]

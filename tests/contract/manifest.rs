@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-const PUBLISHED: [&str; 2] = ["redlock-rt", "redlock-macros"];
+const PUBLISHED: [&str; 3] = ["redlock-rt", "redlock-macros", "redlock-cli"];
 const README: &str = include_str!("../../README.md");
 
 /// A version of Rust: 1.88 is (1, 88).
