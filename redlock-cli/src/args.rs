@@ -32,11 +32,11 @@ Exit codes (run: that of the command, or 128 + the number of the signal that end
 #[derive(Debug, Parser)]
 #[command(name = "redlock", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Cli {
-    #[command(flatten)]
-    pub(crate) server: Server,
     /// Prints one JSON object a line, for programs
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) server: Server,
     #[command(subcommand)]
     pub(crate) action: Action,
 }

@@ -30,7 +30,7 @@ pub(crate) struct Server {
     #[arg(long, global = true, value_name = "FILE", env = "REDIS_PASSWORD_FILE")]
     pub(crate) password_file: Option<PathBuf>,
     /// The user of the password in the file
-    #[arg(long, global = true, env = "REDIS_USER", requires = "password_file")]
+    #[arg(long, global = true, env = "REDLOCK_USER", requires = "password_file")]
     pub(crate) user: Option<String>,
     /// Reads the password of the sentinels from this file
     #[arg(
