@@ -1,5 +1,7 @@
 //! `redlock doctor`: each check, on a server that has the defect.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use tests::{Cluster, DEADLINE, Matcher, Proxy, RedisServer, Replicated, ask, eventually, unique};
 
@@ -199,6 +201,16 @@ async fn a_server_that_is_not_there_or_refuses_is_said_as_a_finding() {
     let ended = doctor(&server.url().replace("secret", "wrong"), &[]).await;
     assert_eq!(ended.code, 77);
     assert_says(&ended, "reachable", "error", "");
+}
+
+#[tokio::test]
+async fn a_server_that_is_slow_is_a_warning() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    proxy.delay(Matcher::command("PING"), Duration::from_millis(150));
+    let ended = doctor(&proxy.url(), &[]).await;
+    assert_eq!(ended.code, 0);
+    assert_says(&ended, "reachable", "warning", "for an answer");
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! `redlock run`: a Redis that cannot be reached, refuses, hangs, or goes away.
 
-use std::net::TcpListener;
+use std::{net::TcpListener, time::Duration};
 
-use tests::{Cluster, RedisServer, Replicated, Sentinels, unique};
+use tests::{Cluster, Matcher, Proxy, RedisServer, Replicated, Sentinels, unique};
 
 use crate::command::Command;
 
@@ -37,6 +37,40 @@ async fn a_redis_that_hangs_is_69_within_the_timeout() {
     server.pause();
     let arguments = ["run", "--timeout", "500ms", "-n", "k", "true"];
     assert_eq!(code(&server.url(), &arguments).await, 69);
+}
+
+#[tokio::test]
+async fn a_redis_that_is_slow_gives_its_lock_and_takes_it_back() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    proxy.delay(Matcher::any(), Duration::from_millis(100));
+    let ended = Command::start(&proxy.url(), &["run", "-n", "k", "echo", "ran"])
+        .ended()
+        .await;
+    assert_eq!(
+        (ended.code, ended.out.as_str(), ended.err.as_str()),
+        (0, "ran\n", "")
+    );
+    let there: bool = server.ask(&["EXISTS", "k"]).await;
+    assert!(!there);
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_in_time_ends_no_command() {
+    let server = RedisServer::options().aof().start();
+    let mut run = Command::start(
+        &server.url(),
+        &["run", "k", "--", "sh", "-c", "echo ran; cat"],
+    );
+    run.says("ran").await;
+    server.restart();
+    let there: bool = server.ask(&["EXISTS", "k"]).await;
+    assert!(there && run.is_running());
+    run.end_input();
+    let ended = run.ended().await;
+    assert_eq!((ended.code, ended.err.as_str()), (0, ""));
+    let there: bool = server.ask(&["EXISTS", "k"]).await;
+    assert!(!there);
 }
 
 #[tokio::test]
