@@ -378,7 +378,8 @@ async fn nested_bodies_do_not_multiply_the_size_of_futures() {
     let client = Client::embedded();
     let (a, b, c) = (client.rlock("a"), client.rlock("b"), client.rlock("c"));
     let waiting = size_of_val(&a.lock());
-    assert!(waiting <= 800, "a waiting task takes {waiting} bytes");
+    // With the numbers of the feature `metrics`, which are 24 of these.
+    assert!(waiting <= 832, "a waiting task takes {waiting} bytes");
     let nested = a.with(async |_| {
         let nested = b.with(async |_| c.with(async |_| yield_now().await).await);
         nested.await.unwrap().unwrap();

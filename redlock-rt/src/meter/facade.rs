@@ -3,9 +3,9 @@
 //! The handles of one kind and label are made once, since a lookup in the recorder for each number would
 //! cost more than the number. So a recorder is installed before the first lock is taken.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{LazyLock, Mutex, Once};
+use std::sync::{LazyLock, Mutex, Once, OnceLock};
 use std::time::{Duration, Instant};
 
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
@@ -18,44 +18,42 @@ use crate::shim::lock_std;
 const MOST_LABELS: usize = 200;
 const OTHER: &str = "other";
 
-/// What the locks of one use have in common; the text is kept for ever.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Label(Option<&'static str>);
-
-static LABELS: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
-static FAMILIES: LazyLock<Mutex<HashMap<(&'static str, &'static str), &'static Family>>> =
+static LABELS: LazyLock<Mutex<HashMap<&'static str, Meter>>> = LazyLock::new(Mutex::default);
+static FAMILIES: LazyLock<Mutex<HashMap<(&'static str, &'static str), Meter>>> =
     LazyLock::new(Mutex::default);
 
-impl Label {
-    pub(crate) const NONE: Self = Self(None);
+/// A moment in eight bytes, since each waiting future has room for one: nanoseconds from the first on.
+#[derive(Debug, Clone, Copy)]
+struct Since(u64);
 
-    pub(crate) fn new(text: &str) -> Self {
-        let mut labels = lock_std(&LABELS);
-        if let Some(known) = labels.get(text) {
-            return Self(Some(known));
-        }
-        if labels.len() >= MOST_LABELS {
-            drop(labels);
-            static WARN: Once = Once::new();
-            WARN.call_once(|| {
-                tracing::warn!(
-                    target: "redlock_rt::metrics",
-                    label = text, most = MOST_LABELS,
-                    "too many labels, the others are one"
-                );
-            });
-            return Self(Some(OTHER));
-        }
-        let text: &'static str = text.to_owned().leak();
-        labels.insert(text);
-        Self(Some(text))
+impl Since {
+    fn at(now: Instant) -> Self {
+        static FIRST: OnceLock<Instant> = OnceLock::new();
+        let since = now.saturating_duration_since(*FIRST.get_or_init(|| now));
+        Self(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn now() -> Self {
+        Self::at(clock::now())
+    }
+
+    fn elapsed(self) -> Duration {
+        let now = Self::at(clock::now_in_drop());
+        Duration::from_nanos(now.0.saturating_sub(self.0))
     }
 }
 
-/// The numbers of one kind and label.
+/// The locks of one label, and of one kind as soon as that is known. Kept for ever.
 struct Family {
+    /// Empty until it is known.
     kind: &'static str,
-    lock: &'static str,
+    /// `None`: the kind.
+    label: Option<&'static str>,
+    numbers: Option<Numbers>,
+}
+
+/// The numbers of one kind and label.
+struct Numbers {
     acquired: Counter,
     waiting: Gauge,
     wait: Histogram,
@@ -64,74 +62,100 @@ struct Family {
     lag: Histogram,
 }
 
-/// Where the numbers of a lock go.
+/// Where the numbers of a lock go. Small, since each waiting future has room for one.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Meter {
-    label: Label,
-    /// `None` until the kind is known.
-    family: Option<&'static Family>,
-}
+pub(crate) struct Meter(Option<&'static Family>);
 
 impl Meter {
-    pub(crate) const fn of(label: Label) -> Self {
-        let family = None;
-        Self { label, family }
+    pub(crate) const NONE: Self = Self(None);
+
+    /// For locks of this label.
+    pub(crate) fn labelled(text: &str) -> Self {
+        let mut labels = lock_std(&LABELS);
+        if let Some(known) = labels.get(text) {
+            return *known;
+        }
+        let text: &'static str = match labels.len() < MOST_LABELS {
+            true => text.to_owned().leak(),
+            false => {
+                too_many(text);
+                OTHER
+            }
+        };
+        *labels
+            .entry(text)
+            .or_insert_with(|| Self::family("", Some(text), None))
+    }
+
+    fn family(kind: &'static str, label: Option<&'static str>, numbers: Option<Numbers>) -> Self {
+        Self(Some(Box::leak(Box::new(Family {
+            kind,
+            label,
+            numbers,
+        }))))
     }
 
     /// The same, for a lock of this kind.
     pub(crate) fn kind(self, kind: &'static str) -> Self {
-        if self.family.is_some_and(|family| family.kind == kind) {
+        if self.0.is_some_and(|family| family.kind == kind) {
             return self;
         }
-        let lock = self.label.0.unwrap_or(kind);
+        let label = self.0.and_then(|family| family.label);
+        let lock = label.unwrap_or(kind);
         let mut families = lock_std(&FAMILIES);
         let made = families.entry((kind, lock));
-        Self {
-            family: Some(made.or_insert_with(|| Box::leak(Box::new(Family::new(kind, lock))))),
-            ..self
-        }
+        *made.or_insert_with(|| Self::family(kind, label, Some(Numbers::new(kind, lock))))
+    }
+
+    fn numbers(self) -> Option<&'static Numbers> {
+        self.0?.numbers.as_ref()
+    }
+
+    /// The labels of a series that is not kept at hand.
+    fn labels(self) -> (&'static str, &'static str) {
+        let family = self.0.map(|family| (family.kind, family.label));
+        let (kind, label) = family.unwrap_or_default();
+        (kind, label.unwrap_or(kind))
     }
 
     /// Somebody asks for the lock.
     pub(crate) fn acquiring(self) -> Acquiring {
-        if let Some(family) = self.family {
-            family.waiting.increment(1);
+        if let Some(numbers) = self.numbers() {
+            numbers.waiting.increment(1);
         }
         Acquiring {
-            family: self.family,
-            since: clock::now(),
+            meter: self,
+            since: Since::now(),
         }
     }
 
     /// There is a hold.
     pub(crate) fn held(self) -> Held {
-        if let Some(family) = self.family {
-            family.held.increment(1);
+        if let Some(numbers) = self.numbers() {
+            numbers.held.increment(1);
         }
         Held {
-            family: self.family,
-            since: clock::now(),
+            meter: self,
+            since: Since::now(),
         }
     }
 
     /// A renewal is sent, which has been due for so long.
     pub(crate) fn renews(self, overdue: impl FnOnce() -> Option<Duration>) {
-        if let Some(family) = self.family
+        if let Some(numbers) = self.numbers()
             && let Some(overdue) = overdue()
         {
-            family.lag.record(overdue);
+            numbers.lag.record(overdue);
         }
     }
 }
 
-impl Family {
+impl Numbers {
     fn new(kind: &'static str, lock: &'static str) -> Self {
         describe();
         let labels = [("kind", kind), ("lock", lock)];
         Self {
-            kind,
-            lock,
-            acquired: acquisitions(kind, lock, "acquired"),
+            acquired: acquisitions((kind, lock), "acquired"),
             waiting: gauge!("redlock_waiting", &labels),
             wait: histogram!("redlock_wait_seconds", &labels),
             held: gauge!("redlock_held", &labels),
@@ -143,59 +167,58 @@ impl Family {
 
 /// A call that asks for a lock. Dropped without an outcome, the call was cancelled.
 pub(crate) struct Acquiring {
-    family: Option<&'static Family>,
-    since: Instant,
+    meter: Meter,
+    since: Since,
 }
 
 impl Acquiring {
     pub(crate) fn ended<T>(mut self, outcome: &Result<T, Error>) {
         match outcome {
-            Ok(_) => self.end(|family| family.acquired.clone()),
-            Err(error) => self.end(|family| {
+            Ok(_) => self.end(|numbers, _| numbers.acquired.increment(1)),
+            Err(error) => {
                 let outcome = snake(&format!("{:?}", error.kind()));
-                acquisitions(family.kind, family.lock, outcome)
-            }),
+                self.end(|_, labels| acquisitions(labels, outcome).increment(1));
+            }
         }
     }
 
-    fn end(&mut self, counter: impl FnOnce(&Family) -> Counter) {
-        if let Some(family) = self.family.take() {
-            family.waiting.decrement(1);
-            family.wait.record(clock::now_in_drop() - self.since);
-            counter(family).increment(1);
+    fn end(&mut self, count: impl FnOnce(&Numbers, (&'static str, &'static str))) {
+        let meter = std::mem::take(&mut self.meter);
+        if let Some(numbers) = meter.numbers() {
+            numbers.waiting.decrement(1);
+            numbers.wait.record(self.since.elapsed());
+            count(numbers, meter.labels());
         }
     }
 }
 
 impl Drop for Acquiring {
     fn drop(&mut self) {
-        self.end(|family| acquisitions(family.kind, family.lock, "cancelled"));
+        self.end(|_, labels| acquisitions(labels, "cancelled").increment(1));
     }
 }
 
 /// A hold, until it is lost or its release begins.
 pub(crate) struct Held {
-    family: Option<&'static Family>,
-    since: Instant,
+    meter: Meter,
+    since: Since,
 }
 
 impl Held {
     pub(crate) fn released(&mut self) {
-        if let Some(family) = self.family.take() {
-            family.held.decrement(1);
-            family.hold.record(clock::now_in_drop() - self.since);
+        let meter = std::mem::take(&mut self.meter);
+        if let Some(numbers) = meter.numbers() {
+            numbers.held.decrement(1);
+            numbers.hold.record(self.since.elapsed());
         }
     }
 
     pub(crate) fn lost(&mut self, reason: LostReason) {
-        if let Some(family) = self.family {
+        if self.meter.numbers().is_some() {
+            let (kind, lock) = self.meter.labels();
             let reason = snake(&format!("{reason:?}"));
-            let labels = [
-                ("kind", family.kind.to_owned()),
-                ("lock", family.lock.to_owned()),
-                ("reason", reason),
-            ];
-            counter!("redlock_losses_total", &labels).increment(1);
+            counter!("redlock_losses_total", "kind" => kind, "lock" => lock, "reason" => reason)
+                .increment(1);
         }
         self.released();
     }
@@ -215,7 +238,7 @@ impl fmt::Debug for Held {
 
 impl PartialEq for Meter {
     fn eq(&self, other: &Self) -> bool {
-        self.label == other.label
+        self.labels() == other.labels()
     }
 }
 
@@ -223,7 +246,7 @@ impl Eq for Meter {}
 
 impl fmt::Debug for Meter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Meter").field(&self.label).finish()
+        f.debug_tuple("Meter").field(&self.labels()).finish()
     }
 }
 
@@ -237,8 +260,19 @@ pub(crate) fn release_failed() {
     counter!("redlock_release_failures_total").increment(1);
 }
 
-fn acquisitions(kind: &'static str, lock: &'static str, outcome: impl Into<String>) -> Counter {
+fn acquisitions((kind, lock): (&'static str, &'static str), outcome: impl Into<String>) -> Counter {
     counter!("redlock_acquisitions_total", "kind" => kind, "lock" => lock, "outcome" => outcome.into())
+}
+
+fn too_many(label: &str) {
+    static WARN: Once = Once::new();
+    WARN.call_once(|| {
+        tracing::warn!(
+            target: "redlock_rt::metrics",
+            label, most = MOST_LABELS,
+            "too many labels, the others are one"
+        );
+    });
 }
 
 /// `TimedOut` as `timed_out`.
@@ -303,13 +337,13 @@ mod tests {
 
     #[test]
     fn after_two_hundred_labels_the_others_are_one() {
-        let known: Vec<Label> = (0..MOST_LABELS)
-            .map(|number| Label::new(&number.to_string()))
-            .collect();
-        assert_eq!(Label::new("one more"), Label(Some(OTHER)));
-        assert_eq!(Label::new("and one more"), Label(Some(OTHER)));
-        assert_eq!(Label::new("0"), known[0]);
-        assert_eq!(known[0].0, Some("0"));
+        let label = |text: &str| Meter::labelled(text).labels().1;
+        for number in 0..MOST_LABELS {
+            assert_eq!(label(&number.to_string()), number.to_string());
+        }
+        assert_eq!(label("one more"), OTHER);
+        assert_eq!(label("and one more"), OTHER);
+        assert_eq!(label("0"), "0");
     }
 
     #[test]

@@ -7,6 +7,6 @@ mod facade;
 mod nothing;
 
 #[cfg(feature = "metrics")]
-pub(crate) use self::facade::{Held, Label, Meter, reconnected, release_failed};
+pub(crate) use self::facade::{Held, Meter, reconnected, release_failed};
 #[cfg(not(feature = "metrics"))]
-pub(crate) use self::nothing::{Held, Label, Meter, reconnected, release_failed};
+pub(crate) use self::nothing::{Held, Meter, reconnected, release_failed};

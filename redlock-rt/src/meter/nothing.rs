@@ -5,9 +5,6 @@ use std::time::Duration;
 use crate::error::{Error, LostReason};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Label;
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Meter;
 
 pub(crate) struct Acquiring;
@@ -15,16 +12,10 @@ pub(crate) struct Acquiring;
 #[derive(Debug)]
 pub(crate) struct Held;
 
-impl Label {
+impl Meter {
     pub(crate) const NONE: Self = Self;
 
-    pub(crate) fn new(_: &str) -> Self {
-        Self
-    }
-}
-
-impl Meter {
-    pub(crate) const fn of(_: Label) -> Self {
+    pub(crate) fn labelled(_: &str) -> Self {
         Self
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::engine::{AcquireParams, Backoff, ClientEngine, Fsync, Hold, Owner, ReplicaAck, Terms};
 use crate::error::{Error, ErrorKind};
-use crate::meter::{Label, Meter};
+use crate::meter::Meter;
 use crate::wire::{LONGEST_SPAN, Recipe};
 
 /// How the lease is renewed while a guard lives.
@@ -66,7 +66,7 @@ pub struct LockOptions {
     ack: Option<ReplicaAck>,
     fsync: Option<Fsync>,
     outlasts_denial: bool,
-    label: Label,
+    meter: Meter,
     pub(super) for_body: bool,
 }
 
@@ -88,7 +88,7 @@ impl LockOptions {
             ack: None,
             fsync: None,
             outlasts_denial: false,
-            label: Label::NONE,
+            meter: Meter::NONE,
             for_body: false,
         }
     }
@@ -198,12 +198,12 @@ impl LockOptions {
     /// function.
     #[must_use]
     pub fn label(mut self, label: &str) -> Self {
-        self.label = Label::new(label);
+        self.meter = Meter::labelled(label);
         self
     }
 
     pub(super) fn meter(&self) -> Meter {
-        Meter::of(self.label)
+        self.meter
     }
 
     /// The guard is for one body.
@@ -322,7 +322,7 @@ impl LockOptions {
                 lease,
                 renew,
                 max_hold,
-                meter: self.meter(),
+                meter: self.meter,
             }),
         }
     }

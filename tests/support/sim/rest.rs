@@ -158,7 +158,10 @@ impl World {
         if self.plan.refuses(Refusal::Forbidden) || self.plan.refuses(Refusal::Kill) {
             return;
         }
-        for what in self.keys_of(&idle, |owner| self.is_over(owner) || self.is_back(owner)) {
+        let excused = |owner: &Owner<'_>| {
+            self.is_over(owner) || self.is_back(owner) || self.is_kept(owner.key, owner.word)
+        };
+        for what in self.keys_of(&idle, excused) {
             self.ghosts.push(Violation::new("ghost", self.now, what));
         }
     }

@@ -44,6 +44,12 @@ impl World {
         });
     }
 
+    /// Whether another program keeps a lock that this owner had then, for longer than its release is repeated.
+    pub(super) fn is_kept(&self, key: &str, owner: &str) -> bool {
+        let mut kept = self.ttls.iter().filter(|one| one.key == key);
+        kept.any(|one| one.owners.iter().any(|had| had == owner))
+    }
+
     /// An operator deletes a lock that no lease ends.
     pub(super) fn mend_ttl(&mut self, server: usize, thing: usize) {
         let key = self.plan.things[thing].key(thing);

@@ -64,15 +64,6 @@ enum AcquireEntry<'a> {
     Else(BoxFuture<'a, Result<HoldGuard, Error>>),
 }
 
-impl AcquireEntry<'_> {
-    async fn run(&mut self) -> Result<HoldGuard, Error> {
-        match self {
-            Self::Waits(acquires) => acquires.run().await,
-            Self::Else(acquires) => acquires.await,
-        }
-    }
-}
-
 impl ClientEngine {
     /// Acquires the lock, then waits for replicas.
     async fn lock_on_replicas(
@@ -89,7 +80,10 @@ impl ClientEngine {
         }
         let wait = params.wait.filter(|wait| !wait.is_zero());
         let deadline = wait.map(|wait| clock::after(clock::now(), wait));
-        let guard = self.entry(recipe, terms, params).run().await?;
+        let guard = match self.entry(recipe, terms, params) {
+            AcquireEntry::Waits(mut acquires) => acquires.run().await?,
+            AcquireEntry::Else(acquires) => acquires.await?,
+        };
         self.acknowledged(ACTION, guard, ack, deadline).await
     }
 
@@ -107,7 +101,10 @@ impl ClientEngine {
         let acquiring = terms.meter.acquiring();
         let mut entry = self.entry(recipe, terms, params);
         async move {
-            let outcome = entry.run().await;
+            let outcome = match &mut entry {
+                AcquireEntry::Waits(acquires) => acquires.run().await,
+                AcquireEntry::Else(acquires) => acquires.await,
+            };
             acquiring.ended(&outcome);
             outcome
         }

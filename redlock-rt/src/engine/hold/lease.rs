@@ -22,7 +22,7 @@ use self::chain::Chain;
 pub(crate) use self::chain::{ChainLimit, Legacy};
 use crate::clock::after;
 pub use crate::error::LostReason;
-use crate::meter::{Held, Label, Meter};
+use crate::meter::{Held, Meter};
 
 /// The hold times that one guard asks for; validated together with the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Terms {
         lease: Duration::MAX,
         renew: None,
         max_hold: None,
-        meter: Meter::of(Label::NONE),
+        meter: Meter::NONE,
     };
 
     /// The same, counted as those of a lock of this kind.
