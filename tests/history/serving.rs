@@ -154,6 +154,21 @@ fn of_a_lease_that_ends_each_waiter_knows_but_those_behind_readers_of_redisson()
 }
 
 #[test]
+fn who_has_read_what_another_program_set_looks_by_itself() {
+    let ended = |(set, key): (Ms, &str), at| {
+        let mut history = free_until(at);
+        history.sights[1].expired = true;
+        history.ttls.push((set, key.to_owned()));
+        broken(&history)
+    };
+    assert_eq!(ended((900, KEY), 1000 + PROMPT + TERMS.poll), [""; 0]);
+    assert_eq!(ended((900, KEY), 1001 + PROMPT + TERMS.poll), ["serving"]);
+    let later = ended((1001, KEY), 1001 + PROMPT);
+    assert_eq!(later, ["serving"], "after it was free");
+    assert_eq!(ended((900, "another"), 1001 + PROMPT), ["serving"]);
+}
+
+#[test]
 fn who_becomes_next_by_a_script_of_redisson_learns_it_by_a_beat() {
     let queued = |foreign: bool, at| {
         let mut history = free_until(at);

@@ -42,7 +42,15 @@ pub(super) fn keys(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply
 /// (whatever was there throughout is returned) without any state between calls.
 pub(super) fn scan(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let cursor = std::str::from_utf8(args[1]).ok();
-    let cursor = cursor.and_then(|text| text.strip_prefix('+').unwrap_or(text).parse::<u64>().ok());
+    // As strtoul reads it: nothing is zero, and a sign may stand before the digits.
+    let cursor = cursor.and_then(|text| {
+        let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+        match digits.bytes().all(|digit| digit.is_ascii_digit()) {
+            true if text.is_empty() => Some(0),
+            true => digits.parse::<u64>().ok(),
+            false => None,
+        }
+    });
     let start = cursor.ok_or("ERR invalid cursor")? == 0;
     let (mut pattern, mut type_name) = (None, None);
     for option in args[2..].chunks(2) {

@@ -205,6 +205,10 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    pub(crate) fn meter(&self) -> Meter {
+        self.meter
+    }
+
     pub(crate) fn released(&mut self) {
         let meter = std::mem::take(&mut self.meter);
         if let Some(numbers) = meter.numbers() {

@@ -39,6 +39,10 @@ impl Acquiring {
 }
 
 impl Held {
+    pub(crate) fn meter(&self) -> Meter {
+        Meter
+    }
+
     pub(crate) fn released(&mut self) {}
 
     pub(crate) fn lost(&mut self, _: LostReason) {}

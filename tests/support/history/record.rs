@@ -22,6 +22,8 @@ pub struct History {
     pub clocks_differ: Option<Ms>,
     /// When the wall clock of such a client was ahead of the server's, after one of them was set.
     pub ahead: Vec<Ahead>,
+    /// When another program has set how long which key lives.
+    pub ttls: Vec<(Ms, String)>,
     /// All acquisitions, granted or not.
     pub acquisitions: Vec<Acquisition>,
     /// The parts of holds on several servers.

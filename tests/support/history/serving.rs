@@ -149,6 +149,11 @@ fn struck(history: &History, sight: &Sight, waiter: &Waiter<'_>, until: Ms) -> M
 /// How long it takes where nobody is told: until the waiter looks by itself.
 fn unannounced(history: &History, sight: &Sight, waiter: &Waiter<'_>) -> Ms {
     let terms = &history.terms;
+    // Its end was brought nearer after the waiter had read what another program had set.
+    let set = |(at, key): &(Ms, String)| key == waiter.key && *at <= sight.at;
+    if sight.expired && history.ttls.iter().any(set) {
+        return terms.poll;
+    }
     let mut foreign = history.had_by_foreign(waiter.key);
     // Redisson's reader brings the end of the lock nearer and tells nobody.
     if sight.expired && waiter.reads_and_writes {

@@ -35,6 +35,7 @@ impl World {
         }
         let owners = engine.list(&["HKEYS", &key]);
         let at = self.now;
+        self.log.lock().history.ttls.push((at, key.clone()));
         self.ttls.retain(|one| one.key != key);
         self.ttls.push(SetTtl {
             key,

@@ -180,7 +180,7 @@ pub(crate) struct Lease {
     expiry_taken: bool,
     /// `None`: the hold is not handed over.
     chain: Option<Chain>,
-    meter: Meter,
+    /// Its numbers, until it ends.
     held: Held,
 }
 
@@ -217,7 +217,6 @@ impl Lease {
                 began: sent,
                 turns: 1,
             }),
-            meter: terms.meter,
             held: terms.meter.held(),
         };
         let id = lease.admit(terms, sent);
@@ -322,7 +321,7 @@ impl Lease {
             max_hold: tenant
                 .until
                 .map(|until| until.saturating_duration_since(now)),
-            meter: self.meter,
+            meter: self.held.meter(),
         })
     }
 
@@ -418,7 +417,7 @@ impl Lease {
         let renewal = wanted.map(|_| self.next_renewal);
         match renewal.into_iter().chain(self.rare().verify_at).min() {
             Some(at) if at <= now => {
-                self.meter.renews(|| self.overdue(now));
+                self.held.meter().renews(|| self.overdue(now));
                 RenewalPlan::Renew(wanted.unwrap_or_default())
             }
             Some(at) => RenewalPlan::Wait(at.min(self.deadline)),
