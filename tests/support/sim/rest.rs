@@ -230,6 +230,8 @@ impl World {
             let mut names = thing.names(*place).into_iter();
             names.any(|name| owner.key.contains(&name))
         });
+        // Also of a try that was not granted.
+        let lease = self.plan.terms.watchdog().max(LONGEST_OWN);
         of.any(|(place, thing)| {
             let queue = [
                 "redisson_lock_queue",
@@ -240,7 +242,7 @@ impl World {
             let endless = matches!(thing, Thing::Semaphore(_)) || queued;
             let key = thing.key(place);
             let mut lost = history.moved(&key).filter(|moved| moved.lost.is_some());
-            lost.any(|moved| endless || self.now <= moved.until + history.recovery())
+            lost.any(|moved| endless || self.now <= moved.until + history.recovery() + lease)
         })
     }
 
