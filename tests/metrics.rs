@@ -248,6 +248,25 @@ async fn a_function_under_the_attribute_is_counted_by_its_name() {
     at_rest("metrics::body").await;
 }
 
+#[distributed_lock(key = "turn", client = client)]
+async fn in_turn(client: &Client) -> Result<(), Error> {
+    yield_now().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_body_that_waited_for_its_turn_under_a_lock_was_counted_twice() {
+    recorder();
+    let client = Client::embedded();
+    let lock = client.rlock("turn");
+    let both = lock.with(async |_| tokio::join!(in_turn(&client), in_turn(&client)));
+    let (one, other) = both.await.unwrap();
+    one.unwrap();
+    other.unwrap();
+    assert_eq!(outcomes("metrics::in_turn", "acquired"), 2.0);
+    at_rest("metrics::in_turn").await;
+}
+
 /// Tasks of one client hand a lock over to each other without a call: each hold is one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holds_that_are_handed_over_are_counted() {

@@ -80,10 +80,7 @@ impl ClientEngine {
         }
         let wait = params.wait.filter(|wait| !wait.is_zero());
         let deadline = wait.map(|wait| clock::after(clock::now(), wait));
-        let guard = match self.entry(recipe, terms, params) {
-            AcquireEntry::Waits(mut acquires) => acquires.run().await?,
-            AcquireEntry::Else(acquires) => acquires.await?,
-        };
+        let guard = self.lock_uncounted(recipe, terms, params).await?;
         self.acknowledged(ACTION, guard, ack, deadline).await
     }
 
@@ -107,6 +104,19 @@ impl ClientEngine {
             };
             acquiring.ended(&outcome);
             outcome
+        }
+    }
+
+    /// As [`lock`](Self::lock), within a call that is counted already.
+    async fn lock_uncounted(
+        self: &Arc<Self>,
+        recipe: Arc<dyn Recipe>,
+        terms: Terms,
+        params: AcquireParams<'_>,
+    ) -> Result<HoldGuard, Error> {
+        match self.entry(recipe, terms, params) {
+            AcquireEntry::Waits(mut acquires) => acquires.run().await,
+            AcquireEntry::Else(acquires) => acquires.await,
         }
     }
 
@@ -252,7 +262,7 @@ impl ClientEngine {
             for_body: false,
             ..params
         };
-        let mut guard = self.lock(recipe, terms, params).await?;
+        let mut guard = self.lock_uncounted(recipe, terms, params).await?;
         guard.keep(turn);
         Ok(guard)
     }
