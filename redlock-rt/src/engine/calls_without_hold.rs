@@ -41,12 +41,9 @@ impl ClientEngine {
         call: Call,
         read: impl FnOnce(Reply) -> Result<T, Malformed>,
     ) -> Result<T, Error> {
-        let mut delivery = Delivery::default();
         let (to, repeat) = (self.to_slot(slot), Repeat::Always);
-        let reply = self.transmit(action, pattern, to, &call, repeat, &mut delivery);
-        let reply = reply.await.map_err(Error::of_no_change)?;
-        let named = |fault: Fault| fault.into_error(action).named(pattern.as_arc());
-        read(reply).map_err(|malformed| named(delivery.misread(malformed)))
+        let reply = self.send_to(to, action, pattern, call, repeat, read);
+        reply.await.map_err(Error::of_no_change)
     }
 
     /// A slot of each server. `pattern`: for the error.
@@ -73,8 +70,20 @@ impl ClientEngine {
         repeat: Repeat,
         read: impl FnOnce(Reply) -> Result<T, Malformed>,
     ) -> Result<T, Error> {
-        let mut delivery = Delivery::default();
         let to = self.to(name);
+        self.send_to(to, action, name, call, repeat, read).await
+    }
+
+    async fn send_to<T>(
+        self: &Arc<Self>,
+        to: To<'_>,
+        action: &'static str,
+        name: &LockName,
+        call: Call,
+        repeat: Repeat,
+        read: impl FnOnce(Reply) -> Result<T, Malformed>,
+    ) -> Result<T, Error> {
+        let mut delivery = Delivery::default();
         let reply = self.transmit(action, name, to, &call, repeat, &mut delivery);
         let mut reply = reply.await?;
         if let Some(channel) = call.channel() {

@@ -66,7 +66,7 @@ pub struct LockOptions {
     ack: Option<ReplicaAck>,
     fsync: Option<Fsync>,
     outlasts_denial: bool,
-    meter: Meter,
+    pub(super) meter: Meter,
     pub(super) for_body: bool,
 }
 
@@ -200,10 +200,6 @@ impl LockOptions {
     pub fn label(mut self, label: &str) -> Self {
         self.meter = Meter::labelled(label);
         self
-    }
-
-    pub(super) fn meter(&self) -> Meter {
-        self.meter
     }
 
     /// The guard is for one body.

@@ -141,7 +141,7 @@ impl PermitOptions {
                 "lease, renew and max_hold are for a semaphore whose permits have leases",
             )),
             false => Ok(Terms {
-                meter: self.shared.meter(),
+                meter: self.shared.meter,
                 ..Terms::WITHOUT_LEASE
             }),
         }
