@@ -1,4 +1,4 @@
-use tests::history::{Acquisition, End, History, Mode, Ms, Outcome, Sight, Wiped};
+use tests::history::{Acquisition, Again, End, History, Mode, Ms, Outcome, Sight, Wiped};
 
 use super::{KEY, LEASE, TERMS, asks, broken, client, foreigner, history, holds, strike, with};
 
@@ -125,6 +125,26 @@ fn another_kind_counts_tokens_from_one_where_they_were_forgotten() {
     assert_eq!(broken(&anew), [""; 0]);
     anew.foreign[0] = foreigner(1);
     assert_eq!(broken(&anew), ["tokens"], "one of ours does not");
+}
+
+#[test]
+fn another_kind_ends_its_hold_with_one_that_it_took_once_more() {
+    let taken = |ended, struck, foreign| {
+        let again = Again {
+            called: 22,
+            at: Some(25),
+            ended,
+        };
+        let twice = with(holds(2, 20, 90), |of| of.again.push(again));
+        let mut history = history([twice, holds(1, 40, 60)]);
+        history.foreign.push(foreigner(foreign));
+        history.strikes.push(strike(Some(struck), 30, 35));
+        broken(&history)
+    };
+    assert_eq!(taken(Some(30), 2, 2), [""; 0]);
+    assert_eq!(taken(Some(30), 2, 3), ["exclusion"], "one of ours does not");
+    assert_eq!(taken(Some(30), 1, 2), ["exclusion"], "its replies arrived");
+    assert_eq!(taken(None, 2, 2), ["exclusion"], "no release was sent");
 }
 
 /// Two of ours have all permits, and one more of another kind has one too.

@@ -1,4 +1,6 @@
-use tests::history::{Acquisition, Grant, Heard, History, Mode, Moved, Ms, Redirection};
+use tests::history::{
+    Acquisition, Grant, Heard, History, LatchAct, LatchCall, Mode, Moved, Ms, Redirection,
+};
 
 use super::{KEY, LEASE, TERMS, broken, history, holds, sight, strike, with};
 
@@ -275,6 +277,34 @@ fn redirection(at: Ms) -> Redirection {
         slot: 7,
         epoch: 2,
     }
+}
+
+#[test]
+fn a_redirection_that_nobody_waits_for_is_not_kept() {
+    let cancelled = |process, over, returned| {
+        let mut history = history([]);
+        history.redirections = vec![redirection(500), redirection(700)];
+        history.latches.push(LatchCall {
+            process,
+            key: KEY.to_owned(),
+            called: 450,
+            act: LatchAct::Wait,
+            over: Some(over),
+            returned,
+        });
+        history
+    };
+    let arrives = 500 + TERMS.latency;
+    let mut unread = cancelled(1, arrives, None);
+    assert_eq!(broken(&unread), [""; 0]);
+    let late = 700 + 2 * TERMS.latency + 11;
+    unread.redirections.push(redirection(late));
+    assert_eq!(broken(&unread), ["redirected"], "the second one was read");
+    assert_eq!(broken(&cancelled(1, arrives + 1, None)), ["redirected"]);
+    assert_eq!(broken(&cancelled(1, 499, None)), ["redirected"]);
+    assert_eq!(broken(&cancelled(2, arrives, None)), ["redirected"]);
+    let returned = Some((arrives, 0));
+    assert_eq!(broken(&cancelled(1, arrives, returned)), ["redirected"]);
 }
 
 #[test]

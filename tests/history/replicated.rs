@@ -1,6 +1,6 @@
-use tests::history::{Ack, Acquisition, History, Ms, Outcome, Sight};
+use tests::history::{Ack, Acquisition, History, Ms, Outcome, Sight, Wiped};
 
-use super::{TERMS, broken, history, holds, sight, strike};
+use super::{KEY, TERMS, broken, history, holds, sight, strike};
 
 /// The time within which enough replicas are noticed: twice a turn with its end, and setting up.
 const ENOUGH: Ms = 800 + 24 * TERMS.latency;
@@ -68,15 +68,23 @@ fn a_replica_may_have_lost_it_since_it_was_asked() {
     assert_eq!(given(92, false), [""; 0]);
     let (mut one, owner) = has(Ack::All);
     one.called = 10;
-    let gone = |struck: bool| {
+    let gone = |struck: bool, forgotten: Option<Ms>| {
         let all = [(11, &*owner), (60, "")].map(|(at, owner)| (1, sight(at, &[owner])));
         let other = (2, sight(10, &[&owner]));
         let mut history = seen(one.clone(), [vec![other], all.to_vec()].concat());
         history.strikes.extend(struck.then(|| strike(None, 59, 60)));
+        history.wiped.extend(forgotten.map(|at| Wiped {
+            at,
+            until: at,
+            key: Some(KEY.to_owned()),
+        }));
         broken(&history)
     };
-    assert_eq!(gone(false), ["replicated"]);
-    assert_eq!(gone(true), [""; 0], "another master had its place");
+    assert_eq!(gone(false, None), ["replicated"]);
+    assert_eq!(gone(true, None), [""; 0], "another master had its place");
+    assert_eq!(gone(false, Some(60)), [""; 0], "it was evicted");
+    assert_eq!(gone(false, Some(5)), ["replicated"], "it was not there");
+    assert_eq!(gone(false, Some(101)), ["replicated"], "only later");
 }
 
 #[test]

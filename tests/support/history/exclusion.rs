@@ -89,6 +89,12 @@ fn excuse(
 ) -> Option<&'static str> {
     let wiped = history.wiped(key).map(|wiped| (wiped.clone(), 0));
     let failed = history.moved(key).filter_map(moves::forgotten);
+    if [first, next]
+        .into_iter()
+        .any(|span| ends_twice(history, span))
+    {
+        return Some("exclusion: repeated by another kind");
+    }
     let found = wiped.chain(failed).find(|(wiped, since)| {
         let since = *since;
         let is_since = |one: &Span<'_>, other: &Span<'_>| {
@@ -115,6 +121,17 @@ fn excuse(
         0 => "exclusion: forgotten",
         _ => "exclusion: failed over",
     })
+}
+
+/// Whether a client of another kind may have ended a hold of its own with one that it had taken once more:
+/// Redisson repeats a release whose reply is lost, and what it sent first may run last.
+fn ends_twice(history: &History, span: &Span<'_>) -> bool {
+    let mut again = span.grant.again.iter().filter_map(|again| again.ended);
+    let struck = |from| {
+        let mut all = history.struck(span.of.process, from, span.grant.believed);
+        all.any(|strike| !strike.only_wipes)
+    };
+    history.is_foreign(span.of.process) && again.any(struck)
 }
 
 /// When the guard of a hold that Redis forgot knows of that; `None`: never, it has no lease.

@@ -11,7 +11,9 @@
 
 use super::exclusion::RENEWALS;
 use super::serving::SETUP;
-use super::{Acquisition, Grant, History, Mode, Moved, Ms, Strike, Verdict, Violation, Wiped};
+use super::{
+    Acquisition, Grant, History, Mode, Moved, Ms, Redirection, Strike, Verdict, Violation, Wiped,
+};
 
 /// What whole milliseconds and the order of tasks add.
 const SLACK: Ms = 10;
@@ -49,15 +51,17 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
 fn redirected(history: &History, verdict: &mut Verdict) {
     let terms = &history.terms;
     for (place, last) in history.redirections.iter().enumerate() {
-        let same = |first: &&super::Redirection| {
-            let of = |one: &super::Redirection| (one.process, one.node, one.slot, one.epoch);
+        let same = |first: &&Redirection| {
+            let of = |one: &Redirection| (one.process, one.node, one.slot, one.epoch);
             of(first) == of(last)
         };
-        let Some(first) = history.redirections[..place].iter().find(same) else {
+        let before = || history.redirections[..place].iter().filter(same);
+        let Some(first) = before().next() else {
             continue;
         };
         // Sent before the first answer came.
-        let latest = first.at + 2 * terms.latency + SLACK;
+        let latest = |first: &Redirection| first.at + 2 * terms.latency + SLACK;
+        let latest_read = before().find(|first| is_read(history, first)).map(latest);
         let mut strikes = history.strikes.iter().filter(|strike| {
             let of = strike.process.is_none_or(|process| process == last.process);
             // What was sent during the cut is answered behind it, and its client may have left.
@@ -81,8 +85,12 @@ fn redirected(history: &History, verdict: &mut Verdict) {
             verdict.excuses("moved: struck", strikes.next().is_some())
                 || verdict.excuses("moved: told late", told.next().is_some())
                 || verdict.excuses("moved: short of lease", hasty.next().is_some())
+                || verdict.excuses(
+                    "moved: nobody waits",
+                    latest_read.is_none_or(|read| last.at <= read),
+                )
         };
-        if last.at > latest && !excused() {
+        if last.at > latest(first) && !excused() {
             let what = format!(
                 "process {} asked node {} about slot {} at {} ms, where another node has it since \
                  {} ms at least",
@@ -91,6 +99,17 @@ fn redirected(history: &History, verdict: &mut Verdict) {
             verdict.push(Violation::new("redirected", last.at, what));
         }
     }
+}
+
+/// Whether somebody waits for the answer. Calls on latches leave nothing that a later call must end, so
+/// nobody reads it once they were cancelled.
+fn is_read(history: &History, first: &Redirection) -> bool {
+    let answered = first.at..=first.at + history.terms.latency;
+    let mut calls = history.latches.iter();
+    !calls.any(|call| {
+        let over = call.over.filter(|_| call.returned.is_none());
+        call.process == first.process && over.is_some_and(|over| answered.contains(&over))
+    })
 }
 
 /// The time that a process needs at most to find the new master, and to be answered there, from when it

@@ -81,7 +81,14 @@ fn given(
     let had = most(returned.saturating_sub(WAYS * history.terms.latency + SLACK));
     // It was told before somebody else became the master, or that took long to arrive.
     let before = struck && most(one.called) >= wanted;
-    if had < wanted && !verdict.excuses("replicated: struck", before) {
+    // Replicas acknowledge what the master has written up to then, and that it forgot it.
+    let mut wiped = history.wiped(&one.key);
+    let forgotten = wiped.any(|wiped| one.called <= wiped.until && wiped.at <= returned);
+    let mut excused = || {
+        verdict.excuses("replicated: forgotten", forgotten)
+            || verdict.excuses("replicated: struck", before)
+    };
+    if had < wanted && !excused() {
         let what = format!(
             "{}: {owner} (process {}) had it, and {had} of {wanted} replicas had it then",
             one.key, one.process

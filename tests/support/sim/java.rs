@@ -240,6 +240,7 @@ impl Host {
         ) {
             return;
         }
+        let mut once_more = entry.again();
         let again = object
             .acquire(Ask {
                 wait: Some(0),
@@ -251,7 +252,9 @@ impl Host {
             again.as_ref().map_err(told)
         ));
         if matches!(again, Ok(Some(_))) {
+            once_more.had();
             sleep(STAY).await;
+            once_more.ends();
             let _ = object.release(ask.thread).await;
         }
     }
