@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use clap::Args;
-use redlock_rt::{Holding, Inspection, Shutdown};
-use serde_json::json;
+use redlock_rt::{Client, Holding, Identity, Inspection, Shutdown};
+use serde_json::{Value, json};
 
 use crate::exit::{Code, Failure};
 use crate::found::{kind, library, object, short};
@@ -22,6 +22,9 @@ pub(crate) struct Show {
     key: String,
 }
 
+/// How many holders are asked about at most.
+const MOST_ASKED: usize = 20;
+
 /// What the library does not ask.
 #[derive(Default)]
 struct More {
@@ -29,11 +32,17 @@ struct More {
     queue: Vec<String>,
     /// Addresses of clients by their UUIDs.
     addresses: HashMap<String, String>,
+    /// What clients say of themselves, by their UUIDs.
+    identities: HashMap<String, Identity>,
 }
 
 pub(crate) async fn perform(show: Show, server: &Server, output: Output) -> Result<Code, Failure> {
     let client = server.client().await?;
     let found = client.inspect(&show.key).await?;
+    let identities = match &found {
+        Some(found) => identities(&client, found).await,
+        None => HashMap::new(),
+    };
     client.shutdown(Shutdown::ReleaseAll).await?;
     let key = server.full_name(&show.key);
     let Some(found) = found else {
@@ -41,12 +50,15 @@ pub(crate) async fn perform(show: Show, server: &Server, output: Output) -> Resu
         output.say(&object, format!("{key} is free"))?;
         return Ok(Code::NO);
     };
-    let more = More::of(server, &key, &found).await;
+    let mut more = More::of(server, &key, &found).await;
+    more.identities = identities;
     let mut object = object(server, &found);
     object["queue"] = json!(more.queue);
     if let Some(holders) = object["holders"].as_array_mut() {
         for (shown, holding) in holders.iter_mut().zip(&found.holders) {
-            shown["address"] = json!(more.addresses.get(holding.id.client()));
+            let client = holding.id.client();
+            shown["address"] = json!(more.addresses.get(client));
+            shown["identity"] = json!(more.identities.get(client).map(object_of));
         }
     }
     output.say(&object, text(&key, &found, &more))?;
@@ -74,6 +86,30 @@ impl More {
         }
         more
     }
+}
+
+/// As far as the user may read it.
+async fn identities(client: &Client, found: &Inspection) -> HashMap<String, Identity> {
+    let mut identities = HashMap::new();
+    for holding in found.holders.iter().take(MOST_ASKED) {
+        let uuid = holding.id.client();
+        if !identities.contains_key(uuid)
+            && let Ok(Some(identity)) = client.identity_of(&holding.id).await
+        {
+            identities.insert(uuid.to_owned(), identity);
+        }
+    }
+    identities
+}
+
+fn object_of(identity: &Identity) -> Value {
+    json!({
+        "name": identity.name,
+        "host": identity.host,
+        "pid": identity.pid,
+        "since": identity.since,
+        "version": identity.version,
+    })
 }
 
 /// The connections of redlock-rt, which carry the UUIDs of their clients.
@@ -130,13 +166,17 @@ fn holder(holding: &Holding, more: &More) -> String {
     let id = holding.id.as_str();
     let from = more.addresses.get(holding.id.client());
     let from = from.map_or(String::new(), |address| format!(" at {address}"));
+    let identity = more.identities.get(holding.id.client());
+    let named = identity.map_or(String::new(), |of| {
+        format!(", {} on {}, process {}", of.name, of.host, of.pid)
+    });
     let times = match holding.count {
         0 => ", ended, kept for its shortest hold".to_owned(),
         1 => String::new(),
         count => format!(", {count} times"),
     };
     format!(
-        "{id} ({}{from}){times}, lease {}",
+        "{id} ({}{from}{named}){times}, lease {}",
         library(holding),
         short(holding.ttl)
     )

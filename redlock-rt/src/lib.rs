@@ -249,4 +249,4 @@ pub use sync::{
     RedLockGuard, Reentrant, Renew, Semaphore, SemaphorePermit, Spin, SpinLock, SpinLockGuard,
     StaleToken, UpgradeError, Write, WriteGuard, WriteLock,
 };
-pub use wire::{FoundKind, Holding, Inspection, Reply};
+pub use wire::{FoundKind, Holding, Identity, Inspection, Reply};

@@ -1,6 +1,8 @@
 //! `redlock ls` and `redlock show`: what is there, whoever holds it.
 
-use redlock_rt::Client;
+use std::time::Duration;
+
+use redlock_rt::{Client, LockOptions};
 use serde_json::Value;
 use tests::{Cluster, DEADLINE, RedissonClient, eventually, shared_server, unique};
 
@@ -148,6 +150,27 @@ async fn one_lock_is_shown_with_its_queue_in_order_and_where_its_holder_is() {
         );
     }
     assert!(text.contains("(redlock-rt at 127.0.0.1:"), "{text}");
+}
+
+#[tokio::test]
+async fn a_holder_that_says_who_it_is_is_shown_by_its_name() {
+    let builder = Client::builder().url(&shared_server().url());
+    let client = builder.identity("orders-7f9c").build().unwrap();
+    let key = unique("cli:show:named");
+    let often = LockOptions::new().renew(Duration::from_millis(20));
+    let guard = client.rlock(&key).lock_with(often).await.unwrap();
+    let says = async || client.identity_of(guard.hold_id()).await.unwrap();
+    eventually(DEADLINE, async || says().await.is_some()).await;
+    let shown = redlock(["--json", "show", &key]).await.json();
+    let identity = &shown["holders"][0]["identity"];
+    assert_eq!(identity["name"], "orders-7f9c", "{shown}");
+    assert_eq!(identity["pid"], std::process::id());
+    let text = redlock(["show", &key]).await.out;
+    let named = format!("process {})", std::process::id());
+    assert!(
+        text.contains(", orders-7f9c on ") && text.contains(&named),
+        "{text}"
+    );
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod dialing;
 mod error_codes;
 mod hangs_up;
 mod health;
+mod identity;
 mod misconfigured;
 mod one_server;
 mod reach;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::late_loss::{LateLossHook, LateLosses};
-use super::{Client, LateLoss};
+use super::{Client, LateLoss, identity};
 use crate::connection::{
     Connector, CredentialSource, Credentials, Dialer, Endpoint, NodeConnector, RetryPolicy,
     Spawner, Timeouts,
@@ -31,7 +31,7 @@ pub struct ClientBuilder {
     node_connector: Option<NodeConnector>,
     roots: Option<Vec<u8>>,
     /// Certificates and private key of the client.
-    identity: Option<(Vec<u8>, Vec<u8>)>,
+    tls_identity: Option<(Vec<u8>, Vec<u8>)>,
     credentials: Option<CredentialSource>,
     /// User and password at the sentinels.
     sentinel_login: Option<(Option<String>, String)>,
@@ -53,7 +53,7 @@ impl ClientBuilder {
             connector: None,
             node_connector: None,
             roots: None,
-            identity: None,
+            tls_identity: None,
             credentials: None,
             sentinel_login: None,
             server_name: None,
@@ -77,6 +77,7 @@ impl ClientBuilder {
                 fsync: Fsync::None,
                 replica_timeout: Duration::from_secs(1),
                 hand_over: DEFAULT_HAND_OVER,
+                identity: None,
                 flush_on_drop: None,
             },
         }
@@ -178,6 +179,18 @@ impl ClientBuilder {
         self
     }
 
+    /// Says in Redis who this client is, for [`Client::identity_of`] and `redlock show`: `name`, such as that
+    /// of the pod or `host:pid`, with host, process id and version of the crate.
+    ///
+    /// Each third of [the lease](Self::lease) in which locks are renewed, one call more sets the hash
+    /// `redlock_client:{<uuid>}` in the client's namespace, which expires a lease after the last of these.
+    /// So a client whose locks are all shorter says nothing. A failure changes nothing for the locks.
+    /// Defaults to none: a user that may use the keys of its locks only could not write the key.
+    pub fn identity(mut self, name: impl Into<String>) -> Self {
+        self.config.identity = Some(identity::of_process(name.into()));
+        self
+    }
+
     /// Gets byte streams to the server from `connect`: for a tunnel, a simulation, or a proxy in a
     /// test.
     ///
@@ -222,7 +235,7 @@ impl ClientBuilder {
         certificates: impl Into<Vec<u8>>,
         key: impl Into<Vec<u8>>,
     ) -> Self {
-        self.identity = Some((certificates.into(), key.into()));
+        self.tls_identity = Some((certificates.into(), key.into()));
         self
     }
 
@@ -508,9 +521,9 @@ impl ClientBuilder {
 
     /// How servers are found and connected to.
     fn dialer(&self) -> Result<Dialer, Error> {
-        let by_url = self
-            .endpoint()?
-            .map(|endpoint| Dialer::new(endpoint, self.roots.as_deref(), self.identity.as_ref()));
+        let by_url = self.endpoint()?.map(|endpoint| {
+            Dialer::new(endpoint, self.roots.as_deref(), self.tls_identity.as_ref())
+        });
         let mut dialer = match (by_url.transpose()?, self.connector.clone()) {
             (None, None) => return refused("no server: name a url, connector or embedded engine"),
             (Some(dialer), None) => dialer,

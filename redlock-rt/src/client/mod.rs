@@ -3,6 +3,7 @@
 mod builder;
 mod default_client;
 mod health;
+mod identity;
 mod late_loss;
 mod scan;
 

@@ -6,8 +6,10 @@ use super::Client;
 use crate::clock;
 use crate::engine::Handle;
 use crate::error::{Error, ErrorKind};
-use crate::name::LockName;
-use crate::wire::{Inspection, Named, Slot, inspect, name_page, pattern_in, scan};
+use crate::name::{HoldId, LockName};
+use crate::wire::{
+    Identity, Inspection, Named, Slot, identity, inspect, name_page, pattern_in, scan,
+};
 
 const SCAN: &str = "scan locks";
 /// The cursor of the first page.
@@ -54,6 +56,28 @@ impl Client {
         let key = self.engine.name(Named::Fair, name)?;
         let read = |reply| Inspection::decode(name, reply);
         self.engine.ask("inspect", &key, inspect(&key), read).await
+    }
+
+    /// Returns who the client of this hold says it is; `None` for a client without an
+    /// [identity](crate::ClientBuilder::identity), one that has had no lock for long enough to renew it, and
+    /// for Redisson's.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`](crate::ErrorKind::Denied) without the right to read the key
+    /// `redlock_client:{<uuid>}` in the client's namespace,
+    /// [`WrongType`](crate::ErrorKind::WrongType), [`Unavailable`](crate::ErrorKind::Unavailable),
+    /// [`ShutDown`](crate::ErrorKind::ShutDown), [`BadInput`](crate::ErrorKind::BadInput).
+    pub async fn identity_of(&self, hold: &HoldId) -> Result<Option<Identity>, Error> {
+        let key = self.engine.client_key(hold.client())?;
+        let call = identity(&key);
+        self.engine
+            .ask("identify", &key, call, Identity::decode)
+            .await
     }
 
     /// Returns all locks, semaphores and latches in the client's namespace whose names match a pattern of

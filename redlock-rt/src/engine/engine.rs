@@ -13,7 +13,7 @@ use super::hub::Hub;
 use super::release::{Cleanup, Releases};
 use super::timers::Timers;
 use super::wait::{Health, LatchWaiters, WaiterMap};
-use super::watchdog::Watchdog;
+use super::watchdog::{Introduction, Watchdog};
 use crate::clock;
 #[cfg(test)]
 use crate::connection::{Connector, RetryPolicy};
@@ -21,7 +21,8 @@ use crate::connection::{Dialer, Fault, Home, Lane, Nodes, ServerId, Spawner, Tim
 use crate::error::{Error, ErrorKind};
 use crate::name::{ClientId, LockName};
 use crate::shim::AtomicBool;
-use crate::wire::Slot;
+use crate::wire::keys::client_key;
+use crate::wire::{Identity, Slot};
 
 /// How long a client that connects waits for its connection for renewals.
 const MOST_FOR_RENEWALS: Duration = Duration::from_millis(250);
@@ -49,6 +50,8 @@ pub(crate) struct Config {
     pub(crate) replica_timeout: Duration,
     /// How long tasks of this client may hand a lock over to each other, without a call.
     pub(crate) hand_over: Duration,
+    /// Who the client says it is.
+    pub(crate) identity: Option<Identity>,
     /// How long the drop of the last handle waits for outstanding releases.
     pub(crate) flush_on_drop: Option<Duration>,
 }
@@ -72,6 +75,7 @@ impl Config {
             replica_ack: ReplicaAck::None,
             fsync: Fsync::None,
             replica_timeout: span,
+            identity: None,
             flush_on_drop: None,
             hand_over: Duration::ZERO,
         }
@@ -280,6 +284,19 @@ impl ClientEngine {
             slot,
             lane: Lane::Main,
         }
+    }
+
+    /// What the watchdog says of this client.
+    pub(super) fn introduction(&self) -> Option<Introduction> {
+        let identity = self.config.identity.clone()?;
+        let key = self.client_key(self.id.as_str()).ok()?;
+        Some(Introduction::new(identity, key, self.config.lease))
+    }
+
+    /// The key with the identity of a client in this namespace.
+    pub(crate) fn client_key(&self, client: &str) -> Result<LockName, Error> {
+        let name = client_key(client);
+        Ok(LockName::new(self.config.namespace.as_deref(), &name)?)
     }
 
     pub(crate) fn timers(&self) -> &Arc<Timers> {

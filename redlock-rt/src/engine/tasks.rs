@@ -21,7 +21,8 @@ impl ClientEngine {
             release::run(Arc::clone(&self.releases), clustered, timeouts.reply())
         });
         self.ensure(&self.watchdog, || {
-            watchdog::run(Arc::clone(&self.watchdog), Arc::clone(&self.nodes))
+            let (watchdog, nodes) = (Arc::clone(&self.watchdog), Arc::clone(&self.nodes));
+            watchdog::run(watchdog, nodes, self.introduction())
         });
         self.ensure(&self.hub, || {
             let (hub, nodes) = (Arc::clone(&self.hub), Arc::clone(&self.nodes));

@@ -110,6 +110,11 @@ pub(crate) fn is_in_a_slot(channel: &str) -> bool {
     !own.is_some_and(|rest| rest.starts_with(':'))
 }
 
+/// The name of the key with the identity of a client. Not Redisson's.
+pub(crate) fn client_key(client: &str) -> String {
+    format!("redlock_client:{{{client}}}")
+}
+
 /// The channel on which a client is told which of its waiters for fair locks is next, for all
 /// names. So it has no hash tag.
 pub(crate) fn wake_channel(client: &ClientId) -> String {

@@ -8,6 +8,7 @@
 //! release began, or never.
 
 mod batch;
+mod introduction;
 #[cfg(all(test, redlock_loom))]
 mod loom;
 mod losses;
@@ -28,6 +29,7 @@ use crate::clock;
 use crate::connection::{Home, Nodes};
 use crate::shim::{AtomicBool, Mutex, MutexGuard, lock, lock_std};
 
+pub(crate) use self::introduction::Introduction;
 pub(crate) use self::task::run;
 
 /// The holds and their runtimes.

@@ -15,6 +15,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
 use super::batch::{Answered, DueHold, alone, answer, dispatch, may_be_of_one_key, slot_of};
+use super::introduction::Introduction;
 use super::node_loads::{KnownNode, NodeLoads, is_same};
 use super::{Scheduled, Watchdog};
 use crate::clock;
@@ -31,13 +32,19 @@ const BATCH: usize = 100;
 const MOST_TOGETHER: usize = 16 * BATCH;
 
 /// Runs until the watchdog is closed.
-pub(crate) async fn run(watchdog: Arc<Watchdog>, nodes: Arc<Nodes>) {
+pub(crate) async fn run(
+    watchdog: Arc<Watchdog>,
+    nodes: Arc<Nodes>,
+    introduction: Option<Introduction>,
+) {
     let mut task = Renewing {
         watchdog: Arc::clone(&watchdog),
         nodes,
         lanes: NodeLoads::default(),
         under_way: FuturesUnordered::new(),
         connecting: FuturesUnordered::new(),
+        introduction,
+        introducing: FuturesUnordered::new(),
     };
     // A task before this one may have ended with its runtime, while holds waited for what it did.
     let all: Vec<_> = watchdog.holds().iter().map(|hold| hold.number).collect();
@@ -69,6 +76,7 @@ pub(crate) async fn run(watchdog: Arc<Watchdog>, nodes: Arc<Nodes>) {
                     Err(fault) => watchdog.unreachable(&parked, &fault),
                 }
             }
+            Some(()) = task.introducing.next(), if !task.introducing.is_empty() => {}
             () = clock::sleep_until(sleep.unwrap_or_else(clock::now)), if sleep.is_some() => {}
             () = watchdog.signal.notified() => {}
         }
@@ -93,6 +101,8 @@ struct Renewing {
     under_way: FuturesUnordered<BoxFuture<'static, Answered>>,
     /// Servers that are being connected to.
     connecting: FuturesUnordered<BoxFuture<'static, (KnownNode, Result<(), Fault>)>>,
+    introduction: Option<Introduction>,
+    introducing: FuturesUnordered<BoxFuture<'static, ()>>,
 }
 
 /// The holds of one slot that are due.
@@ -121,6 +131,12 @@ impl Renewing {
         let mut schedule = lock(&watchdog.schedule);
         let found = self.find_due(&mut schedule, now);
         let more = !found.groups.is_empty();
+        if more
+            && let Some(introduction) = &mut self.introduction
+            && let Some(call) = introduction.beside(now, &self.nodes)
+        {
+            self.introducing.push(call.boxed());
+        }
         // Rescheduled only now, since they would be found again otherwise.
         for (hold, at) in found.kept {
             let _ = schedule.holds.set(hold.number, at, hold);

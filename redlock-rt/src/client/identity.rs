@@ -1,0 +1,16 @@
+//! What a client says of itself.
+
+use crate::wire::Identity;
+
+/// That of this process.
+pub(super) fn of_process(name: String) -> Identity {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let host = host.or_else(|| std::env::var("HOSTNAME").ok());
+    Identity {
+        name,
+        host: host.map_or_else(String::new, |host| host.trim().to_owned()),
+        pid: std::process::id(),
+        since: 0,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}

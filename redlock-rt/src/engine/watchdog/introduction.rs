@@ -1,0 +1,64 @@
+//! Saying who the client is, beside its renewals: a client without a lock that is renewed says nothing.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::clock;
+use crate::connection::{Delivery, Lane, Nodes, To};
+use crate::name::LockName;
+use crate::wire::Identity;
+
+/// How often the key is written before it would expire.
+const TIMES: u32 = 3;
+
+/// What a client says of itself, and when next.
+pub(crate) struct Introduction {
+    identity: Identity,
+    key: LockName,
+    /// How long Redis keeps it.
+    lives: Duration,
+    due: Option<Instant>,
+}
+
+impl Introduction {
+    pub(crate) fn new(identity: Identity, key: LockName, lives: Duration) -> Self {
+        Self {
+            identity,
+            key,
+            lives,
+            due: None,
+        }
+    }
+
+    /// Renewals are sent. Returns the call to send with them, if it is due.
+    pub(super) fn beside(
+        &mut self,
+        now: Instant,
+        nodes: &Arc<Nodes>,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        if self.due.is_some_and(|due| now < due) {
+            return None;
+        }
+        let every = self.lives / TIMES;
+        let until = clock::after(now, every);
+        self.due = Some(until);
+        let (nodes, slot) = (Arc::clone(nodes), nodes.slot_of(&self.key));
+        let call = self.identity.introduce(&self.key, self.lives);
+        Some(async move {
+            let to = To {
+                nodes: &nodes,
+                slot,
+                lane: Lane::Renewals,
+            };
+            let mut delivery = Delivery::of_upkeep();
+            let reply = delivery.attempt(to, || call, Some(until)).await;
+            // Nobody depends on the outcome.
+            if let Some(Err(fault)) = reply {
+                tracing::debug!(
+                    reason = fault.reason(),
+                    "the client could not say who it is"
+                );
+            }
+        })
+    }
+}
