@@ -41,7 +41,20 @@ pub(crate) fn start<const N: usize>(arguments: [&str; N]) -> Command {
     Command::start(&shared_server().url(), &arguments)
 }
 
+/// Starts one that has this lock until its input ends, at the shared server.
+pub(crate) async fn holds(key: &str, options: &[&str]) -> Command {
+    Command::holds(&shared_server().url(), key, options).await
+}
+
 impl Command {
+    /// Starts one that has this lock until its input ends.
+    pub(crate) async fn holds(url: &str, key: &str, options: &[&str]) -> Self {
+        let run = ["run", key, "-c", "echo ran; cat"];
+        let holder = Self::start(url, &[&run[..], options].concat());
+        holder.says("ran").await;
+        holder
+    }
+
     pub(crate) fn start(url: &str, arguments: &[&str]) -> Self {
         Self::start_with(arguments, |command| {
             command.env("REDIS_URL", url);

@@ -3,7 +3,7 @@
 use redlock_rt::Client;
 use tests::{shared_server, unique};
 
-use crate::command::{redlock, start};
+use crate::command::{holds, redlock, start};
 
 #[tokio::test]
 async fn a_latch_is_set_counted_down_and_waited_for() {
@@ -69,17 +69,7 @@ async fn a_latch_lives_for_its_ttl() {
 async fn permits_are_set_and_shown() {
     let key = unique("cli:permits:set");
     assert_eq!(redlock(["permits", &key, "set", "3"]).await.code, 0);
-    let mut run = start([
-        "run",
-        &key,
-        "--kind",
-        "semaphore",
-        "--",
-        "sh",
-        "-c",
-        "echo ran; cat",
-    ]);
-    run.says("ran").await;
+    let mut run = holds(&key, &["--kind", "semaphore"]).await;
     let shown = redlock(["permits", &key]).await;
     assert_eq!(shown.out, format!("{key}: 3 permits, 2 free, 1 held\n"));
     let object = redlock(["--json", "permits", &key, "set", "5"])

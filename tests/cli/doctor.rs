@@ -153,6 +153,7 @@ async fn a_snapshot_that_fails_is_an_error() {
 #[tokio::test]
 async fn a_master_that_may_be_cut_off_and_a_replica_that_is_silent_are_found() {
     let servers = Replicated::start(RedisServer::options(), 1).await;
+    servers.is_counted(0, 1).await;
     let url = servers.url();
     let ended = doctor(&url, &[]).await;
     assert_says(&ended, "replicas", "warning", "min-replicas-to-write is 0");

@@ -3,24 +3,14 @@
 use redlock_rt::Client;
 use tests::{ask, shared_server, unique};
 
-use crate::command::{redlock, start};
+use crate::command::{holds, redlock, start};
 
 #[tokio::test]
 async fn each_kind_excludes_itself_and_leaves_no_key() {
     let redis = shared_server().connect().await.unwrap();
     for kind in ["rlock", "fair", "fenced", "write", "spin"] {
         let key = unique(&format!("cli:{kind}"));
-        let mut run = start([
-            "run",
-            &key,
-            "--kind",
-            kind,
-            "--",
-            "sh",
-            "-c",
-            "echo ran; cat",
-        ]);
-        run.says("ran").await;
+        let mut run = holds(&key, &["--kind", kind]).await;
         let ended = redlock(["run", "-n", &key, "--kind", kind, "--", "echo", "twice"]).await;
         assert_eq!(
             (ended.code, ended.out.as_str()),

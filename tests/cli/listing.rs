@@ -6,7 +6,7 @@ use redlock_rt::{Client, LockOptions};
 use serde_json::Value;
 use tests::{Cluster, DEADLINE, RedissonClient, eventually, shared_server, unique};
 
-use crate::command::{Command, redlock, start};
+use crate::command::{Command, holds, redlock, start};
 
 /// The objects that were printed, by their keys.
 fn objects(out: &str) -> Vec<Value> {
@@ -111,22 +111,11 @@ async fn the_locks_of_all_masters_of_a_cluster_are_listed() {
 #[tokio::test]
 async fn one_lock_is_shown_with_its_queue_in_order_and_where_its_holder_is() {
     let key = unique("cli:show");
-    let hold = [
-        "run",
-        &key,
-        "--kind",
-        "fair",
-        "--",
-        "sh",
-        "-c",
-        "echo ran; cat",
-    ];
-    let holder = start(hold);
-    holder.says("ran").await;
+    let _holder = holds(&key, &["--kind", "fair"]).await;
     let mut waiters = Vec::new();
     let queue = format!("redisson_lock_queue:{{{key}}}");
     for number in 1..=2 {
-        waiters.push(start(hold));
+        waiters.push(start(["run", &key, "--kind", "fair", "true"]));
         eventually(DEADLINE, async || {
             let length: u64 = shared_server().ask(&["LLEN", &queue]).await;
             length == number

@@ -58,11 +58,7 @@ async fn a_redis_that_is_slow_gives_its_lock_and_takes_it_back() {
 #[tokio::test]
 async fn a_server_that_comes_back_in_time_ends_no_command() {
     let server = RedisServer::options().aof().start();
-    let mut run = Command::start(
-        &server.url(),
-        &["run", "k", "--", "sh", "-c", "echo ran; cat"],
-    );
-    run.says("ran").await;
+    let mut run = Command::holds(&server.url(), "k", &[]).await;
     server.restart();
     let there: bool = server.ask(&["EXISTS", "k"]).await;
     assert!(there && run.is_running());
@@ -116,20 +112,8 @@ async fn a_wrong_password_is_77_and_no_password_stands_in_the_arguments() {
 #[tokio::test]
 async fn a_server_that_goes_away_ends_the_command_with_76_when_the_lease_is_over() {
     let server = RedisServer::start();
-    let arguments = [
-        "run",
-        "k",
-        "--lease",
-        "1s",
-        "--timeout",
-        "300ms",
-        "--",
-        "sh",
-        "-c",
-        "echo ran; cat",
-    ];
-    let mut run = Command::start(&server.url(), &arguments);
-    run.says("ran").await;
+    let options = ["--lease", "1s", "--timeout", "300ms"];
+    let mut run = Command::holds(&server.url(), "k", &options).await;
     server.kill();
     assert_eq!(run.ended().await.code, 76);
 }

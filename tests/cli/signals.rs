@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use tests::{DEADLINE, eventually, is_alive, shared_server, unique};
 
-use crate::command::{redlock, start};
+use crate::command::{holds, redlock, start};
 
 async fn is_free(key: &str) -> bool {
     let there: bool = shared_server().ask(&["EXISTS", key]).await;
@@ -14,8 +14,7 @@ async fn is_free(key: &str) -> bool {
 async fn signals_are_passed_on_and_the_lock_is_released() {
     for (signal, number) in [(Signal::TERM, 15), (Signal::INT, 2), (Signal::HUP, 1)] {
         let key = unique("cli:signal");
-        let mut run = start(["run", &key, "--", "sh", "-c", "echo ran; cat"]);
-        run.says("ran").await;
+        let mut run = holds(&key, &[]).await;
         assert!(!is_free(&key).await);
         run.signal(signal);
         assert_eq!(run.ended().await.code, 128 + number);
@@ -54,17 +53,7 @@ async fn the_lock_is_held_until_a_command_that_ignores_the_signal_has_ended() {
 async fn one_that_waits_ends_by_the_signal_and_leaves_nothing() {
     for kind in ["rlock", "fair"] {
         let key = unique("cli:waiter");
-        let mut holder = start([
-            "run",
-            &key,
-            "--kind",
-            kind,
-            "--",
-            "sh",
-            "-c",
-            "echo ran; cat",
-        ]);
-        holder.says("ran").await;
+        let mut holder = holds(&key, &["--kind", kind]).await;
         let mut waiter = start(["run", &key, "--kind", kind, "--", "echo", "never"]);
         let channels = match kind {
             "fair" => "redlock_wake:*".to_owned(),

@@ -3,24 +3,14 @@
 use redlock_rt::Client;
 use tests::{RedissonClient, shared_server, unique};
 
-use crate::command::{redlock, start};
+use crate::command::{holds, redlock, start};
 
 #[tokio::test]
 async fn it_ends_when_the_lock_of_any_kind_is_free() {
     let client = Client::connect(&shared_server().url()).await.unwrap();
     for kind in ["rlock", "fair", "fenced", "read", "write", "spin"] {
         let key = unique("cli:wait");
-        let mut run = start([
-            "run",
-            &key,
-            "--kind",
-            kind,
-            "--",
-            "sh",
-            "-c",
-            "echo ran; cat",
-        ]);
-        run.says("ran").await;
+        let mut run = holds(&key, &["--kind", kind]).await;
         let ended = redlock(["wait", &key, "-w", "50ms"]).await;
         assert_eq!(ended.code, 75, "{kind}: {ended:?}");
         let mut wait = start(["wait", &key, "--every", "10ms"]);
