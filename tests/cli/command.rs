@@ -49,8 +49,10 @@ pub(crate) async fn holds(key: &str, options: &[&str]) -> Command {
 impl Command {
     /// Starts one that has this lock until its input ends.
     pub(crate) async fn holds(url: &str, key: &str, options: &[&str]) -> Self {
-        let run = ["run", key, "-c", "echo ran; cat"];
-        let holder = Self::start(url, &[&run[..], options].concat());
+        // Not by a shell, which catches SIGINT, and may lose it as it starts another program.
+        let all = [&["run", key], options, &["--", "cat"]].concat();
+        let mut holder = Self::start(url, &all);
+        holder.process.write("ran\n");
         holder.says("ran").await;
         holder
     }

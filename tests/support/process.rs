@@ -131,6 +131,12 @@ impl ChildProcess {
         }
     }
 
+    /// Writes to its standard input.
+    pub fn write(&mut self, text: &str) {
+        let stdin = self.child.stdin.as_mut().expect("stdin is there");
+        stdin.write_all(text.as_bytes()).expect("it reads");
+    }
+
     /// The pipe to the process, once.
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
