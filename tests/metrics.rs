@@ -1,12 +1,16 @@
 //! What a service learns of its locks by the `metrics` facade, through the exporter of Prometheus.
 
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use redlock_rt::{
-    Client, Error, ErrorKind, LockOptions, PermitOptions, Shutdown, distributed_lock,
+    Client, Error, ErrorKind, GuardState, LockOptions, PermitOptions, Shutdown, distributed_lock,
 };
 use tests::{DEADLINE, RedisServer, eventually, trace_init, unique};
+use tokio::sync::RwLock;
 use tokio::task::{block_in_place, yield_now};
 
 /// One recorder for the process: each test has labels of its own.
@@ -18,6 +22,25 @@ fn recorder() -> &'static PrometheusHandle {
             .install_recorder()
             .expect("there is no other")
     })
+}
+
+/// For tests that read numbers of the process: no other test runs beside them.
+static TURNS: RwLock<()> = RwLock::const_new(());
+
+async fn shared() -> impl Sized {
+    recorder();
+    TURNS.read().await
+}
+
+async fn alone() -> impl Sized {
+    let turn = TURNS.write().await;
+    recorder();
+    turn
+}
+
+/// The value of a series without labels, or with this one; zero, if there is none.
+fn of_process(name: &str, labels: &[(&str, &str)]) -> f64 {
+    value(name, labels).unwrap_or(0.0)
 }
 
 /// The value of the only series with this name and these labels; `None`: there is none.
@@ -70,13 +93,14 @@ fn labelled(label: &str) -> LockOptions {
 
 #[tokio::test]
 async fn a_lock_is_counted_while_it_is_held_and_timed_when_it_ends() {
-    recorder();
+    let _turn = shared().await;
     let client = Client::embedded();
     let guard = client.rlock("a").lock_with(labelled("held")).await.unwrap();
     assert_eq!(of("redlock_held", "held"), Some(1.0));
     assert_eq!(of("redlock_waiting", "held"), Some(0.0));
     assert_eq!(outcomes("held", "acquired"), 1.0);
     assert_eq!(of("redlock_wait_seconds_count", "held"), Some(1.0));
+    assert_eq!(of("redlock_contentions_total", "held"), Some(0.0));
     let inner = guard.reenter().await.unwrap();
     assert_eq!(of("redlock_held", "held"), Some(1.0), "one lock");
     guard.unlock().await.unwrap();
@@ -90,7 +114,7 @@ async fn a_lock_is_counted_while_it_is_held_and_timed_when_it_ends() {
 
 #[tokio::test]
 async fn each_outcome_is_counted() {
-    recorder();
+    let _turn = shared().await;
     let (client, other) = (Client::embedded(), "outcomes");
     let guard = client.rlock("a").lock().await.unwrap();
     let brief = Duration::from_millis(10);
@@ -104,6 +128,11 @@ async fn each_outcome_is_counted() {
         async move { lock.lock_with(labelled(other)).await }
     });
     eventually(DEADLINE, async || of("redlock_waiting", other) == Some(1.0)).await;
+    // A call that tries once only does not wait; the two others did.
+    eventually(DEADLINE, async || {
+        of("redlock_contentions_total", other) == Some(2.0)
+    })
+    .await;
     waiter.abort();
     waiter.await.unwrap_err();
     assert_eq!(outcomes(other, "cancelled"), 1.0);
@@ -121,7 +150,7 @@ async fn each_outcome_is_counted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gauges_are_zero_after_a_panic_a_shut_down_and_a_loss() {
-    recorder();
+    let _turn = shared().await;
     let client = Client::embedded();
     let lock = client.rlock("panics");
     let panics = tokio::spawn(async move {
@@ -148,6 +177,13 @@ async fn gauges_are_zero_after_a_panic_a_shut_down_and_a_loss() {
     at_rest("expires").await;
     assert_eq!(losses("expires", "expired"), 1.0);
 
+    let brief = Duration::from_millis(30);
+    let ends = labelled("ends").lease(brief).max_hold(brief);
+    let ends = client.rlock("ends").lock_with(ends).await.unwrap();
+    ends.lost().await;
+    at_rest("ends").await;
+    assert_eq!(losses("ends", "max_hold"), 1.0);
+
     let open = client
         .rlock("open")
         .lock_with(labelled("open"))
@@ -163,7 +199,7 @@ async fn gauges_are_zero_after_a_panic_a_shut_down_and_a_loss() {
 
 #[tokio::test]
 async fn every_kind_is_counted_by_its_name() {
-    recorder();
+    let _turn = shared().await;
     let client = Client::embedded();
     let label = "kinds";
     let held = |kind: &str| value("redlock_held", &[("lock", label), ("kind", kind)]);
@@ -187,7 +223,8 @@ async fn every_kind_is_counted_by_its_name() {
     let semaphore = client.semaphore("n");
     semaphore.try_set_permits(2).await.unwrap();
     let options = PermitOptions::new().label(label);
-    let permit = semaphore.acquire_with(options.clone()).await.unwrap();
+    let two = options.clone().permits(2);
+    let permits = semaphore.acquire_with(two).await.unwrap();
     let leased = client.permit_expirable_semaphore("p").limit(1);
     let leased = leased.acquire_with(options).await.unwrap();
     let multi = client
@@ -200,7 +237,7 @@ async fn every_kind_is_counted_by_its_name() {
         ("fenced", 1.0),
         ("spin", 1.0),
         ("rw.write", 1.0),
-        ("semaphore", 1.0),
+        ("semaphore", 2.0),
         ("permits", 1.0),
         ("rlock", 2.0),
     ] {
@@ -208,7 +245,7 @@ async fn every_kind_is_counted_by_its_name() {
     }
     let read = write.downgrade().await.unwrap();
     assert_eq!((held("rw.write"), held("rw.read")), (Some(0.0), Some(1.0)));
-    drop((fair, fenced, spin, read, permit, leased, multi));
+    drop((fair, fenced, spin, read, permits, leased, multi));
     for kind in [
         "fair",
         "fenced",
@@ -224,7 +261,7 @@ async fn every_kind_is_counted_by_its_name() {
 
 #[tokio::test]
 async fn a_lock_without_a_label_is_counted_under_its_kind() {
-    recorder();
+    let _turn = shared().await;
     let client = Client::embedded();
     let guard = client.fair_lock("a").lock().await.unwrap();
     assert!(value("redlock_held", &[("lock", "fair"), ("kind", "fair")]) >= Some(1.0));
@@ -239,7 +276,7 @@ async fn body(client: &Client, id: u32) -> Result<f64, Error> {
 
 #[tokio::test]
 async fn a_function_under_the_attribute_is_counted_by_its_name() {
-    recorder();
+    let _turn = shared().await;
     let client = Client::embedded();
     for id in 0..3 {
         assert_eq!(body(&client, id).await.unwrap(), 1.0);
@@ -256,7 +293,7 @@ async fn in_turn(client: &Client) -> Result<(), Error> {
 
 #[tokio::test]
 async fn a_body_that_waited_for_its_turn_under_a_lock_was_counted_twice() {
-    recorder();
+    let _turn = shared().await;
     let client = Client::embedded();
     let lock = client.rlock("turn");
     let both = lock.with(async |_| tokio::join!(in_turn(&client), in_turn(&client)));
@@ -270,7 +307,7 @@ async fn a_body_that_waited_for_its_turn_under_a_lock_was_counted_twice() {
 /// Tasks of one client hand a lock over to each other without a call: each hold is one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holds_that_are_handed_over_are_counted() {
-    recorder();
+    let _turn = shared().await;
     let client = Client::embedded();
     let tasks = (0..8).map(|_| {
         let lock = client.rlock("chain");
@@ -291,12 +328,115 @@ async fn holds_that_are_handed_over_are_counted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outage_is_counted() {
-    recorder();
+    let _turn = alone().await;
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
-    let before = value("redlock_reconnections_total", &[]).unwrap_or(0.0);
+    let before = of_process("redlock_reconnections_total", &[]);
     block_in_place(|| server.restart());
     let guard = client.rlock(unique("outage")).lock().await.unwrap();
-    assert!(value("redlock_reconnections_total", &[]) > Some(before));
+    assert!(of_process("redlock_reconnections_total", &[]) > before);
     guard.unlock().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn releases_are_pending_until_redis_has_answered() {
+    let _turn = alone().await;
+    let pending = || of_process("redlock_releases_pending", &[]);
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let mut guards = Vec::new();
+    for number in 0..3 {
+        let lock = client.rlock(unique(&format!("pending:{number}")));
+        guards.push(lock.lock_with(labelled("pending")).await.unwrap());
+    }
+    eventually(DEADLINE, async || pending() == 0.0).await;
+    server.pause();
+    drop(guards);
+    assert_eq!(pending(), 3.0);
+    assert_eq!(of("redlock_held", "pending"), Some(0.0));
+    server.resume();
+    eventually(DEADLINE, async || pending() == 0.0).await;
+    // What a client leaves undone when it ends is not pending any more.
+    let guard = client.rlock(unique("left")).lock().await.unwrap();
+    server.pause();
+    drop(guard);
+    assert_eq!(pending(), 1.0);
+    client.shutdown(Shutdown::Abandon).await.unwrap();
+    drop(client);
+    eventually(DEADLINE, async || pending() == 0.0).await;
+    server.resume();
+}
+
+#[tokio::test]
+async fn what_is_sent_to_redis_is_counted_by_its_name() {
+    let _turn = alone().await;
+    let sent = |command| of_process("redlock_commands_total", &[("command", command)]);
+    let loads = || of_process("redlock_script_loads_total", &[]);
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).await.unwrap();
+    let names = [
+        "rlock_acquire",
+        "rlock_release",
+        "fair_acquire",
+        "fair_release",
+    ];
+    let before = names.map(sent);
+    for number in 0..3 {
+        let lock = client.rlock(unique(&number.to_string()));
+        lock.lock().await.unwrap().unlock().await.unwrap();
+    }
+    let lock = client.fair_lock(unique("fair"));
+    let first = loads();
+    for _ in 0..2 {
+        lock.lock().await.unwrap().unlock().await.unwrap();
+    }
+    assert_eq!(
+        loads() - first,
+        2.0,
+        "one script to acquire, one to release"
+    );
+    let counts: Vec<f64> = names
+        .iter()
+        .zip(before)
+        .map(|(name, before)| sent(name) - before)
+        .collect();
+    assert_eq!(
+        counts,
+        [3.0, 3.0, 3.0, 3.0],
+        "the first call of each script is made again"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_time_is_counted_in_which_renewals_fail() {
+    let _turn = shared().await;
+    let server = RedisServer::start();
+    let builder = Client::builder().url(&server.url());
+    let builder = builder.response_timeout(Duration::from_millis(100));
+    let client = builder.connect().await.unwrap();
+    let often = labelled("suspect").renew(Duration::from_millis(20));
+    let began = Instant::now();
+    let lock = client.rlock(unique("suspect"));
+    let guard = lock.lock_with(often).await.unwrap();
+    let is = async |suspect: bool| {
+        eventually(DEADLINE, async || match guard.state() {
+            GuardState::Suspect { .. } => suspect,
+            GuardState::Held { .. } => !suspect,
+            state => panic!("{state:?}"),
+        })
+        .await;
+    };
+    server.pause();
+    is(true).await;
+    // The number has whole seconds.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    server.resume();
+    is(false).await;
+    let suspect = of("redlock_suspect_seconds_total", "suspect").unwrap();
+    assert!(
+        (1.0..=began.elapsed().as_secs_f64()).contains(&suspect),
+        "{suspect}"
+    );
+    guard.unlock().await.unwrap();
+    at_rest("suspect").await;
 }

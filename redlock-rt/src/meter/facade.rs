@@ -5,13 +5,18 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, Once, OnceLock};
 use std::time::{Duration, Instant};
 
-use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
+use metrics::{
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
+};
 
+use super::LockEvent;
 use crate::clock;
-use crate::error::{Error, LostReason};
+use crate::error::Error;
 use crate::shim::lock_std;
 
 /// How many labels a process may have; each is a time series of its own.
@@ -23,10 +28,12 @@ static FAMILIES: LazyLock<Mutex<HashMap<(&'static str, &'static str), Meter>>> =
     LazyLock::new(Mutex::default);
 
 /// A moment in eight bytes, since each waiting future has room for one: nanoseconds from the first on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Since(u64);
 
 impl Since {
+    const NEVER: Self = Self(u64::MAX);
+
     fn at(now: Instant) -> Self {
         static FIRST: OnceLock<Instant> = OnceLock::new();
         let since = now.saturating_duration_since(*FIRST.get_or_init(|| now));
@@ -55,11 +62,15 @@ struct Family {
 /// The numbers of one kind and label.
 struct Numbers {
     acquired: Counter,
+    contended: Counter,
     waiting: Gauge,
     wait: Histogram,
     held: Gauge,
     hold: Histogram,
     lag: Histogram,
+    suspect: Counter,
+    /// The time that is in it, which counts whole seconds.
+    suspect_nanos: AtomicU64,
 }
 
 /// Where the numbers of a lock go. Small, since each waiting future has room for one.
@@ -129,14 +140,10 @@ impl Meter {
         }
     }
 
-    /// There is a hold.
-    pub(crate) fn held(self) -> Held {
+    /// A call needs more than one try.
+    pub(crate) fn waits(self) {
         if let Some(numbers) = self.numbers() {
-            numbers.held.increment(1);
-        }
-        Held {
-            meter: self,
-            since: Since::now(),
+            numbers.contended.increment(1);
         }
     }
 
@@ -156,12 +163,21 @@ impl Numbers {
         let labels = [("kind", kind), ("lock", lock)];
         Self {
             acquired: acquisitions((kind, lock), "acquired"),
+            contended: counter!("redlock_contentions_total", &labels),
             waiting: gauge!("redlock_waiting", &labels),
             wait: histogram!("redlock_wait_seconds", &labels),
             held: gauge!("redlock_held", &labels),
             hold: histogram!("redlock_hold_seconds", &labels),
             lag: histogram!("redlock_renewal_lag_seconds", &labels),
+            suspect: counter!("redlock_suspect_seconds_total", &labels),
+            suspect_nanos: AtomicU64::new(0),
         }
+    }
+
+    fn were_suspect(&self, time: Duration) {
+        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let all = self.suspect_nanos.fetch_add(time, Ordering::Relaxed);
+        self.suspect.absolute((all + time) / 1_000_000_000);
     }
 }
 
@@ -198,39 +214,74 @@ impl Drop for Acquiring {
     }
 }
 
-/// A hold, until it is lost or its release begins.
+/// A hold, from its begin until it is lost or its release begins.
 pub(crate) struct Held {
     meter: Meter,
     since: Since,
+    /// Since when renewals fail, if they do.
+    suspect: Since,
+    /// Zero until it begins.
+    permits: u32,
 }
 
 impl Held {
+    pub(crate) fn new(meter: Meter) -> Self {
+        Self {
+            meter,
+            since: Since::NEVER,
+            suspect: Since::NEVER,
+            permits: 0,
+        }
+    }
+
     pub(crate) fn meter(&self) -> Meter {
         self.meter
     }
 
-    pub(crate) fn released(&mut self) {
-        let meter = std::mem::take(&mut self.meter);
-        if let Some(numbers) = meter.numbers() {
-            numbers.held.decrement(1);
-            numbers.hold.record(self.since.elapsed());
+    pub(crate) fn hears(&mut self, event: LockEvent, permits: impl FnOnce() -> u32) {
+        let Some(numbers) = self.meter.numbers() else {
+            return;
+        };
+        match event {
+            LockEvent::Acquired => {
+                (self.since, self.permits) = (Since::now(), permits());
+                numbers.held.increment(self.permits);
+            }
+            LockEvent::Suspect => self.suspect = Since::now(),
+            LockEvent::ValidAgain => self.trusts(numbers),
+            LockEvent::Released => self.ends(),
+            LockEvent::Lost(reason) => {
+                let (kind, lock) = self.meter.labels();
+                let reason = snake(&format!("{reason:?}"));
+                counter!("redlock_losses_total", "kind" => kind, "lock" => lock, "reason" => reason)
+                    .increment(1);
+                self.ends();
+            }
         }
     }
 
-    pub(crate) fn lost(&mut self, reason: LostReason) {
-        if self.meter.numbers().is_some() {
-            let (kind, lock) = self.meter.labels();
-            let reason = snake(&format!("{reason:?}"));
-            counter!("redlock_losses_total", "kind" => kind, "lock" => lock, "reason" => reason)
-                .increment(1);
+    fn trusts(&mut self, numbers: &Numbers) {
+        let suspect = std::mem::replace(&mut self.suspect, Since::NEVER);
+        if suspect != Since::NEVER {
+            numbers.were_suspect(suspect.elapsed());
         }
-        self.released();
+    }
+
+    fn ends(&mut self) {
+        let meter = std::mem::take(&mut self.meter);
+        if let Some(numbers) = meter.numbers()
+            && self.permits > 0
+        {
+            self.trusts(numbers);
+            numbers.held.decrement(self.permits);
+            numbers.hold.record(self.since.elapsed());
+        }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.released();
+        self.ends();
     }
 }
 
@@ -254,6 +305,21 @@ impl fmt::Debug for Meter {
     }
 }
 
+/// How often a command was sent.
+#[derive(Debug)]
+pub(crate) struct Sent(OnceLock<Counter>);
+
+impl Sent {
+    pub(crate) const fn never() -> Self {
+        Self(OnceLock::new())
+    }
+
+    pub(crate) fn again(&self, command: &'static str) {
+        let counter = || counter!("redlock_commands_total", "command" => command);
+        self.0.get_or_init(counter).increment(1);
+    }
+}
+
 /// A connection to Redis was made anew.
 pub(crate) fn reconnected() {
     counter!("redlock_reconnections_total").increment(1);
@@ -262,6 +328,17 @@ pub(crate) fn reconnected() {
 /// A release that nobody waits for was refused, or waits until Redis lets this client in.
 pub(crate) fn release_failed() {
     counter!("redlock_release_failures_total").increment(1);
+}
+
+/// So many more, or less, releases are left to the background.
+pub(crate) fn releases_pending(more: i32) {
+    static PENDING: LazyLock<Gauge> = LazyLock::new(|| gauge!("redlock_releases_pending"));
+    PENDING.increment(more);
+}
+
+/// Redis is sent a script that it does not know.
+pub(crate) fn script_loaded() {
+    counter!("redlock_script_loads_total").increment(1);
 }
 
 fn acquisitions((kind, lock): (&'static str, &'static str), outcome: impl Into<String>) -> Counter {
@@ -291,47 +368,32 @@ fn snake(name: &str) -> String {
     text
 }
 
+/// Names and meanings, one a line.
+const COUNTERS: &str = "\
+redlock_acquisitions_total calls that asked for a lock, by outcome
+redlock_contentions_total calls that needed more than one try
+redlock_losses_total locks that were lost, by reason
+redlock_suspect_seconds_total time in which renewals of locks failed, in seconds
+redlock_reconnections_total connections to redis that were made anew
+redlock_release_failures_total releases in the background that redis refused
+redlock_commands_total operations sent to redis, by command
+redlock_script_loads_total scripts that redis did not know";
+const GAUGES: &str = "\
+redlock_waiting calls that ask for a lock now
+redlock_held locks and permits that are held now
+redlock_releases_pending releases in the background that redis has not answered";
+const HISTOGRAMS: &str = "\
+redlock_wait_seconds how long calls that asked for a lock took
+redlock_hold_seconds how long locks were held
+redlock_renewal_lag_seconds how late renewals were sent";
+
 fn describe() {
     static DESCRIBED: Once = Once::new();
+    let lines = |text: &'static str| text.lines().filter_map(|line| line.split_once(' '));
     DESCRIBED.call_once(|| {
-        let count = Unit::Count;
-        metrics::describe_counter!(
-            "redlock_acquisitions_total",
-            count,
-            "calls that asked for a lock, by outcome"
-        );
-        metrics::describe_gauge!("redlock_waiting", count, "calls that ask for a lock now");
-        metrics::describe_histogram!(
-            "redlock_wait_seconds",
-            Unit::Seconds,
-            "how long calls that asked for a lock took"
-        );
-        metrics::describe_gauge!("redlock_held", count, "locks that are held now");
-        metrics::describe_histogram!(
-            "redlock_hold_seconds",
-            Unit::Seconds,
-            "how long locks were held"
-        );
-        metrics::describe_histogram!(
-            "redlock_renewal_lag_seconds",
-            Unit::Seconds,
-            "how late renewals were sent"
-        );
-        metrics::describe_counter!(
-            "redlock_losses_total",
-            count,
-            "locks that were lost, by reason"
-        );
-        metrics::describe_counter!(
-            "redlock_reconnections_total",
-            count,
-            "connections to redis that were made anew"
-        );
-        metrics::describe_counter!(
-            "redlock_release_failures_total",
-            count,
-            "releases in the background that redis refused"
-        );
+        lines(COUNTERS).for_each(|(name, what)| describe_counter!(name, Unit::Count, what));
+        lines(GAUGES).for_each(|(name, what)| describe_gauge!(name, Unit::Count, what));
+        lines(HISTOGRAMS).for_each(|(name, what)| describe_histogram!(name, Unit::Seconds, what));
     });
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, LostReason};
+use super::LockEvent;
+use crate::error::Error;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Meter;
@@ -11,6 +12,9 @@ pub(crate) struct Acquiring;
 
 #[derive(Debug)]
 pub(crate) struct Held;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent;
 
 impl Meter {
     pub(crate) const NONE: Self = Self;
@@ -27,9 +31,7 @@ impl Meter {
         Acquiring
     }
 
-    pub(crate) fn held(self) -> Held {
-        Held
-    }
+    pub(crate) fn waits(self) {}
 
     pub(crate) fn renews(self, _: impl FnOnce() -> Option<Duration>) {}
 }
@@ -39,15 +41,29 @@ impl Acquiring {
 }
 
 impl Held {
+    pub(crate) fn new(_: Meter) -> Self {
+        Self
+    }
+
     pub(crate) fn meter(&self) -> Meter {
         Meter
     }
 
-    pub(crate) fn released(&mut self) {}
+    pub(crate) fn hears(&mut self, _: LockEvent, _: impl FnOnce() -> u32) {}
+}
 
-    pub(crate) fn lost(&mut self, _: LostReason) {}
+impl Sent {
+    pub(crate) const fn never() -> Self {
+        Self
+    }
+
+    pub(crate) fn again(&self, _: &'static str) {}
 }
 
 pub(crate) fn reconnected() {}
 
 pub(crate) fn release_failed() {}
+
+pub(crate) fn releases_pending(_: i32) {}
+
+pub(crate) fn script_loaded() {}

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::fast_path::FastPath;
 use super::keys::Channel;
+use crate::meter::Sent;
 
 /// A script of `lua/`, known to Redis by the SHA1 of its text.
 #[derive(Debug)]
@@ -14,6 +15,7 @@ pub(crate) struct Script {
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
     pub(crate) sha: LazyLock<String, fn() -> String>,
+    pub(crate) sent: Sent,
 }
 
 impl Script {
@@ -22,6 +24,7 @@ impl Script {
             name,
             text,
             sha: LazyLock::new(sha),
+            sent: Sent::never(),
         }
     }
 }
@@ -164,6 +167,12 @@ impl Call {
 
     pub(crate) fn script(&self) -> &'static Script {
         self.0.script
+    }
+
+    /// The call is sent, by its script or otherwise.
+    pub(crate) fn is_sent(&self) {
+        let script = self.0.script;
+        script.sent.again(script.name);
     }
 
     pub(crate) fn key_count(&self) -> usize {

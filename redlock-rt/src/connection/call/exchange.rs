@@ -236,7 +236,7 @@ impl Exchange {
         };
         let (link, call) = (&self.link, &self.call);
         let script = |out: &mut Vec<u8>| encode::evalsha(out, call, link.publish());
-        let load = load_command(call.script());
+        let load = |out: &mut Vec<u8>| encode::command(out, &load_command(call.script()));
         self.sent = Some(match self.step {
             Step::Plain(path) => fast::send(path, link, call, caller)?,
             // The caller may hold a mutex, so the task of the connection writes the command.
@@ -248,14 +248,14 @@ impl Exchange {
                 [encode::command(out, &[b"ASKING"]), script(out)]
             })?,
             Step::Script(Prelude::Load) => {
-                let sent = link.send(caller, |out| [encode::command(out, &load), script(out)])?;
+                let sent = link.send(caller, |out| [load(out), script(out)])?;
                 // Known from here on: later commands arrive after the load.
                 link.learned(call.script());
                 sent
             }
             Step::Load(_) => {
                 tracing::debug!(script = call.script().name, "loading a script");
-                link.send(caller, |out| [encode::command(out, &load)])?
+                link.send(caller, |out| [load(out)])?
             }
         });
         Ok(())

@@ -111,6 +111,7 @@ pub(super) fn send(
     call: &Call,
     caller: WakeUp<'_>,
 ) -> Result<Pending, Fault> {
+    call.is_sent();
     let first = |out: &mut Vec<u8>| path.first(call, |words| encode::command(out, words));
     let second =
         |out: &mut Vec<u8>| path.second(call, link.publish(), |words| encode::command(out, words));

@@ -20,6 +20,7 @@ use crate::connection::spawner::Spawner;
 use crate::connection::stream::{
     Answer, Driver, Ended, Multiplexer, Pending, Task, Unanswered, WakeUp, encode, last, reply,
 };
+use crate::meter;
 use crate::shim::lock_std;
 use crate::wire::{Call, Malformed, Publish, Reply, Script, ServerError, Value};
 
@@ -377,6 +378,8 @@ fn given_up(why: &str) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
 }
 
+/// The command that loads a script, which is about to be sent.
 pub(super) fn load_command(script: &Script) -> [&[u8]; 3] {
+    meter::script_loaded();
     [b"SCRIPT", b"LOAD", script.text.as_bytes()]
 }

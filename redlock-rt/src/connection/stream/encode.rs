@@ -11,6 +11,7 @@ pub(in crate::connection) fn command(out: &mut Vec<u8>, words: &[&[u8]]) -> usiz
 
 /// Appends the EVALSHA of a call; returns the length behind it.
 pub(in crate::connection) fn evalsha(out: &mut Vec<u8>, call: &Call, publish: Publish) -> usize {
+    call.is_sent();
     header(out, b'*', 3 + call.word_count());
     word(out, b"EVALSHA");
     word(out, call.script().sha.as_bytes());

@@ -53,6 +53,8 @@ pub(super) struct AcquireLoop<'a> {
     warned: bool,
     /// It has neither waited nor tried since it `started`.
     fresh: bool,
+    /// It needs more than one try.
+    waits: bool,
     /// Boxed, since few callers have an owner.
     _asking: Option<Box<OwnerWait>>,
     place: LocalWait,
@@ -82,6 +84,7 @@ impl<'a> AcquireLoop<'a> {
             expired_on_arrival: 0,
             warned: false,
             fresh: true,
+            waits: false,
             _asking: asking(params.owner, &attempt),
             place: LocalWait::enter(&attempt, started, wait),
             attempt,
@@ -107,6 +110,9 @@ impl AcquireLoop<'_> {
             // Nearly every caller may try at once, and needs no timer.
             self.fresh = self.fresh && self.place.tries_at_once(self.started);
             if !self.fresh {
+                if !std::mem::replace(&mut self.waits, true) {
+                    self.attempt.request.terms.meter.waits();
+                }
                 let until = self.deadline.into_iter().chain(self.pace.gives_up_at());
                 match self.place.called(until.min()).await {
                     Called::Wake(Wake::Try) => {}

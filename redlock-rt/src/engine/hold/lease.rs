@@ -13,6 +13,7 @@
 mod chain;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use smallvec::SmallVec;
 
 use self::chain::Chain;
 pub(crate) use self::chain::{ChainLimit, Legacy};
+pub(crate) use self::told::ToldLease;
 use crate::clock::after;
 pub use crate::error::LostReason;
 use crate::meter::{Held, Meter};
@@ -217,7 +219,7 @@ impl Lease {
                 began: sent,
                 turns: 1,
             }),
-            held: terms.meter.held(),
+            held: Held::new(terms.meter),
         };
         let id = lease.admit(terms, sent);
         lease.lengthen(sent, terms.lease);
@@ -256,13 +258,8 @@ impl Lease {
     /// Updates what depends on the clock alone. Upholds invariant 1.
     fn tick(&mut self, now: Instant) {
         if self.phase.is_valid() && now >= self.deadline {
-            self.loses(LostReason::Expired);
+            self.phase = HoldPhase::Lost(LostReason::Expired);
         }
-    }
-
-    fn loses(&mut self, reason: LostReason) {
-        self.phase = HoldPhase::Lost(reason);
-        self.held.lost(reason);
     }
 
     /// Adds a guard by re-entry; the count must be sent to Redis.
@@ -305,7 +302,6 @@ impl Lease {
         }
         if self.phase.is_valid() {
             self.phase = HoldPhase::Released;
-            self.held.released();
         }
         Some(Leave::Last)
     }
@@ -358,18 +354,23 @@ impl Lease {
         let until = end.map_or(deadline, |end| end.min(deadline));
         let is_over = end.is_some_and(|end| now >= end);
         match self.phase {
-            // The lease of the last renewal ends with `max_hold`, so both may be over. The reason
-            // is decided at the deadline, so that it stays the same.
-            HoldPhase::Lost(LostReason::Expired)
-                if end.is_some_and(|end| end <= after(deadline, margin(tenant.lease))) =>
-            {
-                GuardState::Lost(LostReason::MaxHold)
-            }
-            HoldPhase::Lost(reason) => GuardState::Lost(reason),
+            HoldPhase::Lost(reason) => GuardState::Lost(self.reason(tenant, reason)),
             HoldPhase::Released => GuardState::Released,
             _ if is_over => GuardState::Lost(LostReason::MaxHold),
             HoldPhase::Held => GuardState::Held { until },
             HoldPhase::Suspect => GuardState::Suspect { until },
+        }
+    }
+
+    /// Why the hold is lost for one of its guards. The lease of the last renewal ends with `max_hold`, so
+    /// both may be over. The reason is decided at the deadline, so that it stays the same.
+    fn reason(&self, tenant: &Tenant, reason: LostReason) -> LostReason {
+        let latest = after(self.deadline, margin(tenant.lease));
+        match reason {
+            LostReason::Expired if tenant.until.is_some_and(|end| end <= latest) => {
+                LostReason::MaxHold
+            }
+            reason => reason,
         }
     }
 
@@ -511,7 +512,7 @@ impl Lease {
         self.tick(now);
         let news = self.phase.is_valid();
         if news {
-            self.loses(reason);
+            self.phase = HoldPhase::Lost(reason);
         }
         news
     }

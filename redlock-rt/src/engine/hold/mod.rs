@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 pub(crate) use self::holders::{Holders, OwnedHolds};
+use self::lease::ToldLease;
 pub(crate) use self::lease::{ChainLimit, GuardId, Lease, Leave, Left, Legacy, RenewalPlan, Terms};
 pub use self::lease::{GuardState, LostReason};
 pub(crate) use self::request::Request;
@@ -25,7 +26,7 @@ use crate::clock;
 use crate::connection::{Home, To};
 use crate::error::Error;
 use crate::name::HoldId;
-use crate::shim::{Mutex, MutexGuard, lock};
+use crate::shim::{Mutex, lock};
 use crate::text::ShortText;
 use crate::wire::{Call, HoldReply, Recipe, Tokens, yields};
 
@@ -113,6 +114,7 @@ impl Hold {
         let profile = request.recipe.profile();
         let (lease, id) = Lease::new(request.terms, profile.look_every, sent);
         let hold = Self::with_lease(request, tokens, lease);
+        hold.lease().begins();
         let holders = &hold.waiters.subject;
         let mut superseded = Vec::new();
         if profile.exclusive {
@@ -153,8 +155,13 @@ impl Hold {
         };
         let hold = Self::with_lease(request, tokens, lease);
         let holders = &hold.waiters.subject;
-        let follows = holders.follow(before, &hold);
-        follows.then_some((hold, id))
+        // Under its mutex, so that nothing is told of it before that it began.
+        let lease = hold.lease();
+        if !holders.follow(before, &hold) {
+            return None;
+        }
+        lease.begins();
+        Some((hold, id))
     }
 
     fn with_lease(request: &Request, tokens: Option<Tokens>, mut lease: Lease) -> Arc<Self> {
@@ -238,8 +245,8 @@ impl Hold {
     }
 
     /// The state of the lease. Its lock is held for a moment, never across a call.
-    pub(crate) fn lease(&self) -> MutexGuard<'_, Lease> {
-        lock(&self.lease)
+    pub(crate) fn lease(&self) -> ToldLease<'_> {
+        ToldLease::new(self, lock(&self.lease))
     }
 
     /// Keeps the lock taken at least until then, also after its last guard: the release then sets

@@ -13,6 +13,7 @@ use crate::clock;
 use crate::connection::Came;
 use crate::engine::signal::Signal;
 use crate::engine::timers::Timers;
+use crate::meter;
 use crate::shim::{Mutex, lock};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -73,7 +74,10 @@ impl Releases {
         };
         drop(queue);
         match refused {
-            Ok(()) => self.signal.notify(),
+            Ok(()) => {
+                meter::releases_pending(1);
+                self.signal.notify();
+            }
             // After the shut-down nothing is sent to Redis: the lease ends the hold.
             Err(cleanup) => self.abandon(cleanup),
         }
@@ -84,6 +88,7 @@ impl Releases {
         let pushed = lock(&self.queue).push_sent(cleanup);
         match pushed {
             Ok(unwatched) => {
+                meter::releases_pending(1);
                 if unwatched {
                     self.signal.notify();
                 }
@@ -209,7 +214,10 @@ impl Releases {
     pub(in crate::engine) fn close(&self) {
         let left = lock(&self.queue).close();
         self.signal.close();
-        left.into_iter().for_each(|cleanup| self.abandon(cleanup));
+        for cleanup in left {
+            meter::releases_pending(-1);
+            self.abandon(cleanup);
+        }
     }
 
     fn abandon(&self, cleanup: Cleanup) {
@@ -269,6 +277,7 @@ impl Drop for UnderWay<'_> {
         // Back into the queue first, if it is unfinished, so that `len` never misses it.
         drop(self.pending.take());
         self.releases.under_way.fetch_sub(1, Ordering::AcqRel);
+        meter::releases_pending(-1);
     }
 }
 

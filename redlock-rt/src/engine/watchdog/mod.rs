@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 
 use self::losses::Losses;
 pub(super) use self::schedule::Schedule;
-use super::hold::{GuardId, Hold, Lease, LostReason, RenewalPlan};
+use super::hold::{GuardId, Hold, LostReason, RenewalPlan};
 use super::signal::Signal;
 use crate::clock;
 use crate::connection::{Home, Nodes};
-use crate::shim::{AtomicBool, Mutex, MutexGuard, lock, lock_std};
+use crate::shim::{AtomicBool, Mutex, lock, lock_std};
 
 pub(crate) use self::introduction::Introduction;
 pub(crate) use self::task::run;
@@ -114,13 +114,13 @@ impl Watchdog {
     /// been.
     pub(super) fn overdue(&self, now: Instant) -> (usize, Option<Duration>) {
         let schedule = lock(&self.schedule);
-        let leases = schedule.holds.items().map(|(_, hold)| hold.lease());
-        let overdue = |lease: MutexGuard<'_, Lease>| (lease.is_suspect(), lease.overdue(now));
-        leases
-            .map(overdue)
-            .fold((0, None), |(suspect, longest), (is_suspect, overdue)| {
-                (suspect + usize::from(is_suspect), longest.max(overdue))
-            })
+        let mut found = (0, None);
+        for (_, hold) in schedule.holds.items() {
+            let lease = hold.lease();
+            found.0 += usize::from(lease.is_suspect());
+            found.1 = found.1.max(lease.overdue(now));
+        }
+        found
     }
 
     /// The terms of a hold changed.

@@ -82,7 +82,6 @@ impl Lease {
         }
         self.tenants.clear();
         self.phase = HoldPhase::Released;
-        self.held.released();
         Some(Legacy {
             chain,
             lease,
