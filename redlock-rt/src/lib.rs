@@ -233,6 +233,7 @@ pub use client::{
 pub use connection::{Credentials, RetryPolicy};
 pub use engine::{Backoff, Fsync, GuardState, LostReason, Owner, ReplicaAck, Unlocked};
 pub use error::{Error, ErrorKind, Replicas};
+pub use meter::{Event, Events, LockEvent, ServerEvent};
 pub use name::HoldId;
 #[cfg(feature = "embedded")]
 #[cfg_attr(docsrs, doc(cfg(feature = "embedded")))]

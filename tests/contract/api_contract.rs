@@ -53,12 +53,12 @@ macro_rules! public_types {
 
 public_types! {
     redlock_rt: Backoff, Client, ClientBuilder, ConvertError<Reentrant>, CountDownGuard,
-        CountDownLatch, Credentials, DowngradeError, Error, ErrorKind, Fair, FairLock, FairLockGuard, FenceGate,
+        CountDownLatch, Credentials, DowngradeError, Error, ErrorKind, Event, Events, Fair, FairLock, FairLockGuard, FenceGate,
         Fenced, FencedLock, FencedLockGuard, FencedValue, FoundKind, Fsync, GuardState, Health, HoldId, Holding, Inspection, LateLoss,
-        LeasedPermit, Lock<Reentrant>, LockGuard<Reentrant>, LockOptions, LostReason, MultiLock,
+        LeasedPermit, Lock<Reentrant>, LockEvent, LockGuard<Reentrant>, LockOptions, LostReason, MultiLock,
         MultiLockGuard, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
         RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant,
-        Renew, ReplicaAck, Replicas, Reply, RetryPolicy, Semaphore, SemaphorePermit, ServerHealth, Shutdown, Spin, SpinLock, SpinLockGuard,
+        Renew, ReplicaAck, Replicas, Reply, RetryPolicy, Semaphore, SemaphorePermit, ServerEvent, ServerHealth, Shutdown, Spin, SpinLock, SpinLockGuard,
         StaleToken, Stats, Unlocked, UpgradeError, Write, WriteGuard, WriteLock;
     embedded: Engine, Listener, Session;
 }

@@ -18,6 +18,9 @@ pub use self::late_loss::LateLoss;
 pub(crate) use self::late_loss::LateLosses;
 use crate::engine::Handle;
 use crate::error::Error;
+#[cfg(doc)]
+use crate::meter::Event;
+use crate::meter::Events;
 use crate::sync::{
     CountDownLatch, FairLock, FencedLock, FencedValue, MultiLock, PermitExpirableSemaphore, Quorum,
     RLock, ReadWriteLock, Semaphore, SpinLock,
@@ -235,6 +238,47 @@ impl Client {
             tasks: engine.tasks(),
             late_losses: self.late_losses.count(),
         }
+    }
+
+    /// Returns what happens to the client from now on: to its locks, and to its connections.
+    ///
+    /// Up to 1024 events wait for a listener; then the oldest are dropped, and
+    /// [`Missed`](Event::Missed) says how many. The events of one lock come in the order in which they
+    /// happened. A [`MultiLock`] and a [`RedLock`](crate::RedLock) are their parts, and waiters of those are
+    /// not told of. The stream ends with the client, which it does not keep alive.
+    ///
+    /// # Round trips
+    ///
+    /// None. Without a listener, nothing is done for events.
+    ///
+    /// # Cancel safety
+    ///
+    /// Events that are dropped are not listened to any more.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), redlock_rt::Error> {
+    /// use redlock_rt::{Client, Event, LockEvent};
+    ///
+    /// let client = Client::embedded();
+    /// let mut events = client.events();
+    /// client.rlock("order:7").lock().await?.unlock().await?;
+    /// while let Some(event) = events.next().await {
+    ///     if let Event::Lock { name, what, .. } = event {
+    ///         println!("{name}: {what:?}");
+    ///         if what == LockEvent::Released {
+    ///             break;
+    ///         }
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn events(&self) -> Events {
+        self.engine.news.listen()
     }
 
     /// Ends the client and all its clones: no lock is acquired any more, waiters get

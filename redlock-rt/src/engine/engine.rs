@@ -19,10 +19,11 @@ use crate::clock;
 use crate::connection::{Connector, RetryPolicy};
 use crate::connection::{Dialer, Fault, Home, Lane, Nodes, ServerId, Spawner, Timeouts, To};
 use crate::error::{Error, ErrorKind};
+use crate::meter::{Event, LockEvent, News};
 use crate::name::{ClientId, LockName};
 use crate::shim::AtomicBool;
 use crate::wire::keys::client_key;
-use crate::wire::{Identity, Slot};
+use crate::wire::{Identity, Recipe, Slot};
 
 /// How long a client that connects waits for its connection for renewals.
 const MOST_FOR_RENEWALS: Duration = Duration::from_millis(250);
@@ -95,6 +96,7 @@ pub(crate) struct ClientEngine {
     pub(crate) hub: Arc<Hub>,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) releases: Arc<Releases>,
+    pub(crate) news: Arc<News>,
     pub(super) locks: Arc<LockQueues>,
     pub(super) latches: Arc<LatchWaiters>,
     pub(super) fair: Arc<FairMap>,
@@ -109,6 +111,8 @@ impl ClientEngine {
     pub(crate) fn new(mut dialer: Dialer, spawner: Spawner, config: Config) -> Arc<Self> {
         let id = config.id.map_or_else(ClientId::random, ClientId::fixed);
         dialer.or_client_name(format!("redlock-rt:{}", id.as_str()));
+        let news = Arc::<News>::default();
+        dialer.news = Some(Arc::clone(&news));
         let watchdog = Arc::new(Watchdog::new());
         let doubted = Arc::downgrade(&watchdog);
         let nodes = Nodes::new(&dialer, &spawner, config.timeouts, move || {
@@ -129,6 +133,7 @@ impl ClientEngine {
             locks: WaiterMap::new(&releases.timers),
             latches: WaiterMap::new(&releases.timers),
             releases,
+            news,
             failovers: Arc::default(),
             closing: AtomicBool::new(false),
             handles: AtomicUsize::new(0),
@@ -271,6 +276,16 @@ impl ClientEngine {
         self.failovers.signal.close();
         self.releases.close();
         self.nodes.close();
+        self.news.end();
+    }
+
+    /// Something happened to a lock.
+    pub(super) fn tells(&self, recipe: &dyn Recipe, what: LockEvent) {
+        self.news.tell(|| Event::Lock {
+            name: Arc::clone(recipe.name().as_arc()),
+            kind: recipe.profile().kind,
+            what,
+        });
     }
 
     /// Where calls about a name go.

@@ -18,7 +18,8 @@ impl ClientEngine {
         let timeouts = &self.config.timeouts;
         self.ensure(&self.releases, || {
             let clustered = self.nodes.cluster().is_some();
-            release::run(Arc::clone(&self.releases), clustered, timeouts.reply())
+            let (releases, news) = (Arc::clone(&self.releases), Arc::clone(&self.news));
+            release::run(releases, news, clustered, timeouts.reply())
         });
         self.ensure(&self.watchdog, || {
             let (watchdog, nodes) = (Arc::clone(&self.watchdog), Arc::clone(&self.nodes));

@@ -250,6 +250,7 @@ impl Held {
             LockEvent::Suspect => self.suspect = Since::now(),
             LockEvent::ValidAgain => self.trusts(numbers),
             LockEvent::Released => self.ends(),
+            LockEvent::TimedOut => {}
             LockEvent::Lost(reason) => {
                 let (kind, lock) = self.meter.labels();
                 let reason = snake(&format!("{reason:?}"));
@@ -320,7 +321,7 @@ impl Sent {
     }
 }
 
-/// A connection to Redis was made anew.
+/// An outage of Redis has ended.
 pub(crate) fn reconnected() {
     counter!("redlock_reconnections_total").increment(1);
 }
@@ -374,7 +375,7 @@ redlock_acquisitions_total calls that asked for a lock, by outcome
 redlock_contentions_total calls that needed more than one try
 redlock_losses_total locks that were lost, by reason
 redlock_suspect_seconds_total time in which renewals of locks failed, in seconds
-redlock_reconnections_total connections to redis that were made anew
+redlock_reconnections_total outages of redis that have ended
 redlock_release_failures_total releases in the background that redis refused
 redlock_commands_total operations sent to redis, by command
 redlock_script_loads_total scripts that redis did not know";

@@ -54,7 +54,8 @@ impl Node {
         let (clustered, moved) = (dialer.clustered, Arc::clone(on_doubt));
         // The time to connect to the new server and to verify the holds there.
         let refused_for = timeouts.connect + timeouts.response;
-        let current = CurrentServer::new(dialer.called(), refused_for, move || moved());
+        let mut current = CurrentServer::new(dialer.called(), refused_for, move || moved());
+        current.journal.news.clone_from(&dialer.news);
         let current = Arc::new(match clustered {
             true => current.of_a_cluster(),
             false => current,

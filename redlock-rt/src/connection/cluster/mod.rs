@@ -108,7 +108,8 @@ impl Cluster {
         timeouts: Timeouts,
         on_doubt: OnDoubt,
     ) -> Self {
-        let current = CurrentServer::new(dialer.called(), Duration::ZERO, || {});
+        let mut current = CurrentServer::new(dialer.called(), Duration::ZERO, || {});
+        current.journal.news.clone_from(&dialer.news);
         Self {
             current: Arc::new(current),
             dialer,

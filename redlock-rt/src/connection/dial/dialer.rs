@@ -19,6 +19,7 @@ use super::panics::caught;
 use crate::connection::address::Address;
 use crate::connection::fault::Fault;
 use crate::error::Error;
+use crate::meter::News;
 
 /// Any byte stream to a server.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
@@ -48,6 +49,8 @@ pub(crate) struct Dialer {
     name: Option<Arc<str>>,
     /// For CLIENT SETNAME.
     client_name: Option<Arc<str>>,
+    /// Where the events of the client are told.
+    pub(crate) news: Option<Arc<News>>,
     /// Whether the server is a node of a cluster.
     pub(in crate::connection) clustered: bool,
     /// Opens the streams to its nodes.

@@ -8,7 +8,7 @@ use super::info::Info;
 use crate::clock;
 use crate::connection::fault::{Cause, Fault};
 use crate::limit::Limit;
-use crate::meter;
+use crate::meter::{self, Event, News, ServerEvent};
 use crate::shim::lock_std;
 
 const TARGET: &str = "redlock_rt::connection";
@@ -169,6 +169,7 @@ impl Beside {
 /// The lines of one client.
 pub(crate) struct Journal {
     server: Arc<str>,
+    pub(in crate::connection) news: Option<Arc<News>>,
     state: Mutex<JournalState>,
     /// The end of an outage is told with the next call that is answered.
     returning: AtomicBool,
@@ -218,6 +219,7 @@ impl Journal {
     pub(super) fn new(server: Arc<str>) -> Self {
         Self {
             server,
+            news: None,
             state: Mutex::default(),
             returning: AtomicBool::new(false),
         }
@@ -225,8 +227,26 @@ impl Journal {
 
     /// A connection ended that was not closed by this client.
     pub(crate) fn lost(&self, why: &str) {
-        let told = lock_std(&self.state).presence.lost(clock::now_in_drop());
+        let mut state = lock_std(&self.state);
+        let is_new = state.presence.outage.is_none();
+        let told = state.presence.lost(clock::now_in_drop());
+        if is_new && state.presence.outage.is_some() {
+            self.says(ServerEvent::Lost);
+        }
+        drop(state);
         self.tell(told, why);
+    }
+
+    fn says(&self, what: ServerEvent) {
+        if what == ServerEvent::Back {
+            meter::reconnected();
+        }
+        if let Some(news) = &self.news {
+            news.tell(|| Event::Server {
+                server: Arc::clone(&self.server),
+                what,
+            });
+        }
     }
 
     fn tell(&self, told: Option<OutageLine>, why: &str) {
@@ -329,6 +349,7 @@ impl Journal {
 
     /// The address leads to another server process than before.
     pub(super) fn moved(&self, run_id: &str) {
+        self.says(ServerEvent::Failover);
         limited!(
             self.moves => warn [run_id]
             "the address leads to another server process than before; connections to the old \
@@ -363,7 +384,6 @@ impl Journal {
         state.held_up = false;
         state.without.retain(|without| Some(*without) != lane);
         if state.presence.connected(clock::now()) {
-            meter::reconnected();
             self.returning.store(true, Ordering::Relaxed);
         }
     }
@@ -377,7 +397,17 @@ impl Journal {
             return lock_std(&self.state).presence.refused();
         }
         self.returning.store(false, Ordering::Relaxed);
-        let told = lock_std(&self.state).presence.back(clock::now());
+        let mut state = lock_std(&self.state);
+        if let Some(outage) = &state.presence.outage
+            && outage.connected
+        {
+            self.says(match outage.of {
+                Some(_) => ServerEvent::Failover,
+                None => ServerEvent::Back,
+            });
+        }
+        let told = state.presence.back(clock::now());
+        drop(state);
         if let Some(told) = told {
             tracing::info!(
                 target: TARGET,

@@ -18,7 +18,7 @@ use super::attempt::Attempt;
 use super::backoff::RetryPlan;
 use super::local_wait::LocalWait;
 use super::owner::{Owner, OwnerWait};
-use super::{ACTION, AcquireParams};
+use super::{ACTION, AcquireParams, timed_out};
 use crate::clock;
 use crate::connection::{Caller, Fault};
 use crate::engine::ClientEngine;
@@ -360,8 +360,8 @@ impl AcquireLoop<'_> {
     }
 
     fn out_of_retries(&self) -> Error {
-        let error = Error::new(ErrorKind::TimedOut, ACTION);
-        self.named(error.detail("all retries of the back-off were refused"))
+        let error = timed_out(self.engine(), &**self.recipe());
+        error.detail("all retries of the back-off were refused")
     }
 
     fn out_of_time(&mut self) -> Error {
@@ -455,7 +455,7 @@ pub(super) fn out_of_time(
         Some(fault) => fault.into_error(ACTION),
         None => {
             let wait = wait.unwrap_or_default();
-            let error = Error::new(ErrorKind::TimedOut, ACTION).detail(format!("waited {wait:?}"));
+            let error = timed_out(engine, &**recipe).detail(format!("waited {wait:?}"));
             match refusal {
                 _ if health == Health::Unpolled => error.saying(NOT_POLLED),
                 Refusal::Held => error,

@@ -31,6 +31,7 @@ use super::hold::{GuardState, Hold, LostReason, Terms, key_of};
 use super::wait::Refusal;
 use crate::clock;
 use crate::error::{Error, ErrorKind};
+use crate::meter::LockEvent;
 use crate::wire::{Recipe, Relation};
 
 const ACTION: &str = "acquire lock";
@@ -253,7 +254,7 @@ impl ClientEngine {
         let started = clock::now();
         let until = params.wait.map(|wait| clock::after(started, wait));
         let Some(turn) = clock::before(until, turn.lock_owned()).await else {
-            let error = Error::new(ErrorKind::TimedOut, ACTION).named(recipe.name().as_arc());
+            let error = timed_out(self, &*recipe);
             return Err(error.detail("another body of the same caller is under it"));
         };
         let rest = |wait: Duration| wait.saturating_sub(clock::now() - started);
@@ -303,6 +304,12 @@ impl ClientEngine {
         let outcome = try_acquire(self, recipe, terms, None, until).await?;
         Ok(keep(&mut turn, &slot, outcome.map_err(contended)?))
     }
+}
+
+/// The error for a caller that has waited in vain.
+fn timed_out(engine: &ClientEngine, recipe: &dyn Recipe) -> Error {
+    engine.tells(recipe, LockEvent::TimedOut);
+    Error::new(ErrorKind::TimedOut, ACTION).named(recipe.name().as_arc())
 }
 
 impl HoldGuard {

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::connection::Came;
 use crate::engine::signal::Signal;
 use crate::engine::timers::Timers;
-use crate::meter;
+use crate::meter::{self, News};
 use crate::shim::{Mutex, lock};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -318,8 +318,13 @@ impl AsRef<Signal> for Releases {
     }
 }
 
-/// Runs until the queue is closed. `patience`: how long to wait for a reply.
-pub(in crate::engine) async fn run(releases: Arc<Releases>, clustered: bool, patience: Duration) {
+/// Runs until the queue is closed, and wakes those who listen. `patience`: how long to wait for a reply.
+pub(in crate::engine) async fn run(
+    releases: Arc<Releases>,
+    news: Arc<News>,
+    clustered: bool,
+    patience: Duration,
+) {
     let most = match clustered {
         true => MOST_AT_ALL_NODES,
         false => MOST_AT_ONCE,
@@ -339,6 +344,7 @@ pub(in crate::engine) async fn run(releases: Arc<Releases>, clustered: bool, pat
             Some(()) = under_way.next(), if !under_way.is_empty() => {}
             () = clock::sleep_until(look_at.unwrap_or_else(clock::now)), if look_at.is_some() => {}
             () = releases.signal.notified() => {}
+            () = news.wake_up() => {}
         }
     }
 }

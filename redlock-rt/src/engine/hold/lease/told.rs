@@ -33,6 +33,7 @@ impl<'a> ToldLease<'a> {
     fn tell(&mut self, event: LockEvent) {
         let recipe = &self.hold.recipe;
         self.lease.held.hears(event, || recipe.permits());
+        self.hold.engine.tells(&**recipe, event);
     }
 }
 
