@@ -23,7 +23,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// hold, and the text of each of the two calls.
 const OF_A_PAIR: usize = 6;
 /// The bytes of a held lock, with the numbers of the feature `metrics`.
-const OF_A_HOLD: usize = 768;
+const OF_A_HOLD: usize = 784;
 /// The bytes of a task that waits, with the task and these numbers.
 const OF_A_WAITER: usize = 1180;
 /// The same for a fair lock, where a task has a seat, and a place in Redis.

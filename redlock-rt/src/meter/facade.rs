@@ -14,7 +14,7 @@ use metrics::{
     gauge, histogram,
 };
 
-use super::LockEvent;
+use super::{LockEvent, snake};
 use crate::clock;
 use crate::error::Error;
 use crate::shim::lock_std;
@@ -116,6 +116,10 @@ impl Meter {
         let mut families = lock_std(&FAMILIES);
         let made = families.entry((kind, lock));
         *made.or_insert_with(|| Self::family(kind, label, Some(Numbers::new(kind, lock))))
+    }
+
+    pub(crate) fn label(self, kind: &'static str) -> &'static str {
+        self.0.and_then(|family| family.label).unwrap_or(kind)
     }
 
     fn numbers(self) -> Option<&'static Numbers> {
@@ -355,18 +359,6 @@ fn too_many(label: &str) {
             "too many labels, the others are one"
         );
     });
-}
-
-/// `TimedOut` as `timed_out`.
-fn snake(name: &str) -> String {
-    let mut text = String::with_capacity(name.len() + 4);
-    for char in name.chars() {
-        if char.is_uppercase() && !text.is_empty() {
-            text.push('_');
-        }
-        text.extend(char.to_lowercase());
-    }
-    text
 }
 
 /// Names and meanings, one a line.

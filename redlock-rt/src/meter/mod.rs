@@ -1,5 +1,5 @@
 //! What happens, for those who want to know: numbers for the [`metrics`](https://docs.rs/metrics) facade, of
-//! which there is nothing at all without the feature `metrics`, and events. `docs/observability.md` lists both.
+//! which there is nothing at all without the feature `metrics`, events, and spans. `docs/observability.md` lists all.
 
 mod event;
 #[cfg(feature = "metrics")]
@@ -7,6 +7,7 @@ mod facade;
 mod news;
 #[cfg(not(feature = "metrics"))]
 mod nothing;
+mod spans;
 
 pub use self::event::{Event, LockEvent, ServerEvent};
 #[cfg(feature = "metrics")]
@@ -19,3 +20,16 @@ pub(crate) use self::news::News;
 pub(crate) use self::nothing::{
     Held, Meter, Sent, reconnected, release_failed, releases_pending, script_loaded,
 };
+pub(crate) use self::spans::Spanned;
+
+/// `TimedOut` as `timed_out`.
+fn snake(name: &str) -> String {
+    let mut text = String::with_capacity(name.len() + 4);
+    for char in name.chars() {
+        if char.is_uppercase() && !text.is_empty() {
+            text.push('_');
+        }
+        text.extend(char.to_lowercase());
+    }
+    text
+}

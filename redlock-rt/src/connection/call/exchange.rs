@@ -11,6 +11,7 @@ use super::link::{Link, left, load_command};
 use crate::clock;
 use crate::connection::fault::Fault;
 use crate::connection::stream::{Answers, Came, Due, InLine, Pending, Share, WakeUp, encode, last};
+use crate::meter::Spanned;
 use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
 
 /// A call in progress on one link.
@@ -39,6 +40,7 @@ pub(crate) struct Exchange {
     pub(super) published: Option<u32>,
     /// A reply that came while no caller waited. Boxed, since it is rare.
     answer: Option<Box<Result<Reply, Fault>>>,
+    span: Spanned,
 }
 
 /// How far a call is.
@@ -86,6 +88,7 @@ impl Exchange {
             found_taken: false,
             published: None,
             answer: None,
+            span: Spanned::default(),
         }
     }
 
@@ -189,8 +192,12 @@ impl Exchange {
         if !self.polled && self.link.is_left() {
             return Poll::Ready(Err(Fault::unreachable(left())));
         }
-        self.polled = true;
+        if !std::mem::replace(&mut self.polled, true) {
+            self.span = Spanned::call(self.call.script().name, self.link.place());
+        }
         let answer = ready!(self.poll_steps(cx));
+        self.span
+            .answered(&answer, |fault| format!("{:?}", fault.cause));
         // A reply of the old server is true only there.
         Poll::Ready(match self.link.is_left() {
             true => Err(Fault::unanswered(left()).at(self.link.place())),

@@ -28,6 +28,7 @@ use crate::engine::hold::{Hold, LostReason, Request, Terms, key_of};
 use crate::engine::hub::Rivals;
 use crate::engine::wait::{Called, Health, NOT_POLLED, Refusal, Waits, Wake};
 use crate::error::{Error, ErrorKind};
+use crate::meter::Spanned;
 use crate::wire::{AcquireReply, Acquired, FairPlace, Recipe};
 
 const TIMED_OUT_UNSET: &str = "timed out; the permits were never set";
@@ -112,6 +113,7 @@ impl AcquireLoop<'_> {
             if !self.fresh {
                 if !std::mem::replace(&mut self.waits, true) {
                     self.attempt.request.terms.meter.waits();
+                    Spanned::waits();
                 }
                 let until = self.deadline.into_iter().chain(self.pace.gives_up_at());
                 match self.place.called(until.min()).await {

@@ -31,7 +31,7 @@ use super::hold::{GuardState, Hold, LostReason, Terms, key_of};
 use super::wait::Refusal;
 use crate::clock;
 use crate::error::{Error, ErrorKind};
-use crate::meter::LockEvent;
+use crate::meter::{LockEvent, Spanned};
 use crate::wire::{Recipe, Relation};
 
 const ACTION: &str = "acquire lock";
@@ -63,6 +63,15 @@ enum AcquireEntry<'a> {
     Waits(AcquireLoop<'a>),
     /// Boxed: unboxed, each of these would add its size to every waiting future.
     Else(BoxFuture<'a, Result<HoldGuard, Error>>),
+}
+
+impl AcquireEntry<'_> {
+    async fn run(&mut self) -> Result<HoldGuard, Error> {
+        match self {
+            Self::Waits(acquires) => acquires.run().await,
+            Self::Else(acquires) => acquires.await,
+        }
+    }
 }
 
 impl ClientEngine {
@@ -97,7 +106,16 @@ impl ClientEngine {
     ) -> impl Future<Output = Result<HoldGuard, Error>> + Send + 'a {
         let terms = terms.of_kind(recipe.profile().kind);
         let acquiring = terms.meter.acquiring();
+        let span = Spanned::acquire(terms.meter, recipe.profile().kind, recipe.name());
         let mut entry = self.entry(recipe, terms, params);
+        if span.is_some() {
+            let mut inside = entry;
+            entry = AcquireEntry::Else(Box::pin(async move {
+                let guard = span.around(inside.run()).await?;
+                guard.hold.lease().traced();
+                Ok(guard)
+            }));
+        }
         async move {
             let outcome = match &mut entry {
                 AcquireEntry::Waits(acquires) => acquires.run().await,
@@ -115,10 +133,7 @@ impl ClientEngine {
         terms: Terms,
         params: AcquireParams<'_>,
     ) -> Result<HoldGuard, Error> {
-        match self.entry(recipe, terms, params) {
-            AcquireEntry::Waits(mut acquires) => acquires.run().await,
-            AcquireEntry::Else(acquires) => acquires.await,
-        }
+        self.entry(recipe, terms, params).run().await
     }
 
     fn entry<'a>(

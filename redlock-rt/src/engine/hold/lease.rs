@@ -24,7 +24,7 @@ pub(crate) use self::chain::{ChainLimit, Legacy};
 pub(crate) use self::told::ToldLease;
 use crate::clock::after;
 pub use crate::error::LostReason;
-use crate::meter::{Held, Meter};
+use crate::meter::{Held, Meter, Spanned};
 
 /// The hold times that one guard asks for; validated together with the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,8 +150,9 @@ impl Tenant {
     }
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct RareTimes {
+/// What few holds have.
+#[derive(Debug, Default)]
+struct Rare {
     /// When to verify that the hold exists, renewed or not, since it is in doubt.
     verify_at: Option<Instant>,
     /// Since when the hold is in doubt: a reply to an earlier command does not end the doubt.
@@ -160,6 +161,7 @@ struct RareTimes {
     look_every: Option<Duration>,
     /// Until then the lock stays locked after the last guard has ended.
     min_hold: Option<Instant>,
+    span: Spanned,
 }
 
 /// The lease of one hold and the guards that share it.
@@ -175,7 +177,7 @@ pub(crate) struct Lease {
     /// When the watchdog is to act next.
     next_renewal: Instant,
     /// Boxed, since few holds have it, and for a short time.
-    rare: Option<Box<RareTimes>>,
+    rare: Option<Box<Rare>>,
     /// It has no lease.
     permanent: bool,
     /// [`take_expiry`](Self::take_expiry) has reported the expiry.
@@ -207,10 +209,10 @@ impl Lease {
             next_id: 0,
             next_renewal: sent,
             rare: look_every.map(|every| {
-                Box::new(RareTimes {
+                Box::new(Rare {
                     verify_at: Some(after(sent, every)),
                     look_every,
-                    ..RareTimes::default()
+                    ..Rare::default()
                 })
             }),
             permanent: terms.lease == Duration::MAX,
@@ -328,11 +330,7 @@ impl Lease {
     }
 
     pub(crate) fn min_hold(&self) -> Option<Instant> {
-        self.rare().min_hold
-    }
-
-    fn rare(&self) -> RareTimes {
-        self.rare.as_deref().copied().unwrap_or_default()
+        self.rare.as_ref().and_then(|rare| rare.min_hold)
     }
 
     /// The hold count for Redis.
@@ -416,7 +414,11 @@ impl Lease {
         }
         let wanted = self.wanted(now);
         let renewal = wanted.map(|_| self.next_renewal);
-        match renewal.into_iter().chain(self.rare().verify_at).min() {
+        match renewal
+            .into_iter()
+            .chain(self.rare.as_ref().and_then(|rare| rare.verify_at))
+            .min()
+        {
             Some(at) if at <= now => {
                 self.held.meter().renews(|| self.overdue(now));
                 RenewalPlan::Renew(wanted.unwrap_or_default())
@@ -438,7 +440,9 @@ impl Lease {
     /// How much earlier a renewal or a verification may be, to share a call with others.
     pub(crate) fn slack(&self, now: Instant) -> Duration {
         let renewals = self.renewing(now).filter_map(|tenant| tenant.renew);
-        let interval = renewals.chain(self.rare().look_every).min();
+        let interval = renewals
+            .chain(self.rare.as_ref().and_then(|rare| rare.look_every))
+            .min();
         interval.unwrap_or_default() / 10
     }
 
@@ -461,7 +465,11 @@ impl Lease {
         self.tick(now);
         match self.phase {
             HoldPhase::Held => {
-                let look = self.rare().look_every.map(|_| Duration::ZERO);
+                let look = self
+                    .rare
+                    .as_ref()
+                    .and_then(|rare| rare.look_every)
+                    .map(|_| Duration::ZERO);
                 self.wanted(now).or(look)
             }
             // After a failure there is a pause. A hold that is not held is not renewed.

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::{HoldPhase, Lease};
 use crate::engine::hold::Hold;
-use crate::meter::LockEvent;
+use crate::meter::{LockEvent, Spanned};
 use crate::shim::MutexGuard;
 
 /// The lease under its mutex. A change of its phase is told before others can see it, so what is told of
@@ -30,9 +30,21 @@ impl<'a> ToldLease<'a> {
         self.tell(LockEvent::Acquired);
     }
 
+    /// A caller that traces has the hold.
+    pub(in crate::engine) fn traced(mut self) {
+        let (recipe, meter) = (&self.hold.recipe, self.lease.held.meter());
+        let rare = self.lease.rare.get_or_insert_default();
+        if self.before == HoldPhase::Held && !rare.span.is_some() {
+            rare.span = Spanned::held(meter, recipe.profile().kind, recipe.name());
+        }
+    }
+
     fn tell(&mut self, event: LockEvent) {
         let recipe = &self.hold.recipe;
         self.lease.held.hears(event, || recipe.permits());
+        if let Some(rare) = &mut self.lease.rare {
+            rare.span.hears(event);
+        }
         self.hold.engine.tells(&**recipe, event);
     }
 }

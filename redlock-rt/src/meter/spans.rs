@@ -1,0 +1,110 @@
+//! Spans for traces. Nothing is made where nobody listens at INFO to their target.
+
+use tracing::field::Empty;
+use tracing::{Instrument, Level, Span, enabled, info_span};
+
+use super::{LockEvent, Meter, snake};
+use crate::error::{Error, ErrorKind};
+use crate::name::LockName;
+
+const TARGET: &str = "redlock_rt::span";
+
+/// A span, where one was made: a word for each future that has room for it.
+#[derive(Debug, Default)]
+pub(crate) struct Spanned(Option<Box<Span>>);
+
+impl Spanned {
+    fn of(span: Span) -> Self {
+        Self((!span.is_disabled()).then(|| Box::new(span)))
+    }
+
+    /// For a call that asks for a lock.
+    pub(crate) fn acquire(meter: Meter, kind: &'static str, name: &LockName) -> Self {
+        let span = info_span!(
+            target: TARGET, "redlock.acquire",
+            kind, lock = meter.label(kind), otel.kind = "client",
+            name = Empty, contended = Empty, outcome = Empty, "error.type" = Empty
+        );
+        Self::of(named(span, name))
+    }
+
+    /// For a hold, beside the span of the call that has got it, which would not end before this one.
+    pub(crate) fn held(meter: Meter, kind: &'static str, name: &LockName) -> Self {
+        let span = info_span!(
+            target: TARGET, "redlock.held",
+            kind, lock = meter.label(kind), name = Empty, lost = Empty
+        );
+        Self::of(named(span, name))
+    }
+
+    /// For a call to Redis, within the span of the caller: what goes on in the background has none.
+    pub(crate) fn call(operation: &'static str, server: &str) -> Self {
+        if !enabled!(target: TARGET, Level::INFO) || Span::current().is_none() {
+            return Self::default();
+        }
+        let (address, port) = server.rsplit_once(':').unwrap_or((server, ""));
+        Self::of(info_span!(
+            target: TARGET, "redlock.call",
+            otel.kind = "client", db.system.name = "redis", db.operation.name = operation,
+            server.address = address, server.port = port.parse::<u16>().ok(), "error.type" = Empty
+        ))
+    }
+
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Runs a call that asks for a lock in its span.
+    pub(crate) async fn around<T>(
+        self,
+        acquires: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let span = self.0.map_or_else(Span::none, |span| *span);
+        let outcome = acquires.instrument(span.clone()).await;
+        let kind = outcome.as_ref().err().map(Error::kind);
+        let told = kind.map_or("acquired".to_owned(), |kind| snake(&format!("{kind:?}")));
+        span.record("outcome", &*told);
+        // That somebody else has it is no error.
+        if !matches!(
+            kind,
+            None | Some(ErrorKind::Contended | ErrorKind::TimedOut)
+        ) {
+            span.record("error.type", &*told);
+        }
+        outcome
+    }
+
+    /// The call whose span this is in needs more than one try.
+    pub(crate) fn waits() {
+        if enabled!(target: TARGET, Level::INFO) {
+            Span::current().record("contended", true);
+        }
+    }
+
+    /// The span of a call to Redis ends.
+    pub(crate) fn answered<T, E>(&mut self, answer: &Result<T, E>, why: impl Fn(&E) -> String) {
+        if let (Some(span), Err(error)) = (self.0.take(), answer) {
+            span.record("error.type", snake(&why(error)));
+        }
+    }
+
+    /// What happens to the hold whose span this is.
+    pub(crate) fn hears(&mut self, event: LockEvent) {
+        match (event, &self.0) {
+            (LockEvent::Lost(reason), Some(span)) => {
+                span.record("lost", snake(&format!("{reason:?}")));
+            }
+            (LockEvent::Released, _) => {}
+            _ => return,
+        }
+        self.0 = None;
+    }
+}
+
+/// The name with its values is for those who ask for details.
+fn named(span: Span, name: &LockName) -> Span {
+    if enabled!(target: TARGET, Level::DEBUG) {
+        span.record("name", name.as_str());
+    }
+    span
+}
