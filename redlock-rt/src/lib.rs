@@ -151,6 +151,10 @@ assert_eq!(place_order(7).await?, "paid");
 //! releases them and a [`FencedLock`], with a PUBLISH behind it where waiters are told. Without one of
 //! the two rights scripts do all that, for three times the server's time.
 //!
+//! [`ClientBuilder::tracking`] needs `+client|tracking +client|caching` and the channel `__redis__:invalidate`,
+//! on which Redis tells of writes to the keys of all databases that were asked for. Without them a lock that
+//! others delete or take is noticed at its next renewal.
+//!
 //! For a namespace `shop` ([`ClientBuilder::namespace`]) the keys are `~shop:* ~*{shop:*` and the
 //! channels `&redisson_*{shop:*`, for fair locks also `&redlock_wake:*`. A user with `&redisson_*` hears and
 //! wakes the waiters of other tenants, `+client|kill` ends the connections of all of them, and `+restore`
@@ -178,7 +182,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! * target `redlock_rt::lock`: WARN `lock lost`, with the name and the reason, and `more locks
 //!   lost` for locks that are lost in the second after it;
 //! * target `redlock_rt::rights`: WARN `redis refuses a right`, once for each right that an ACL
-//!   forbids (`PUBLISH`, `SUBSCRIBE`, `CLIENT ID`, `CLIENT KILL`, `INFO`), with the effect.
+//!   forbids (`PUBLISH`, `SUBSCRIBE`, `CLIENT ID`, `CLIENT KILL`, `INFO`, `CLIENT TRACKING`), with the effect.
 //!
 //! # Recipes
 //!

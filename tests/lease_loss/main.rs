@@ -6,6 +6,8 @@ mod outage;
 mod signal;
 mod terms;
 mod too_long;
+mod tracked;
+mod untold;
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},

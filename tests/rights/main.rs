@@ -33,6 +33,9 @@ const LEASED: &str =
 const INSPECTION: &str = "for [`Client::inspect`] `+type +get +llen +time +zcard +zrangebyscore` and, to \
                           count those who listen, `+pubsub`, for [`Client::scan`] also `+scan`";
 
+const TRACKED: &str = "[`ClientBuilder::tracking`] needs `+client|tracking +client|caching` and the channel \
+                       `__redis__:invalidate`";
+
 /// The rights named in a text.
 fn rights(text: &str) -> Vec<String> {
     let words = text.split(|c: char| c == '`' || c.is_whitespace());
@@ -251,6 +254,7 @@ fn assert_listed() {
         PLAIN,
         LEASED,
         INSPECTION,
+        TRACKED,
     ] {
         assert_said(listed);
     }
@@ -279,6 +283,32 @@ async fn what_the_front_page_lists_is_enough() {
     listed.push("&redlock_wake:*".to_owned());
     let client = stage.client(&listed).await;
     fair(&client, &stage.world.name).await.unwrap();
+    stage.end().await;
+}
+
+/// In time: no renewal is due before the deadline of the test.
+#[tokio::test]
+async fn losses_are_told_to_users_with_the_listed_rights() {
+    assert_listed();
+    let mut stage = Stage::open("told").await;
+    let mut listed = rights(&[EVERYBODY, SCRIPTS, TRACKED].concat());
+    listed.push("&__redis__:invalidate".to_owned());
+    // Its world has the user from here on.
+    drop(stage.client(&listed).await);
+    let long = Duration::from_secs(600);
+    let client = stage
+        .world
+        .client_with(|builder| builder.tracking(true).lease(long));
+    let guard = client.rlock(&stage.world.name).lock().await.unwrap();
+    eventually(DEADLINE, async || {
+        let stats: String = stage.world.redis(&["INFO", "stats"]).await;
+        stats.contains("tracking_total_keys:1\r\n")
+    })
+    .await;
+    assert!(client.health().await.told_of_losses);
+    let _: bool = stage.world.redis(&["DEL", &stage.world.name]).await;
+    within(DEADLINE, guard.lost()).await;
+    drop(guard);
     stage.end().await;
 }
 

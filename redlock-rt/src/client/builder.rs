@@ -79,6 +79,7 @@ impl ClientBuilder {
                 hand_over: DEFAULT_HAND_OVER,
                 identity: None,
                 flush_on_drop: None,
+                tracking: false,
             },
         }
     }
@@ -455,6 +456,23 @@ impl ClientBuilder {
     /// waits for it does not ask before that runtime goes on.
     pub fn hand_over(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.config.hand_over = time.into().unwrap_or_default();
+        self
+    }
+
+    /// Makes Redis tell this client when one of its locks is deleted or taken by others, within a round trip.
+    /// Defaults to `false`: the next renewal notices it, after a third of the lease at most.
+    ///
+    /// From an age of a second on, the locks of the client are tracked (`CLIENT TRACKING`), those that exclude
+    /// all others: no read locks and no permits. docs/performance.md says what that costs. Where the server
+    /// refuses it (an ACL, a proxy, the embedded engine), and in a cluster, it is as without this, and
+    /// [`Client::health`] says so. [The rights](crate#permissions) for it are on the front page.
+    ///
+    /// # Round trips
+    ///
+    /// None: what asks for it is sent with a renewal. A lock has one renewal more, at that age, and two after a
+    /// re-entry or an extension. While there are such locks, the client has its subscribing connection.
+    pub fn tracking(mut self, tracking: bool) -> Self {
+        self.config.tracking = tracking;
         self
     }
 

@@ -18,6 +18,10 @@ pub struct Health {
     pub renewal_overdue: Option<Duration>,
     /// Background releases that are not yet sent or answered.
     pub releases: usize,
+    /// Whether Redis tells this client at once when others delete or take one of its locks, as far as is
+    /// known: it was [asked to](crate::ClientBuilder::tracking), and has not refused. Otherwise the next
+    /// renewal notices it.
+    pub told_of_losses: bool,
 }
 
 /// What a server has answered to a PING.
@@ -89,6 +93,7 @@ impl Client {
             suspect,
             renewal_overdue,
             releases: self.engine.releases.len(),
+            told_of_losses: self.engine.is_told_of_losses(),
         }
     }
 }

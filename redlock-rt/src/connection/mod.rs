@@ -7,7 +7,7 @@
 //!            │              follow (calls that a node sends elsewhere)
 //!            │
 //!          call/            link (one live connection), ping, exchange, fast (a call on it, with its script or
-//!            │              without), wait_for_replicas, needed_rights, log_in_again, reconnect, retry (a
+//!            │              without), wait_for_replicas, tracking, needed_rights, log_in_again, reconnect, retry (a
 //!            │              link, or none), delivery (a call over many links), node (all connections to
 //!            │              one server)
 //!            │  pubsub/     subscriber (a connection that listens), listening (what is said on it)
@@ -47,7 +47,9 @@ mod spawner;
 mod stream;
 
 pub use self::call::RetryPolicy;
-pub(crate) use self::call::{AckLane, Delivery, Exchange, Had, Lane, Node, Pong, Timeouts, Until};
+pub(crate) use self::call::{
+    AckLane, Delivery, Exchange, Had, Lane, Node, Pong, Timeouts, Until, Watched,
+};
 pub(crate) use self::cluster::Cluster;
 pub use self::dial::Credentials;
 pub(crate) use self::dial::{

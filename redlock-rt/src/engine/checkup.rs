@@ -38,6 +38,13 @@ impl ClientEngine {
         join_all(pings).await
     }
 
+    /// Whether Redis tells of a lock that others delete or take, as far as is known.
+    pub(crate) fn is_told_of_losses(&self) -> bool {
+        let refused = || self.nodes.current().refuses_to_tell();
+        let tracking = self.tracking.as_ref();
+        tracking.is_some_and(|tracking| tracking.hears() && !refused())
+    }
+
     /// The number of holds whose renewals fail, and for how long the renewal that is due for longest has
     /// been.
     pub(crate) fn overdue(&self) -> (usize, Option<Duration>) {

@@ -13,7 +13,7 @@ use super::hub::Hub;
 use super::release::{Cleanup, Releases};
 use super::timers::Timers;
 use super::wait::{Health, LatchWaiters, WaiterMap};
-use super::watchdog::{Introduction, Watchdog};
+use super::watchdog::{Introduction, Tracking, Watchdog};
 use crate::clock;
 #[cfg(test)]
 use crate::connection::{Connector, RetryPolicy};
@@ -55,6 +55,8 @@ pub(crate) struct Config {
     pub(crate) identity: Option<Identity>,
     /// How long the drop of the last handle waits for outstanding releases.
     pub(crate) flush_on_drop: Option<Duration>,
+    /// Whether the server is to tell of writes to the keys of held locks.
+    pub(crate) tracking: bool,
 }
 
 #[cfg(test)]
@@ -78,6 +80,7 @@ impl Config {
             replica_timeout: span,
             identity: None,
             flush_on_drop: None,
+            tracking: false,
             hand_over: Duration::ZERO,
         }
     }
@@ -95,6 +98,8 @@ pub(crate) struct ClientEngine {
     pub(super) acks: Acks,
     pub(crate) hub: Arc<Hub>,
     pub(crate) watchdog: Arc<Watchdog>,
+    /// `None`: a loss is noticed at the next renewal.
+    pub(super) tracking: Option<Arc<Tracking>>,
     pub(crate) releases: Arc<Releases>,
     pub(crate) news: Arc<News>,
     pub(super) locks: Arc<LockQueues>,
@@ -122,7 +127,10 @@ impl ClientEngine {
         });
         let releases = Arc::new(Releases::new());
         let hub = Arc::new(Hub::new(config.linger, nodes.cluster().cloned()));
+        // In a cluster each node would tell on a channel of the same name.
+        let tracks = config.tracking && nodes.cluster().is_none();
         Arc::new_cyclic(|engine| Self {
+            tracking: tracks.then(|| Tracking::new(&hub, &watchdog)),
             fair: Arc::new(FairMap::new(engine, id.clone(), &hub, config.poll_interval)),
             id,
             numbers: AtomicU64::new(1),
@@ -270,6 +278,9 @@ impl ClientEngine {
     fn end(&self) {
         self.stop_acquiring();
         self.watchdog.losses.end();
+        if let Some(tracking) = &self.tracking {
+            tracking.listen(false);
+        }
         self.hub.signal.close();
         self.watchdog.signal.close();
         self.fair.signal.close();

@@ -23,7 +23,8 @@ impl ClientEngine {
         });
         self.ensure(&self.watchdog, || {
             let (watchdog, nodes) = (Arc::clone(&self.watchdog), Arc::clone(&self.nodes));
-            watchdog::run(watchdog, nodes, self.introduction())
+            let (introduction, tracking) = (self.introduction(), self.tracking.clone());
+            watchdog::run(watchdog, nodes, introduction, tracking)
         });
         self.ensure(&self.hub, || {
             let (hub, nodes) = (Arc::clone(&self.hub), Arc::clone(&self.nodes));

@@ -104,6 +104,9 @@ pub(crate) fn fair_notes(name: &LockName) -> ShortText {
 /// The start of the names of our clients' channels. Not Redisson's.
 pub(crate) const WAKE: &str = "redlock_wake";
 
+/// The channel on which a server tells of writes to keys that it was asked to watch. Redis' own.
+pub(crate) const INVALIDATED: &str = "__redis__:invalidate";
+
 /// Whether a channel is in a slot of a cluster, with the keys of its lock.
 pub(crate) fn is_in_a_slot(channel: &str) -> bool {
     let own = channel.strip_prefix(WAKE);

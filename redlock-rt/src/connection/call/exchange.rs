@@ -319,6 +319,10 @@ impl Exchange {
         self.link.place()
     }
 
+    pub(super) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
     pub(super) fn into_link(self) -> Arc<Link> {
         self.link
     }

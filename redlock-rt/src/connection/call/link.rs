@@ -15,7 +15,7 @@ use super::wait_for_replicas::KnownReplicas;
 use crate::clock;
 use crate::connection::dial::{Dialer, Expiry};
 use crate::connection::fault::{Cause, Fault};
-use crate::connection::server::{CurrentServer, Info, Right, Tie, reach};
+use crate::connection::server::{CurrentServer, Identity, Info, Right, Tie, reach};
 use crate::connection::spawner::Spawner;
 use crate::connection::stream::{
     Answer, Driver, Ended, Multiplexer, Pending, Task, Unanswered, WakeUp, encode, last, reply,
@@ -23,14 +23,6 @@ use crate::connection::stream::{
 use crate::meter;
 use crate::shim::lock_std;
 use crate::wire::{Call, Malformed, Publish, Reply, Script, ServerError, Value};
-
-/// The server-side client of a connection, so that the next connection can kill it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Identity {
-    /// The server process; a restarted one counts its clients from one again.
-    pub(super) run_id: String,
-    pub(super) client_id: i64,
-}
 
 /// Called when the server of some locks may have lost them; takes no mutex.
 pub(in crate::connection) type OnDoubt = Arc<dyn Fn() + Send + Sync>;
@@ -53,7 +45,7 @@ pub(super) struct Link {
     pub(super) fast_paths: FastPaths,
     tie: Arc<Tie>,
     pub(super) server: Arc<CurrentServer>,
-    /// `None` where an ACL forbids to ask.
+    /// So that the next connection can kill its client. `None` where an ACL forbids to ask.
     pub(super) identity: Option<Identity>,
     pub(super) info: Info,
     pub(super) replicas: KnownReplicas,
@@ -95,6 +87,7 @@ impl Link {
             stream.await.unwrap_or_else(interrupted)
         };
         let reached = reach(dialer, server, within, open).await?;
+        let identity = reached.identity();
         let none = || Fault::passing("there is no tokio runtime here".into());
         let home = spawner.site().ok_or_else(none)?;
         let (multiplexer, driving) = Multiplexer::new(reached.stream);
@@ -115,7 +108,6 @@ impl Link {
                 .lost(flaw.as_deref().unwrap_or("the connection was closed"));
         });
         let end = task.clone();
-        let identity = reached.info.run_id.clone().zip(reached.client_id);
         let link = Self {
             multiplexer,
             alive,
@@ -127,7 +119,7 @@ impl Link {
             known: Mutex::default(),
             fast_paths: FastPaths::new(),
             tie: Tie::new(reached.at, move || end.abort()),
-            identity: identity.map(|(run_id, client_id)| Identity { run_id, client_id }),
+            identity,
             server: Arc::clone(server),
             replicas: KnownReplicas::new(&reached.info),
             patience,

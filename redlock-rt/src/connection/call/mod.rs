@@ -11,6 +11,7 @@ mod node;
 mod ping;
 mod reconnect;
 mod retry;
+mod tracking;
 mod wait_for_replicas;
 
 pub(crate) use self::delivery::Delivery;
@@ -22,4 +23,5 @@ pub(crate) use self::ping::Pong;
 pub(super) use self::reconnect::Connection;
 pub(crate) use self::reconnect::Timeouts;
 pub use self::retry::RetryPolicy;
+pub(crate) use self::tracking::Watched;
 pub(crate) use self::wait_for_replicas::{Had, Until};

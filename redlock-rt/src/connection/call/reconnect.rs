@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::exchange::{Exchange, Prelude};
-use super::link::{Identity, Link, OnDoubt};
+use super::link::{Link, OnDoubt};
 use super::retry::{Gate, RetryPolicy};
 use super::wait_for_replicas::{Had, Until};
 use crate::clock;
 use crate::connection::dial::Dialer;
 use crate::connection::fault::Fault;
 use crate::connection::one_task::{self, OneTask, Tried, Turn};
-use crate::connection::server::{Beside, CurrentServer, Right};
+use crate::connection::server::{Beside, CurrentServer, Identity, Right};
 use crate::connection::spawner::Spawner;
 use crate::shim::lock_std;
 use crate::wire::{Call, Reply};

@@ -93,7 +93,7 @@ pub(crate) enum Heard {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) channel: String,
-    /// Empty if it is not text.
+    /// Of a list with one text, that text. Empty if it is neither.
     pub(crate) payload: String,
 }
 
@@ -210,7 +210,7 @@ impl AskedCommands {
                 };
                 let message = Message {
                     channel: text(channel).ok_or_else(unasked)?,
-                    payload: text(payload).unwrap_or_default(),
+                    payload: text(alone(payload)).unwrap_or_default(),
                 };
                 Ok(Some(Heard::Message(message)))
             }
@@ -301,6 +301,14 @@ fn text(value: Value) -> Option<String> {
     }
 }
 
+/// What is in a list of one.
+fn alone(value: Value) -> Value {
+    match value {
+        Value::List(mut items) if items.len() == 1 => items.remove(0),
+        other => other,
+    }
+}
+
 fn ended() -> Fault {
     Fault::unanswered(io::Error::new(
         io::ErrorKind::BrokenPipe,
@@ -386,6 +394,23 @@ mod tests {
             })
         };
         assert_eq!(both.hear(rest), [message("c", "1"), message("d", "2")]);
+    }
+
+    #[test]
+    fn one_key_is_a_text_and_all_keys_are_none() {
+        let mut both = both();
+        let told = |keys: &str| format!("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n{keys}");
+        for (keys, payload) in [
+            ("*1\r\n$1\r\nk\r\n", "k"),
+            ("*2\r\n$1\r\nk\r\n$1\r\nl\r\n", ""),
+            ("*-1\r\n", ""),
+        ] {
+            let message = Message {
+                channel: "c".into(),
+                payload: payload.into(),
+            };
+            assert_eq!(both.hear(&told(keys)), [Heard::Message(message)]);
+        }
     }
 
     /// As by a server that is busy. The next reply was taken for the one to the PING.

@@ -13,7 +13,7 @@ use super::listening::{Asking, Heard, Listening, Reach, listen};
 use crate::connection::address::Address;
 use crate::connection::dial::{BoxStream, Dialer};
 use crate::connection::fault::Fault;
-use crate::connection::server::{CurrentServer, Reached, Tie, reach};
+use crate::connection::server::{CurrentServer, Listener, Reached, Tie, reach};
 use crate::wire::keys;
 
 /// The commands of a listening connection. Clones share it.
@@ -44,6 +44,7 @@ impl Subscriber {
         let open = async {
             let dial = |target| async move { dialer.dial(&target, timeout).await };
             let reached = reach(dialer, server, timeout, dial).await?;
+            let listener = reached.identity().map_or(Listener::Refused, Listener::At);
             let Reached {
                 stream,
                 info,
@@ -56,6 +57,7 @@ impl Subscriber {
                 move || left.notify_one()
             });
             server.arrive(number, &info, &tie)?;
+            *server.listener() = listener;
             let (asking, listening) = listen(stream);
             let subscriber = Self {
                 asking,

@@ -16,13 +16,14 @@
 //! A connection with an unknown server (an ACL forbids INFO) changes none of this.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use super::greeting::Identity;
 use super::info::{Info, Unfit};
-use super::journal::Journal;
+use super::journal::{Journal, Right};
 use crate::clock;
 use crate::connection::address::Address;
 use crate::connection::fault::Fault;
@@ -122,6 +123,18 @@ impl Tie {
     }
 }
 
+/// Who is told there of writes to the keys of locks.
+#[derive(Debug, Default)]
+pub(in crate::connection) enum Listener {
+    /// No connection has listened yet.
+    #[default]
+    Nobody,
+    /// The connection that listens, or did last.
+    At(Identity),
+    /// The server tells nobody, or nobody knows whom.
+    Refused,
+}
+
 /// The state of the current server that the connections of a client share.
 pub(crate) struct CurrentServer {
     pub(crate) place: Arc<str>,
@@ -135,6 +148,7 @@ pub(crate) struct CurrentServer {
     pub(in crate::connection) proven: AtomicBool,
     /// Whether it carries out HDEL, as was found out then.
     pub(in crate::connection) deletes: AtomicBool,
+    listener: Mutex<Listener>,
     /// The master that the sentinels named last.
     named: watch::Sender<Option<Address>>,
     pub(crate) journal: Journal,
@@ -189,6 +203,7 @@ impl CurrentServer {
             reached: AtomicBool::new(false),
             proven: AtomicBool::new(false),
             deletes: AtomicBool::new(false),
+            listener: Mutex::default(),
             named: watch::Sender::new(None),
             state: Mutex::default(),
         }
@@ -198,6 +213,21 @@ impl CurrentServer {
     pub(in crate::connection) fn of_a_cluster(mut self) -> Self {
         self.clustered = true;
         self
+    }
+
+    pub(in crate::connection) fn listener(&self) -> MutexGuard<'_, Listener> {
+        lock_std(&self.listener)
+    }
+
+    /// The server refuses to tell of writes to keys: until another connection listens, it is not asked.
+    pub(crate) fn tells_nobody(&self) {
+        *self.listener() = Listener::Refused;
+        self.journal.is_missing(Right::TRACKING);
+    }
+
+    /// Whether the server has refused to tell of writes to keys, since a connection listens.
+    pub(crate) fn refuses_to_tell(&self) -> bool {
+        matches!(*self.listener(), Listener::Refused)
     }
 
     /// Numbers a dial that begins now.

@@ -30,6 +30,24 @@ pub(in crate::connection) struct Reached {
     pub(in crate::connection) expiry: Option<Expiry>,
 }
 
+/// The server-side client of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::connection) struct Identity {
+    /// The server process; a restarted one counts its clients from one again.
+    pub(in crate::connection) run_id: String,
+    pub(in crate::connection) client_id: i64,
+}
+
+impl Reached {
+    /// `None` where an ACL forbids to ask.
+    pub(in crate::connection) fn identity(&self) -> Option<Identity> {
+        Some(Identity {
+            run_id: self.info.run_id.clone()?,
+            client_id: self.client_id?,
+        })
+    }
+}
+
 /// The time limit of the TLS probe.
 const LOOK: Duration = Duration::from_millis(500);
 /// A ClientHello that is too short. A TLS server refuses it with an alert.

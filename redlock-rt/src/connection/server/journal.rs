@@ -144,6 +144,10 @@ impl Right {
         "SUBSCRIBE",
         "nobody is woken here: those who wait find out by polling",
     );
+    pub(crate) const TRACKING: Self = Self(
+        "CLIENT TRACKING",
+        "a lock that is deleted or taken by others is noticed at its next renewal",
+    );
     pub(crate) const CLIENT_ID: Self = Self("CLIENT ID", RUNS_LATE);
     pub(crate) const CLIENT_KILL: Self = Self("CLIENT KILL", RUNS_LATE);
     pub(crate) const INFO: Self = Self(

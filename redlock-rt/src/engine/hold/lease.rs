@@ -159,6 +159,8 @@ struct Rare {
     doubted: Option<Instant>,
     /// How often to verify the hold without a doubt, if other clients may shorten the lease.
     look_every: Option<Duration>,
+    /// When the server is to watch the key.
+    watch_at: Option<Instant>,
     /// Until then the lock stays locked after the last guard has ended.
     min_hold: Option<Instant>,
     span: Spanned,
@@ -414,11 +416,10 @@ impl Lease {
         }
         let wanted = self.wanted(now);
         let renewal = wanted.map(|_| self.next_renewal);
-        match renewal
-            .into_iter()
-            .chain(self.rare.as_ref().and_then(|rare| rare.verify_at))
-            .min()
-        {
+        let rare = self.rare.as_ref();
+        let rare = rare.map(|rare| [rare.verify_at, rare.watch_at]);
+        let rare = rare.into_iter().flatten().flatten();
+        match renewal.into_iter().chain(rare).min() {
             Some(at) if at <= now => {
                 self.held.meter().renews(|| self.overdue(now));
                 RenewalPlan::Renew(wanted.unwrap_or_default())
@@ -511,6 +512,7 @@ impl Lease {
             self.next_renewal = retry_at;
             if let Some(rare) = &mut self.rare {
                 rare.verify_at = rare.verify_at.map(|_| retry_at);
+                rare.watch_at = rare.watch_at.map(|_| retry_at);
             }
         }
     }
@@ -549,6 +551,21 @@ impl Lease {
             rare.verify_at = Some(now);
             rare.doubted = Some(now);
         }
+    }
+
+    /// The server is to watch the key from then on: a renewal is sent, with that behind it.
+    pub(crate) fn watch_at(&mut self, at: Instant) {
+        self.rare.get_or_insert_default().watch_at = Some(at);
+    }
+
+    /// A renewal is sent. Returns whether the server is to watch the key behind it. A key that may be gone
+    /// would be watched for ever, so in doubt it is not, and again at this moment.
+    pub(crate) fn watches(&mut self, again: Instant) -> bool {
+        let Some(rare) = &mut self.rare else {
+            return true;
+        };
+        rare.watch_at = rare.doubted.map(|_| again);
+        rare.doubted.is_none()
     }
 
     /// Whether the watchdog lengthens it.

@@ -291,6 +291,12 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
+    /// Whether Redis is to tell of writes to its key. Other clients write to the key of a lock with several
+    /// holders all the time.
+    pub(crate) fn is_tracked(&self) -> bool {
+        self.engine.tracking.is_some() && self.recipe.profile().exclusive
+    }
+
     /// How many leases a renewal looks at for it.
     pub(crate) fn weight(&self) -> usize {
         let leases = self.recipe.profile().leases;

@@ -20,6 +20,7 @@ use crate::connection::{
 };
 use crate::pause::Pause;
 use crate::shim::lock;
+use crate::wire::keys::INVALIDATED;
 
 /// The interval of PINGs on an idle connection.
 const PING_EVERY: Duration = Duration::from_secs(30);
@@ -310,6 +311,7 @@ impl SubscribedConnection<'_> {
             Err(fault) if fault.is_passing_for(Caller::Subscription) => return false,
             Err(fault) => {
                 match fault.cause {
+                    Cause::Denied if effect.channel == INVALIDATED => self.server.tells_nobody(),
                     Cause::Denied => self.server.journal.is_missing(Right::SUBSCRIBE),
                     _ => self.server.journal.will_repeat(&effect.channel, &fault),
                 }

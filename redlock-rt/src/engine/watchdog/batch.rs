@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 
-use super::Watchdog;
 use super::node_loads::KnownNode;
-use super::schedule::Schedule;
+use super::{Scheduled, Watchdog};
 use crate::clock;
-use crate::connection::{Caller, Delivery, Exchange, Fault, Lane, Nodes, To, Verdict};
+use crate::connection::{Caller, Delivery, Exchange, Fault, Lane, Nodes, To, Verdict, Watched};
 use crate::engine::hold::Hold;
 use crate::wire::{HoldReply, Malformed, Renewal, Reply, Slot, WantedLease, renew};
 
@@ -26,6 +25,7 @@ pub(super) struct Batch {
     at: KnownNode,
     due: Vec<DueHold>,
     exchange: Exchange,
+    watched: Option<Watched>,
     /// The longest time for the reply.
     response: Duration,
     /// A connection that is silent for this long is closed.
@@ -41,13 +41,15 @@ pub(super) struct Answered {
     pub(super) sent: Instant,
     /// Whether the call followed its slot by itself; see [`alone`].
     pub(super) followed: bool,
+    /// A key may have been written to before the server watched it.
+    pub(super) late: bool,
     pub(super) outcome: Result<Vec<HoldReply>, Fault>,
 }
 
 /// Hands the renewal of `due` to the connection; the caller holds the schedule's mutex. Returns
 /// `due` if there is no connection.
 pub(super) fn dispatch(
-    schedule: &mut Schedule<Arc<Hold>>,
+    schedule: &mut Scheduled,
     at: &KnownNode,
     due: Vec<DueHold>,
     now: Instant,
@@ -67,7 +69,7 @@ pub(super) fn dispatch(
     let response = connection.timeouts().response;
     let again = clock::after(now, response * 2);
     for (hold, _) in &due {
-        let _ = schedule.set(hold.number, again, Arc::clone(hold));
+        let _ = schedule.holds.set(hold.number, again, Arc::clone(hold));
     }
     // The first poll hands the call to the connection, even if the task has used up its budget:
     // after the schedule's mutex is released, a guard may end.
@@ -76,6 +78,7 @@ pub(super) fn dispatch(
         Poll::Ready(outcome) => Some(outcome),
         Poll::Pending => None,
     };
+    let watched = schedule.track(due.iter().map(|(hold, _)| hold), &exchange, now);
     // Commands of callers have more time.
     let silence = match Arc::ptr_eq(connection, node.connection(Lane::Main)) {
         true => connection.timeouts().reply(),
@@ -85,6 +88,7 @@ pub(super) fn dispatch(
         at: at.clone(),
         due,
         exchange,
+        watched,
         response,
         silence,
         ready,
@@ -98,6 +102,7 @@ pub(super) async fn answer(batch: Batch) -> Answered {
         at,
         due,
         mut exchange,
+        watched,
         response,
         silence,
         ready,
@@ -107,9 +112,10 @@ pub(super) async fn answer(batch: Batch) -> Answered {
         .iter()
         .map(|(hold, _)| hold.deadline().saturating_duration_since(sent));
     let patience = rests.min().map_or(response, |rest| response.min(rest / 2));
+    let until = Some(clock::after(sent, patience));
     let reply = match ready {
         Some(reply) => Some(reply),
-        None => clock::before(Some(clock::after(sent, patience)), &mut exchange).await,
+        None => clock::before(until, &mut exchange).await,
     };
     let outcome = match reply {
         Some(reply) => reply.and_then(|reply| {
@@ -126,11 +132,19 @@ pub(super) async fn answer(batch: Batch) -> Answered {
             Err(Fault::timed_out(NO_ANSWER))
         }
     };
+    // It comes in the same read, as a rule.
+    let late = match watched {
+        Some(watched) if outcome.is_ok() => {
+            clock::before(until, watched.came_late()).await == Some(true)
+        }
+        _ => false,
+    };
     Answered {
         at,
         due,
         sent,
         followed: false,
+        late,
         outcome,
     }
 }
@@ -152,6 +166,7 @@ pub(super) async fn alone(
         due: Vec::new(),
         sent: now,
         followed: true,
+        late: false,
         outcome: Ok(Vec::new()),
     };
     let Some((turn, ttl)) = watchdog.take_alone(&hold, now) else {
@@ -245,7 +260,7 @@ mod tests {
         let node = engine.nodes.node(Slot::ONLY).await.unwrap();
         node.connection(Lane::Renewals).ready().await.unwrap();
         let due = |lease| vec![(Arc::clone(&guard.hold), lease)];
-        let mut schedule = Schedule::default();
+        let mut schedule = Scheduled::default();
         let at = Some(node);
         let now = clock::now();
         let picked = dispatch(&mut schedule, &at, due(Duration::ZERO), now);

@@ -15,22 +15,26 @@ mod losses;
 mod node_loads;
 mod schedule;
 mod task;
+mod tracking;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex as StdMutex};
 use std::time::{Duration, Instant};
 
 use self::losses::Losses;
 pub(super) use self::schedule::Schedule;
+use self::tracking::{APART, WATCHED_AFTER};
 use super::hold::{GuardId, Hold, LostReason, RenewalPlan};
 use super::signal::Signal;
 use crate::clock;
-use crate::connection::{Home, Nodes};
+use crate::connection::{Exchange, Home, Nodes, Watched};
+use crate::name::LockName;
 use crate::shim::{AtomicBool, Mutex, lock, lock_std};
 
 pub(crate) use self::introduction::Introduction;
 pub(crate) use self::task::run;
+pub(crate) use self::tracking::Tracking;
 
 /// The holds and their runtimes.
 #[derive(Default)]
@@ -38,6 +42,8 @@ struct Scheduled {
     holds: Schedule<Arc<Hold>>,
     /// The runtimes in which the holds were acquired.
     homes: Homes,
+    /// The holds whose keys the server is to watch, and when it was last asked.
+    tracked: HashMap<LockName, (u64, Instant)>,
 }
 
 impl Scheduled {
@@ -45,8 +51,42 @@ impl Scheduled {
     #[must_use]
     fn end(&mut self, hold: &Hold) -> Option<Arc<Hold>> {
         let ended = self.holds.remove(hold.number)?;
-        self.homes.remove(hold.home.as_ref());
+        self.forget(hold);
         Some(ended)
+    }
+
+    /// A hold that is no longer scheduled has ended.
+    fn forget(&mut self, hold: &Hold) {
+        self.homes.remove(hold.home.as_ref());
+        let name = hold.recipe.name();
+        if self
+            .tracked
+            .get(name)
+            .is_some_and(|known| known.0 == hold.number)
+        {
+            self.tracked.remove(name);
+        }
+    }
+
+    /// Has the server watch the keys of these holds, behind their renewal.
+    fn track<'a>(
+        &mut self,
+        holds: impl Iterator<Item = &'a Arc<Hold>>,
+        renewal: &Exchange,
+        now: Instant,
+    ) -> Option<Watched> {
+        let mut keys = Vec::new();
+        for hold in holds.filter(|hold| hold.is_tracked()) {
+            let name = hold.recipe.name();
+            self.tracked.insert(name.clone(), (hold.number, now));
+            if hold.lease().watches(clock::after(now, APART)) {
+                keys.push(name.as_str());
+            }
+        }
+        if keys.is_empty() {
+            return None;
+        }
+        renewal.watch_keys(&keys)
     }
 }
 
@@ -95,6 +135,9 @@ impl Watchdog {
         if lock_std(&self.doubted).is_some_and(|at| at >= sent) {
             lease.doubt(now);
         }
+        if hold.is_tracked() {
+            lease.watch_at(clock::after(sent, WATCHED_AFTER));
+        }
         let is_valid = lease.state(guard, now).is_valid();
         let plan = lease.plan(now);
         drop(lease);
@@ -141,10 +184,34 @@ impl Watchdog {
     pub(super) fn unwatch_if<T>(&self, hold: &Hold, leave: impl FnOnce() -> (T, bool)) -> T {
         let mut schedule = lock(&self.schedule);
         let (left, last) = leave();
+        let tracked = !schedule.tracked.is_empty();
         let removed = last.then(|| schedule.end(hold));
+        let idle = tracked && schedule.tracked.is_empty();
         drop(schedule);
         drop(removed);
+        if idle {
+            self.signal.notify();
+        }
         left
+    }
+
+    /// Somebody has written to this key: if it is that of a lock, verifies the lock.
+    fn written_to(&self, key: &str) {
+        let mut schedule = lock(&self.schedule);
+        let Some(&(id, since)) = schedule.tracked.get(key) else {
+            return;
+        };
+        let at = clock::now().max(clock::after(since, APART));
+        if let Some(hold) = schedule.holds.get(id) {
+            let mut lease = hold.lease();
+            lease.doubt(at);
+            lease.watch_at(at);
+        }
+        let wake = schedule.holds.reset(id, at);
+        drop(schedule);
+        if wake {
+            self.signal.notify();
+        }
     }
 
     /// Makes the task verify every lock as soon as possible: a connection was lost or made anew, or

@@ -17,7 +17,7 @@ use futures::{FutureExt, StreamExt};
 use super::batch::{Answered, DueHold, alone, answer, dispatch, may_be_of_one_key, slot_of};
 use super::introduction::Introduction;
 use super::node_loads::{KnownNode, NodeLoads, is_same};
-use super::{Scheduled, Watchdog};
+use super::{Scheduled, Tracking, Watchdog};
 use crate::clock;
 use crate::connection::{Cause, Fault, Hint, Lane, Nodes};
 use crate::engine::hold::{CommandTurn, Hold, LostReason, RenewalPlan};
@@ -36,6 +36,7 @@ pub(crate) async fn run(
     watchdog: Arc<Watchdog>,
     nodes: Arc<Nodes>,
     introduction: Option<Introduction>,
+    tracking: Option<Arc<Tracking>>,
 ) {
     let mut task = Renewing {
         watchdog: Arc::clone(&watchdog),
@@ -58,6 +59,10 @@ pub(crate) async fn run(
         // However many locks there are, others run after each call.
         while task.send_due() {
             tokio::task::yield_now().await;
+        }
+        if let Some(tracking) = &tracking {
+            let any = !lock(&watchdog.schedule).tracked.is_empty();
+            tracking.listen(any);
         }
         let wake_at = lock(&watchdog.schedule).holds.arm(clock::now());
         let sleep = wake_at.into_iter().chain(watchdog.losses.wake_at()).min();
@@ -143,7 +148,7 @@ impl Renewing {
         }
         for (slot, group) in found.groups {
             let node = self.nodes.known(slot);
-            match dispatch(&mut schedule.holds, &node, group.due, now) {
+            match dispatch(&mut schedule, &node, group.due, now) {
                 Ok(batch) => {
                     self.lanes.sent(&node);
                     self.under_way.push(answer(batch).boxed());
@@ -187,7 +192,7 @@ impl Renewing {
                     (at, hold.plan_early(now).filter(|_| together))
                 }
                 RenewalPlan::Done => {
-                    schedule.homes.remove(hold.home.as_ref());
+                    schedule.forget(&hold);
                     found.ended.push(hold);
                     continue;
                 }
@@ -229,6 +234,7 @@ impl Renewing {
             due,
             sent,
             followed,
+            late,
             outcome,
         } = answered;
         let Some(slot) = due.first().map(|(hold, _)| slot_of(&self.nodes, hold)) else {
@@ -239,7 +245,13 @@ impl Renewing {
             Ok(_) if !followed && !is_same(&self.nodes.known(slot), &at) => {
                 return self.watchdog.again(due);
             }
-            Ok(replies) => return self.watchdog.renewed(due, replies, sent),
+            Ok(replies) => {
+                self.watchdog.renewed(&due, replies, sent);
+                for (hold, _) in due.iter().filter(|_| late) {
+                    self.watchdog.written_to(hold.recipe.name().as_str());
+                }
+                return;
+            }
             Err(fault) => fault,
         };
         let hint = self.nodes.hint(&fault).filter(|_| !followed);
@@ -300,7 +312,7 @@ impl Renewing {
         if due.is_empty() {
             return;
         }
-        match dispatch(&mut schedule.holds, &node, due, now) {
+        match dispatch(&mut schedule, &node, due, now) {
             Ok(batch) => {
                 self.lanes.sent(&node);
                 self.under_way.push(answer(batch).boxed());
@@ -354,14 +366,14 @@ impl Watchdog {
         }
     }
 
-    fn renewed(&self, due: Vec<DueHold>, replies: Vec<HoldReply>, sent: Instant) {
-        for ((hold, ttl), reply) in due.into_iter().zip(replies) {
-            hold.answered(reply, sent, ttl);
-            self.rewatch_or_end(&hold);
+    fn renewed(&self, due: &[DueHold], replies: Vec<HoldReply>, sent: Instant) {
+        for ((hold, ttl), reply) in due.iter().zip(replies) {
+            hold.answered(reply, sent, *ttl);
+            self.rewatch_or_end(hold);
             if reply == HoldReply::TooLong {
                 // By a command with the hold's turn, behind and before those that lengthen it:
                 // a renewal may come late, and cut what was asked for since.
-                let cuts = Cleanup::update(&hold, Duration::ZERO, hold.deadline());
+                let cuts = Cleanup::update(hold, Duration::ZERO, hold.deadline());
                 drop(PendingCleanup::new(cuts));
             }
         }

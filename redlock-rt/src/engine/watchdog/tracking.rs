@@ -1,0 +1,72 @@
+//! Locks whose loss Redis tells at once.
+//!
+//! Behind each renewal the server is asked to watch the keys that were renewed. It tells of the next write to
+//! one of them, once, by a message on a channel of its own to the subscribing connection: a DEL, a flush, an
+//! expiry or an eviction, but also what this client does over its other connections. So a message is a reason
+//! to verify the lock, which has its key watched again.
+//!
+//! # Invariants
+//!
+//! 1. No message makes a guard lost or suspect: the reply to the verification does.
+//! 2. Nobody tells what happened before the channel was confirmed: then every lock is verified.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::Watchdog;
+use crate::connection::Message;
+use crate::engine::hub::{ChannelListener, Hub, Subscription};
+use crate::wire::keys::INVALIDATED;
+
+/// A hold is watched from this age on: shorter ones cost nothing.
+pub(super) const WATCHED_AFTER: Duration = Duration::from_secs(1);
+/// The least time between two verifications because of messages: for a holder that re-enters its lock again
+/// and again.
+pub(super) const APART: Duration = Duration::from_millis(4);
+
+/// The subscription to what the server tells.
+pub(crate) struct Tracking {
+    hub: Arc<Hub>,
+    watchdog: Weak<Watchdog>,
+    subscription: Subscription,
+}
+
+impl Tracking {
+    pub(in crate::engine) fn new(hub: &Arc<Hub>, watchdog: &Arc<Watchdog>) -> Arc<Self> {
+        Arc::new(Self {
+            hub: Arc::clone(hub),
+            watchdog: Arc::downgrade(watchdog),
+            subscription: Subscription::default(),
+        })
+    }
+
+    /// Listens as long as there are keys to hear of.
+    pub(in crate::engine) fn listen(self: &Arc<Self>, wanted: bool) {
+        match wanted {
+            true => self.subscription.start(&self.hub, INVALIDATED, self),
+            false => self.subscription.end_if(|| true),
+        }
+    }
+
+    /// Whether it hears what there is to hear.
+    pub(in crate::engine) fn hears(&self) -> bool {
+        !self.subscription.is_begun() || self.hub.hears(INVALIDATED)
+    }
+}
+
+impl ChannelListener for Tracking {
+    fn confirmed(&self) {
+        if let Some(watchdog) = self.watchdog.upgrade() {
+            watchdog.doubt();
+        }
+    }
+
+    fn heard(&self, message: &Message, _: Option<Duration>) {
+        match (self.watchdog.upgrade(), &*message.payload) {
+            // All keys: the server was flushed.
+            (Some(watchdog), "") => watchdog.doubt(),
+            (Some(watchdog), key) => watchdog.written_to(key),
+            (None, _) => {}
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! With tracking, Redis tells of a lock that is gone: long before a renewal would have noticed it.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redlock_rt::{Client, GuardState, LockOptions, LostReason, RLockGuard, Unlocked};
+use tests::{
+    LeakCheck, Proxy, RedisServer, ask, calls, eventually, shared_server, trace_init, unique,
+    within,
+};
+
+use crate::{DEADLINE, LINGER, held_beyond, valid_until};
+
+/// No renewal is due before the end of the test.
+const LONG: Duration = Duration::from_secs(600);
+/// Of Redis.
+const INVALIDATED: &str = "__redis__:invalidate";
+
+pub(crate) fn tracking(url: &str) -> Client {
+    let builder = Client::builder().url(url).tracking(true).lease(LONG);
+    builder.linger(LINGER).build().unwrap()
+}
+
+/// The number of keys that the server watches.
+pub(crate) async fn watched(redis: &MultiplexedConnection) -> usize {
+    let stats: String = ask(redis, &["INFO", "stats"]).await;
+    let line = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("tracking_total_keys:"));
+    line.unwrap().parse().unwrap()
+}
+
+/// Waits until the server watches so many keys.
+pub(crate) async fn until_watched(redis: &MultiplexedConnection, keys: usize) {
+    eventually(DEADLINE, async || match watched(redis).await {
+        found if found == keys => Ok(()),
+        found => Err(format!("{found} keys are watched, not {keys}")),
+    })
+    .await;
+}
+
+/// What ends a lock, or takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Deleted,
+    Forced,
+    Stolen,
+    Overwritten,
+    Flushed,
+    Evicted,
+    Expired,
+}
+
+const ENDS: [End; 7] = [
+    End::Deleted,
+    End::Forced,
+    End::Stolen,
+    End::Overwritten,
+    End::Flushed,
+    End::Evicted,
+    End::Expired,
+];
+
+impl End {
+    /// Of one lock alone.
+    fn is_of_one(self) -> bool {
+        !matches!(self, Self::Flushed | Self::Evicted)
+    }
+
+    fn reason(self) -> LostReason {
+        match self {
+            Self::Stolen | Self::Overwritten => LostReason::Taken,
+            _ => LostReason::Deleted,
+        }
+    }
+
+    async fn come(self, name: &str, redis: &MultiplexedConnection, other: &Client) {
+        match self {
+            Self::Deleted => assert!(ask::<bool>(redis, &["DEL", name]).await),
+            Self::Forced => assert!(other.rlock(name).force_unlock().await.unwrap()),
+            Self::Stolen => {
+                let script = "redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], 'thief', 1) \
+                              redis.call('PEXPIRE', KEYS[1], 60000) return 1";
+                let _: u8 = ask(redis, &["EVAL", script, "1", name]).await;
+            }
+            Self::Overwritten => drop(ask::<String>(redis, &["SET", name, "x"]).await),
+            Self::Flushed => drop(ask::<String>(redis, &["FLUSHALL"]).await),
+            Self::Evicted => {
+                for most in ["1", "0"] {
+                    let _: String = ask(redis, &["CONFIG", "SET", "maxmemory", most]).await;
+                }
+            }
+            Self::Expired => {
+                // The server has run nothing else by the time when the lease is over: a verification
+                // would lengthen it.
+                let script = "redis.call('PEXPIRE', KEYS[1], 1) for _ = 1, 1e7 do end return 1";
+                let _: u8 = ask(redis, &["EVAL", script, "1", name]).await;
+            }
+        }
+    }
+}
+
+/// Locks of a client, and who can do something to them.
+struct Stage {
+    server: RedisServer,
+    redis: MultiplexedConnection,
+    client: Client,
+    other: Client,
+}
+
+impl Stage {
+    /// The server is of its own, since some flush it.
+    async fn set() -> Self {
+        trace_init();
+        let server = RedisServer::options().args(["--maxmemory-policy", "allkeys-random"]);
+        let server = server.start();
+        Self {
+            redis: server.connect().await.unwrap(),
+            client: tracking(&server.url()),
+            other: Client::connect(&server.url()).await.unwrap(),
+            server,
+        }
+    }
+
+    /// So many locks, which the server watches.
+    async fn hold(&self, prefix: &str, locks: usize) -> Vec<(String, RLockGuard)> {
+        let before = watched(&self.redis).await;
+        let locks = (0..locks).map(async |at| {
+            let name = format!("{prefix}:{at}");
+            let guard = self.client.rlock(&name).lock().await.unwrap();
+            (name, guard)
+        });
+        let locks = join_all(locks).await;
+        until_watched(&self.redis, before + locks.len()).await;
+        locks
+    }
+
+    async fn end(self, prefix: &str) {
+        let keys: Vec<String> = ask(&self.redis, &["KEYS", &format!("{prefix}*")]).await;
+        for key in keys {
+            let _: usize = ask(&self.redis, &["DEL", &key]).await;
+        }
+        let leaks = LeakCheck::on(&self.server, prefix).await;
+        leaks
+            .client(&self.client)
+            .client(&self.other)
+            .assert_clean()
+            .await;
+        assert_eq!(watched(&self.redis).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_is_gone_is_lost_at_once_whatever_ended_it() {
+    join_all(ENDS.map(async |end| {
+        let (stage, name) = (Stage::set().await, unique("gone"));
+        for (name, guard) in stage.hold(&name, 2).await {
+            if guard.is_valid() {
+                end.come(&name, &stage.redis, &stage.other).await;
+            }
+            let reason = within(DEADLINE, guard.lost()).await;
+            assert_eq!(reason, end.reason(), "{end:?}");
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+        }
+        stage.end(&name).await;
+    }))
+    .await;
+}
+
+/// Until a guard is lost, from before it was ended until it says so.
+async fn took(end: End, stage: &Stage, locks: Vec<(String, RLockGuard)>) -> Vec<Duration> {
+    let mut took = Vec::new();
+    if end.is_of_one() {
+        for (name, guard) in locks {
+            let start = Instant::now();
+            end.come(&name, &stage.redis, &stage.other).await;
+            let ended = match end {
+                // It takes the server long by itself.
+                End::Expired => Instant::now(),
+                _ => start,
+            };
+            within(DEADLINE, guard.lost()).await;
+            took.push(ended.elapsed());
+        }
+        return took;
+    }
+    let start = Instant::now();
+    end.come("", &stage.redis, &stage.other).await;
+    for (_, guard) in locks {
+        within(DEADLINE, guard.lost()).await;
+        took.push(start.elapsed());
+    }
+    took
+}
+
+/// In a long run 10 000 cases.
+#[tokio::test]
+async fn a_loss_is_told_within_a_round_trip() {
+    const LOCKS: usize = 50;
+    const CAUSES: [End; 5] = [
+        End::Deleted,
+        End::Forced,
+        End::Flushed,
+        End::Evicted,
+        End::Expired,
+    ];
+    let soaks = std::env::var_os("REDLOCK_SOAK").is_some_and(|value| value != "0");
+    let rounds = if soaks {
+        10_000 / LOCKS / CAUSES.len()
+    } else {
+        1
+    };
+    let stage = Stage::set().await;
+    let prefix = unique("soon");
+    for end in CAUSES {
+        let (mut all, mut trips) = (Vec::new(), Vec::new());
+        for round in 0..rounds {
+            let locks = stage.hold(&format!("{prefix}:{round}"), LOCKS).await;
+            for _ in 0..LOCKS {
+                let start = Instant::now();
+                let _: String = ask(&stage.redis, &["PING"]).await;
+                trips.push(start.elapsed());
+            }
+            all.extend(took(end, &stage, locks).await);
+            until_watched(&stage.redis, 0).await;
+        }
+        all.sort_unstable();
+        trips.sort_unstable();
+        let part = |times: &[Duration], percent: usize| times[times.len() * percent / 100];
+        let (p50, p99, most) = (part(&all, 50), part(&all, 99), all[all.len() - 1]);
+        let trip = part(&trips, 50);
+        println!(
+            "{end:?}: lost after p50 {p50:?}, p99 {p99:?}, at most {most:?}, a round trip is {trip:?}, \
+             {} cases",
+            all.len()
+        );
+        // The message, and the verification. A short run has the processor with other tests.
+        assert!(
+            !soaks || p99 <= 2 * trip + Duration::from_millis(5),
+            "{end:?}"
+        );
+    }
+    stage.end(&prefix).await;
+}
+
+/// Every kind that excludes all others.
+#[tokio::test]
+async fn locks_of_all_kinds_that_exclude_all_others_are_tracked() {
+    trace_init();
+    let server = RedisServer::start();
+    let redis = server.connect().await.unwrap();
+    let client = tracking(&server.url());
+    let prefix = unique("kinds");
+    let name = |kind: &str| format!("{prefix}:{kind}");
+    let spin = client.spin_lock(name("spin")).lock().await.unwrap();
+    let fair = client.fair_lock(name("fair")).lock().await.unwrap();
+    let fenced = client.fenced_lock(name("fenced")).lock().await.unwrap();
+    let write = client.read_write_lock(name("write")).write().await.unwrap();
+    // The keys of these change all the time.
+    let read = client.read_write_lock(name("read")).read().await.unwrap();
+    let permits = client.permit_expirable_semaphore(name("permits")).limit(2);
+    let permit = permits.acquire().await.unwrap();
+    until_watched(&redis, 4).await;
+    for kind in ["spin", "fair", "fenced", "write"] {
+        assert!(ask::<bool>(&redis, &["DEL", &name(kind)]).await);
+    }
+    within(DEADLINE, async {
+        assert_eq!(spin.lost().await, LostReason::Deleted);
+        assert_eq!(fair.lost().await, LostReason::Deleted);
+        assert_eq!(fenced.lost().await, LostReason::Deleted);
+        assert_eq!(write.lost().await, LostReason::Deleted);
+    })
+    .await;
+    assert!(read.is_valid() && permit.is_valid());
+    assert_eq!(watched(&redis).await, 0);
+}
+
+/// Once a renewal, and nothing for the locks that are held for less than a second.
+#[tokio::test]
+async fn what_this_client_renews_is_told_to_nobody() {
+    const LOCKS: usize = 150;
+    const ROUNDS: usize = 10;
+    trace_init();
+    let (server, prefix) = (RedisServer::start(), unique("quiet"));
+    let proxy = Proxy::to(&server);
+    let redis = server.connect().await.unwrap();
+    let client = tracking(&proxy.url());
+    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
+    let options = LockOptions::new().renew(Duration::from_millis(200));
+    let locks = (0..LOCKS).map(async |at| {
+        let lock = client.rlock(format!("{prefix}:{at}"));
+        lock.lock_with(options.clone()).await.unwrap()
+    });
+    let guards = join_all(locks).await;
+    until_watched(&redis, LOCKS).await;
+    let told = proxy.hold_message(tests::Matcher::command("message").mentioning(INVALIDATED));
+    proxy.mark();
+    proxy
+        .wait_for_count(calls("renew"), ROUNDS * LOCKS.div_ceil(100))
+        .await;
+    for guard in &guards {
+        held_beyond(guard, valid_until(guard)).await;
+    }
+    assert_eq!(told.held(), 0);
+    assert_eq!(watched(&redis).await, LOCKS, "one key for each");
+    // A gate that counts what is told.
+    assert!(ask::<bool>(&redis, &["DEL", &format!("{prefix}:0")]).await);
+    told.reached().await;
+    told.open();
+    within(DEADLINE, guards[0].lost()).await;
+    drop(guards);
+    until_watched(&redis, 0).await;
+    leaks.assert_clean().await;
+}
+
+/// A lock that is held for less than a second costs nothing more.
+#[tokio::test]
+async fn a_short_hold_is_not_tracked() {
+    let (server, name) = (shared_server(), unique("short"));
+    let proxy = Proxy::to(&server);
+    let client = tracking(&proxy.url());
+    for _ in 0..20 {
+        let guard = client.rlock(&name).lock().await.unwrap();
+        guard.unlock().await.unwrap();
+    }
+    let sent = proxy.counts();
+    assert!(!sent.contains_key("EXISTS"), "{sent:?}");
+    assert_eq!(
+        (sent["RESTORE"], sent["HDEL"], client.stats().subscriptions),
+        (20, 21, 0)
+    );
+}
+
+/// What this client does with a lock over its other connections is told like what others do.
+#[tokio::test]
+async fn no_guard_is_lost_by_what_its_own_client_does() {
+    trace_init();
+    let (server, name) = (RedisServer::start(), unique("own"));
+    let redis = server.connect().await.unwrap();
+    let client = tracking(&server.url());
+    let leaks = LeakCheck::on(&server, &name).await.client(&client);
+    let lock = client.rlock(&name);
+    let guard = lock.lock().await.unwrap();
+    until_watched(&redis, 1).await;
+    for round in 1..=50 {
+        let inner = guard.reenter().await.unwrap();
+        guard
+            .extend(LONG + round * Duration::from_secs(1))
+            .await
+            .unwrap();
+        assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
+        let state = guard.state();
+        assert!(matches!(state, GuardState::Held { .. }), "{state:?}");
+    }
+    // It is watched again after all that, and lost if it is.
+    until_watched(&redis, 1).await;
+    let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
+    eventually(DEADLINE, async || client.stats().waiting == 1).await;
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    let next = within(DEADLINE, waiter).await.unwrap();
+    until_watched(&redis, 1).await;
+    assert!(next.is_valid());
+    let write = client
+        .read_write_lock(format!("{name}:rw"))
+        .write()
+        .await
+        .unwrap();
+    until_watched(&redis, 2).await;
+    let read = write.downgrade().await.unwrap();
+    eventually(DEADLINE, async || watched(&redis).await == 1).await;
+    assert!(read.is_valid());
+    read.unlock().await.unwrap();
+    assert!(ask::<bool>(&redis, &["DEL", &name]).await);
+    assert_eq!(within(DEADLINE, next.lost()).await, LostReason::Deleted);
+    drop(next);
+    leaks.assert_clean().await;
+}
