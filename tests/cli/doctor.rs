@@ -61,6 +61,18 @@ async fn a_server_made_for_locks_has_no_error_and_only_notes_of_its_version() {
     assert_says(&ended, "replicas", "note", "no replicas");
     // The rights to RESTORE and to change it are worth a word.
     assert_says(&ended, "rights", "ok", "but not +restore");
+    let user = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "-client|caching",
+        "resetchannels",
+        "&redisson_*",
+    ];
+    let _: () = server.ask(&user).await;
+    let ended = doctor(&server.url(), &["--acl-user", "app", "--kinds", "rlock"]).await;
+    let lacks = "app lacks +client|caching &__redis__:invalidate: a lock that others delete";
+    assert_says(&ended, "rights", "note", lacks);
 }
 
 #[tokio::test]

@@ -94,6 +94,13 @@ const MINOR: [&str; 6] = [
 /// Names of connections.
 const NAMES: &[&str] = &["CLIENT|SETNAME x", "CLIENT|SETINFO LIB-NAME x"];
 
+/// With these, Redis tells of a lock that others delete or take.
+const TRACKING: &[(&str, &str)] = &[
+    ("CLIENT|TRACKING OFF", "+client|tracking"),
+    ("CLIENT|CACHING YES", "+client|caching"),
+    ("SUBSCRIBE __redis__:invalidate", "&__redis__:invalidate"),
+];
+
 fn commands(kinds: &[Kind], facts: &Facts) -> Vec<&'static str> {
     let kinds = match kinds {
         [] => Kind::value_variants(),
@@ -183,13 +190,14 @@ pub(super) async fn check(
         }
     }
     if missing.is_empty() {
-        return vec![match unknown {
-            Some(error) => note(format!("of {user}, not known ({error}). Enough is: {line}")),
-            None => {
-                let names = extra(node, &user, &name).await;
-                ok(format!("{user} has all that the kinds in use need{names}"))
-            }
-        }];
+        if let Some(error) = unknown {
+            let message = format!("of {user}, not known ({error}). Enough is: {line}");
+            return vec![note(message)];
+        }
+        let names = extra(node, &user, &name).await;
+        let has_all = ok(format!("{user} has all that the kinds in use need{names}"));
+        let late = noticed_late(facts, node, &user).await;
+        return std::iter::once(has_all).chain(late).collect();
     }
     let message = format!(
         "{user} lacks {} for the keys and channels of {name}",
@@ -202,6 +210,25 @@ pub(super) async fn check(
         true => warning(message, &remedy),
         false => error(message, &remedy),
     }]
+}
+
+/// Whether it lacks what `ClientBuilder::tracking` needs.
+async fn noticed_late(facts: &Facts, node: &Node, user: &str) -> Option<Said> {
+    if facts.info("cluster_enabled") == Some("1") {
+        return None;
+    }
+    let mut missing = Vec::new();
+    for (command, right) in TRACKING {
+        if matches!(may(node, user, command, "").await, Ok(false)) {
+            missing.push(*right);
+        }
+    }
+    let message = format!(
+        "{user} lacks {}: a lock that others delete or take is noticed at its next renewal, also with \
+         ClientBuilder::tracking",
+        missing.join(" ")
+    );
+    (!missing.is_empty()).then(|| note(message))
 }
 
 /// What it lacks that nothing fails without.
