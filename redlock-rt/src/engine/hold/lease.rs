@@ -170,6 +170,8 @@ struct Rare {
 #[derive(Debug)]
 pub(crate) struct Lease {
     phase: HoldPhase,
+    /// It is another one than what was told.
+    untold: bool,
     deadline: Instant,
     /// The longest lease that any command for this hold has asked for, answered or not.
     longest: Duration,
@@ -205,6 +207,7 @@ impl Lease {
     ) -> (Self, GuardId) {
         let mut lease = Self {
             phase: HoldPhase::Held,
+            untold: false,
             deadline: sent,
             longest: terms.lease,
             tenants: SmallVec::new(),
@@ -259,10 +262,15 @@ impl Lease {
         };
     }
 
+    fn enter(&mut self, phase: HoldPhase) {
+        self.untold |= self.phase != phase;
+        self.phase = phase;
+    }
+
     /// Updates what depends on the clock alone. Upholds invariant 1.
     fn tick(&mut self, now: Instant) {
         if self.phase.is_valid() && now >= self.deadline {
-            self.phase = HoldPhase::Lost(LostReason::Expired);
+            self.enter(HoldPhase::Lost(LostReason::Expired));
         }
     }
 
@@ -305,7 +313,7 @@ impl Lease {
             return Some(Leave::Partial);
         }
         if self.phase.is_valid() {
-            self.phase = HoldPhase::Released;
+            self.enter(HoldPhase::Released);
         }
         Some(Leave::Last)
     }
@@ -483,7 +491,7 @@ impl Lease {
         self.tick(now);
         self.unchain();
         if self.phase.is_valid() {
-            self.phase = HoldPhase::Held;
+            self.enter(HoldPhase::Held);
             if let Some(rare) = &mut self.rare
                 && rare.doubted.is_none_or(|since| sent >= since)
             {
@@ -508,7 +516,7 @@ impl Lease {
         self.tick(now);
         self.unchain();
         if self.phase.is_valid() {
-            self.phase = HoldPhase::Suspect;
+            self.enter(HoldPhase::Suspect);
             self.next_renewal = retry_at;
             if let Some(rare) = &mut self.rare {
                 rare.verify_at = rare.verify_at.map(|_| retry_at);
@@ -522,7 +530,7 @@ impl Lease {
         self.tick(now);
         let news = self.phase.is_valid();
         if news {
-            self.phase = HoldPhase::Lost(reason);
+            self.enter(HoldPhase::Lost(reason));
         }
         news
     }

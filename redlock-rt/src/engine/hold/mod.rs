@@ -25,6 +25,7 @@ use super::wait::{Subject, WaitKey, WaiterMap, Waiters};
 use crate::clock;
 use crate::connection::{Home, To};
 use crate::error::Error;
+use crate::meter::LockEvent;
 use crate::name::HoldId;
 use crate::shim::{Mutex, lock};
 use crate::text::ShortText;
@@ -112,9 +113,9 @@ impl Hold {
         sent: Instant,
     ) -> (Arc<Self>, GuardId) {
         let profile = request.recipe.profile();
-        let (lease, id) = Lease::new(request.terms, profile.look_every, sent);
+        let (mut lease, id) = Lease::new(request.terms, profile.look_every, sent);
+        lease.tell(&request.engine, &*request.recipe, LockEvent::Acquired);
         let hold = Self::with_lease(request, tokens, lease);
-        hold.lease().begins();
         let holders = &hold.waiters.subject;
         let mut superseded = Vec::new();
         if profile.exclusive {
@@ -156,11 +157,12 @@ impl Hold {
         let hold = Self::with_lease(request, tokens, lease);
         let holders = &hold.waiters.subject;
         // Under its mutex, so that nothing is told of it before that it began.
-        let lease = hold.lease();
+        let mut lease = hold.lease();
         if !holders.follow(before, &hold) {
             return None;
         }
-        lease.begins();
+        lease.tell(&request.engine, &*request.recipe, LockEvent::Acquired);
+        drop(lease);
         Some((hold, id))
     }
 
@@ -246,7 +248,10 @@ impl Hold {
 
     /// The state of the lease. Its lock is held for a moment, never across a call.
     pub(crate) fn lease(&self) -> ToldLease<'_> {
-        ToldLease::new(self, lock(&self.lease))
+        ToldLease {
+            hold: self,
+            lease: lock(&self.lease),
+        }
     }
 
     /// Keeps the lock taken at least until then, also after its last guard: the release then sets

@@ -81,7 +81,7 @@ impl Lease {
             return None;
         }
         self.tenants.clear();
-        self.phase = HoldPhase::Released;
+        self.enter(HoldPhase::Released);
         Some(Legacy {
             chain,
             lease,
