@@ -84,6 +84,7 @@ pub use self::{
     names::unique,
     over::{client_over, connection_over, connection_over_tls, connection_to, patient},
     place::{Place, Proxied},
+    port::ReservedPort,
     postgres::{Postgres, shared_postgres},
     process::{ChildProcess, is_alive},
     proxy::{CALL, Frame, Gate, Loss, Matcher, Proxy, Which},

@@ -18,7 +18,7 @@ const BUS: u16 = 10_000;
 
 /// A port of 127.0.0.1 that no other test of this machine picks while this value lives.
 #[derive(Debug)]
-pub(crate) struct ReservedPort {
+pub struct ReservedPort {
     port: u16,
     // One process at a time has the name of an abstract socket, and the kernel frees it with the
     // process; no file is left.
@@ -28,7 +28,10 @@ pub(crate) struct ReservedPort {
 
 impl ReservedPort {
     /// Picks a port that is free at this moment.
-    pub(crate) fn pick() -> Self {
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn pick() -> Self {
         (0..TRIES)
             .find_map(|_| Self::try_pick())
             .expect("no free port on 127.0.0.1")
@@ -68,7 +71,8 @@ impl ReservedPort {
         })
     }
 
-    pub(crate) fn number(&self) -> u16 {
+    /// Its number.
+    pub fn number(&self) -> u16 {
         self.port
     }
 
