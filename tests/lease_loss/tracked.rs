@@ -5,10 +5,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, GuardState, LockOptions, LostReason, RLockGuard, Unlocked};
-use tests::{
-    LeakCheck, Proxy, RedisServer, ask, calls, eventually, shared_server, trace_init, unique,
-    within,
-};
+use tests::{LeakCheck, Proxy, RedisServer, ask, calls, eventually, trace_init, unique, within};
 
 use crate::{DEADLINE, LINGER, held_beyond, valid_until};
 
@@ -147,7 +144,6 @@ impl Stage {
             .client(&self.other)
             .assert_clean()
             .await;
-        assert_eq!(watched(&self.redis).await, 0);
     }
 }
 
@@ -163,6 +159,8 @@ async fn a_lock_that_is_gone_is_lost_at_once_whatever_ended_it() {
             assert_eq!(reason, end.reason(), "{end:?}");
             assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
         }
+        // A key that is gone is not watched: nobody might ever write to it.
+        assert_eq!(watched(&stage.redis).await, 0);
         stage.end(&name).await;
     }))
     .await;
@@ -197,7 +195,6 @@ async fn took(end: End, stage: &Stage, locks: Vec<(String, RLockGuard)>) -> Vec<
 /// In a long run 10 000 cases.
 #[tokio::test]
 async fn a_loss_is_told_within_a_round_trip() {
-    const LOCKS: usize = 50;
     const CAUSES: [End; 5] = [
         End::Deleted,
         End::Forced,
@@ -206,24 +203,21 @@ async fn a_loss_is_told_within_a_round_trip() {
         End::Expired,
     ];
     let soaks = std::env::var_os("REDLOCK_SOAK").is_some_and(|value| value != "0");
-    let rounds = if soaks {
-        10_000 / LOCKS / CAUSES.len()
-    } else {
-        1
-    };
     let stage = Stage::set().await;
     let prefix = unique("soon");
     for end in CAUSES {
         let (mut all, mut trips) = (Vec::new(), Vec::new());
+        // What ends all at once ends few.
+        let count = if end.is_of_one() { 50 } else { 10 };
+        let rounds = if soaks { 2000 / count } else { 1 };
         for round in 0..rounds {
-            let locks = stage.hold(&format!("{prefix}:{round}"), LOCKS).await;
-            for _ in 0..LOCKS {
+            let locks = stage.hold(&format!("{prefix}:{round}"), count).await;
+            for _ in 0..count {
                 let start = Instant::now();
                 let _: String = ask(&stage.redis, &["PING"]).await;
                 trips.push(start.elapsed());
             }
             all.extend(took(end, &stage, locks).await);
-            until_watched(&stage.redis, 0).await;
         }
         all.sort_unstable();
         trips.sort_unstable();
@@ -236,10 +230,7 @@ async fn a_loss_is_told_within_a_round_trip() {
             all.len()
         );
         // The message, and the verification. A short run has the processor with other tests.
-        assert!(
-            !soaks || p99 <= 2 * trip + Duration::from_millis(5),
-            "{end:?}"
-        );
+        assert!(!soaks || p99 <= trip + Duration::from_millis(5), "{end:?}");
     }
     stage.end(&prefix).await;
 }
@@ -299,8 +290,9 @@ async fn what_this_client_renews_is_told_to_nobody() {
     proxy
         .wait_for_count(calls("renew"), ROUNDS * LOCKS.div_ceil(100))
         .await;
-    for guard in &guards {
-        held_beyond(guard, valid_until(guard)).await;
+    let ends: Vec<_> = guards.iter().map(valid_until).collect();
+    for (guard, end) in guards.iter().zip(ends) {
+        held_beyond(guard, end).await;
     }
     assert_eq!(told.held(), 0);
     assert_eq!(watched(&redis).await, LOCKS, "one key for each");
@@ -317,19 +309,27 @@ async fn what_this_client_renews_is_told_to_nobody() {
 /// A lock that is held for less than a second costs nothing more.
 #[tokio::test]
 async fn a_short_hold_is_not_tracked() {
-    let (server, name) = (shared_server(), unique("short"));
+    let (server, name) = (RedisServer::start(), unique("short"));
     let proxy = Proxy::to(&server);
+    let redis = server.connect().await.unwrap();
     let client = tracking(&proxy.url());
+    let long = client.rlock(format!("{name}:long")).lock().await.unwrap();
+    until_watched(&redis, 1).await;
+    let lock = client.rlock(&name);
     for _ in 0..20 {
-        let guard = client.rlock(&name).lock().await.unwrap();
+        proxy.mark();
+        let start = Instant::now();
+        let guard = lock.lock().await.unwrap();
+        // There is time to track it.
+        for _ in 0..5 {
+            assert!(lock.is_locked().await.unwrap());
+        }
         guard.unlock().await.unwrap();
+        if start.elapsed() < Duration::from_millis(900) {
+            assert_eq!((proxy.count("EXISTS"), proxy.count(calls("renew"))), (0, 0));
+        }
     }
-    let sent = proxy.counts();
-    assert!(!sent.contains_key("EXISTS"), "{sent:?}");
-    assert_eq!(
-        (sent["RESTORE"], sent["HDEL"], client.stats().subscriptions),
-        (20, 21, 0)
-    );
+    assert!(long.is_valid());
 }
 
 /// What this client does with a lock over its other connections is told like what others do.

@@ -62,7 +62,7 @@ impl Spanned {
         let span = self.0.map_or_else(Span::none, |span| *span);
         let outcome = acquires.instrument(span.clone()).await;
         let kind = outcome.as_ref().err().map(Error::kind);
-        let told = kind.map_or("acquired".to_owned(), |kind| snake(&format!("{kind:?}")));
+        let told = kind.map_or_else(|| "acquired".to_owned(), |kind| snake(&format!("{kind:?}")));
         span.record("outcome", &*told);
         // That somebody else has it is no error.
         if !matches!(
