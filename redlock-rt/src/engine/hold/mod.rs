@@ -149,20 +149,19 @@ impl Hold {
         legacy: &Legacy,
         now: Instant,
     ) -> Option<(Arc<Self>, GuardId)> {
-        let (lease, id) = Lease::next_of(legacy, request.terms, now);
+        let (mut lease, id) = Lease::next_of(legacy, request.terms, now);
         let tokens = match before.tokens {
             Some(tokens) => Some(tokens.next()?),
             None => None,
         };
+        // Before another acquisition can find the hold, and end it.
+        lease.tell(&request.engine, &*request.recipe, LockEvent::Acquired);
         let hold = Self::with_lease(request, tokens, lease);
         let holders = &hold.waiters.subject;
-        // Under its mutex, so that nothing is told of it before that it began.
-        let mut lease = hold.lease();
         if !holders.follow(before, &hold) {
+            hold.lease().leave(id);
             return None;
         }
-        lease.tell(&request.engine, &*request.recipe, LockEvent::Acquired);
-        drop(lease);
         Some((hold, id))
     }
 
