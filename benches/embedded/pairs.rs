@@ -35,6 +35,10 @@ fn main() -> ExitCode {
         let _ = io::stderr().write_all(b"usage: embedded-pairs TASKS PAIRS [current|multi]\n");
         return ExitCode::from(2);
     };
+    #[cfg(feature = "metrics")]
+    metrics_exporter_prometheus::PrometheusBuilder::new()
+        .install_recorder()
+        .expect("there is no other recorder");
     let runtime = builder.enable_time().build().expect("a runtime starts");
     let rate = runtime.block_on(run(tasks, pairs));
     let _ = writeln!(io::stdout(), "{rate:.0}");

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, Once, OnceLock};
 use std::time::{Duration, Instant};
 
+use foldhash::fast::FixedState;
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
     gauge, histogram,
 };
 
 use super::{LockEvent, snake};
-use crate::clock;
 use crate::error::Error;
 use crate::shim::lock_std;
 
@@ -24,7 +24,8 @@ const MOST_LABELS: usize = 200;
 const OTHER: &str = "other";
 
 static LABELS: LazyLock<Mutex<HashMap<&'static str, Meter>>> = LazyLock::new(Mutex::default);
-static FAMILIES: LazyLock<Mutex<HashMap<(&'static str, &'static str), Meter>>> =
+/// By where kind and label are, which is hashed faster than their texts. One text may be at several places.
+static FAMILIES: LazyLock<Mutex<HashMap<[usize; 4], Meter, FixedState>>> =
     LazyLock::new(Mutex::default);
 
 /// A moment in eight bytes, since each waiting future has room for one: nanoseconds from the first on.
@@ -34,19 +35,15 @@ struct Since(u64);
 impl Since {
     const NEVER: Self = Self(u64::MAX);
 
-    fn at(now: Instant) -> Self {
-        static FIRST: OnceLock<Instant> = OnceLock::new();
-        let since = now.saturating_duration_since(*FIRST.get_or_init(|| now));
-        Self(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
-    }
-
+    /// By a clock that costs less than that of leases.
     fn now() -> Self {
-        Self::at(clock::now())
+        static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+        let since = Instant::now().saturating_duration_since(*FIRST);
+        Self(since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos()))
     }
 
     fn elapsed(self) -> Duration {
-        let now = Self::at(clock::now_in_drop());
-        Duration::from_nanos(now.0.saturating_sub(self.0))
+        Duration::from_nanos(Self::now().0.saturating_sub(self.0))
     }
 }
 
@@ -114,7 +111,8 @@ impl Meter {
         let label = self.0.and_then(|family| family.label);
         let lock = label.unwrap_or(kind);
         let mut families = lock_std(&FAMILIES);
-        let made = families.entry((kind, lock));
+        let at = |text: &'static str| text.as_ptr() as usize;
+        let made = families.entry([at(kind), kind.len(), at(lock), lock.len()]);
         *made.or_insert_with(|| Self::family(kind, label, Some(Numbers::new(kind, lock))))
     }
 
@@ -181,7 +179,8 @@ impl Numbers {
     fn were_suspect(&self, time: Duration) {
         let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let all = self.suspect_nanos.fetch_add(time, Ordering::Relaxed);
-        self.suspect.absolute((all + time) / 1_000_000_000);
+        let seconds = |nanos: u64| nanos / 1_000_000_000;
+        self.suspect.increment(seconds(all + time) - seconds(all));
     }
 }
 

@@ -61,7 +61,11 @@ impl News {
         if self.listening.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let event = event();
+        self.queue(&event());
+    }
+
+    #[cold]
+    fn queue(&self, event: &Event) {
         for queue in &*lock_std(&self.listeners) {
             let mut queue = lock_std(queue);
             if queue.events.len() == MOST {
