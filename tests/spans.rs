@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use redlock_rt::{Client, ErrorKind, LockOptions, LostReason};
 use tests::{DEADLINE, RedisServer, eventually, unique};
+use tokio::sync::{Mutex as TurnMutex, MutexGuard};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -94,11 +95,15 @@ impl Collector {
     }
 }
 
-/// Collects on this thread, on which all tasks of the test run.
-fn collect(level: LevelFilter) -> (Collector, DefaultGuard) {
+/// Collects on this thread, on which all tasks of the test run. One test at a time: what a span's place in the
+/// code knows of its subscribers is one for the process.
+async fn collect(level: LevelFilter) -> (Collector, (DefaultGuard, MutexGuard<'static, ()>)) {
+    static TURN: TurnMutex<()> = TurnMutex::const_new(());
+    let turn = TURN.lock().await;
     let collector = Collector::default();
     let subscriber = Registry::default().with(collector.clone().with_filter(level));
-    (collector, tracing::subscriber::set_default(subscriber))
+    let guard = tracing::subscriber::set_default(subscriber);
+    (collector, (guard, turn))
 }
 
 #[track_caller]
@@ -122,7 +127,7 @@ fn orders() -> LockOptions {
 async fn a_lock_has_spans_for_the_call_to_redis_the_acquisition_and_the_hold() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).await.unwrap();
-    let (spans, _guard) = collect(LevelFilter::INFO);
+    let (spans, _guard) = collect(LevelFilter::INFO).await;
     let lock = client.rlock(unique("spans"));
     let guard = lock.lock_with(orders()).await.unwrap();
     let acquire = spans.only("redlock.acquire");
@@ -160,7 +165,7 @@ async fn a_lock_that_was_not_to_be_had_says_why_and_whether_it_was_waited_for() 
     let client = Client::embedded();
     let lock = client.rlock(unique("spans"));
     let _held = lock.lock().await.unwrap();
-    let (spans, _guard) = collect(LevelFilter::INFO);
+    let (spans, _guard) = collect(LevelFilter::INFO).await;
     let other = lock.clone();
     let task = tokio::spawn(async move {
         let now = other
@@ -191,7 +196,7 @@ async fn a_fault_is_an_error_of_the_call_and_of_the_acquisition() {
     let client = Client::connect(&server.url()).await.unwrap();
     let key = unique("spans");
     let _: () = server.ask(&["LPUSH", &key, "no lock"]).await;
-    let (spans, _guard) = collect(LevelFilter::INFO);
+    let (spans, _guard) = collect(LevelFilter::INFO).await;
     let error = client.rlock(&key).lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WrongType);
     let acquire = spans.only("redlock.acquire");
@@ -204,7 +209,7 @@ async fn a_fault_is_an_error_of_the_call_and_of_the_acquisition() {
 #[tokio::test]
 async fn the_span_of_a_hold_says_why_it_was_lost() {
     let client = Client::embedded();
-    let (spans, _guard) = collect(LevelFilter::INFO);
+    let (spans, _guard) = collect(LevelFilter::INFO).await;
     let often = orders().renew(Duration::from_millis(20));
     let lock = client.rlock(unique("spans"));
     let guard = lock.lock_with(often).await.unwrap();
@@ -227,7 +232,7 @@ async fn names_with_values_are_in_spans_at_debug_only_and_nothing_is_made_below_
         (LevelFilter::DEBUG, Some("order:7")),
         (LevelFilter::INFO, None),
     ] {
-        let (spans, _guard) = collect(level);
+        let (spans, _guard) = collect(level).await;
         lock.lock().await.unwrap().unlock().await.unwrap();
         for span in ["redlock.acquire", "redlock.held"] {
             let seen = spans.only(span);
@@ -238,7 +243,7 @@ async fn names_with_values_are_in_spans_at_debug_only_and_nothing_is_made_below_
             );
         }
     }
-    let (spans, _guard) = collect(LevelFilter::WARN);
+    let (spans, _guard) = collect(LevelFilter::WARN).await;
     lock.lock().await.unwrap().unlock().await.unwrap();
     assert!(spans.take().is_empty());
 }

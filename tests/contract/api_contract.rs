@@ -54,7 +54,7 @@ macro_rules! public_types {
 public_types! {
     redlock_rt: Backoff, Client, ClientBuilder, ConvertError<Reentrant>, CountDownGuard,
         CountDownLatch, Credentials, DowngradeError, Error, ErrorKind, Event, Events, Fair, FairLock, FairLockGuard, FenceGate,
-        Fenced, FencedLock, FencedLockGuard, FencedValue, FoundKind, Fsync, GuardState, Health, HoldId, Holding, Inspection, LateLoss,
+        Fenced, FencedLock, FencedLockGuard, FencedValue, FoundKind, Fsync, GuardState, Health, HoldId, Holding, Identity, Inspection, LateLoss,
         LeasedPermit, Lock<Reentrant>, LockEvent, LockGuard<Reentrant>, LockOptions, LostReason, MultiLock,
         MultiLockGuard, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
         RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant,
@@ -836,7 +836,8 @@ async fn an_unbounded_wait_for_permits_that_were_never_set_is_logged_once() {
     let warned = text.lines().filter(|line| line.contains("never set"));
     let warned: Vec<_> = warned.collect();
     assert_eq!(warned.len(), 1, "{text}");
-    assert!(warned[0].contains("WARN redlock_rt::semaphore"), "{text}");
+    assert!(warned[0].contains(" WARN "), "{text}");
+    assert!(warned[0].contains("redlock_rt::semaphore: "), "{text}");
     assert!(warned[0].contains("printers"), "{text}");
     assert!(semaphore.try_set_permits(1).await.unwrap());
     assert_eq!(waiter.await.unwrap(), Unlocked::Released);

@@ -9,8 +9,8 @@ use crate::name::LockName;
 
 const TARGET: &str = "redlock_rt::span";
 
-/// A span, where one was made: a word for each future that has room for it.
-#[derive(Debug, Default)]
+/// A span, where one was made: one word, since each call has room for it.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Spanned(Option<Box<Span>>);
 
 impl Spanned {

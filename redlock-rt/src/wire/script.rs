@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::fast_path::FastPath;
 use super::keys::Channel;
-use crate::meter::Sent;
+use crate::meter::{Sent, Spanned};
 
 /// A script of `lua/`, known to Redis by the SHA1 of its text.
 #[derive(Debug)]
@@ -65,6 +65,7 @@ struct Words {
     /// The script reads other keys of the slot than `keys`.
     reads_more: bool,
     fast_path: Option<FastPath>,
+    span: Spanned,
 }
 
 /// The command by which a script publishes on channels in the slot of its keys.
@@ -88,6 +89,7 @@ impl Call {
             publish: None,
             reads_more: false,
             fast_path: None,
+            span: Spanned::default(),
         }))
     }
 
@@ -167,6 +169,15 @@ impl Call {
 
     pub(crate) fn script(&self) -> &'static Script {
         self.0.script
+    }
+
+    /// The call begins, at this server.
+    pub(crate) fn traced_at(&mut self, server: &str) {
+        self.0.span = Spanned::call(self.0.script.name, server);
+    }
+
+    pub(crate) fn span(&mut self) -> &mut Spanned {
+        &mut self.0.span
     }
 
     /// The call is sent, by its script or otherwise.

@@ -11,7 +11,6 @@ use super::link::{Link, left, load_command};
 use crate::clock;
 use crate::connection::fault::Fault;
 use crate::connection::stream::{Answers, Came, Due, InLine, Pending, Share, WakeUp, encode, last};
-use crate::meter::Spanned;
 use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
 
 /// A call in progress on one link.
@@ -40,7 +39,6 @@ pub(crate) struct Exchange {
     pub(super) published: Option<u32>,
     /// A reply that came while no caller waited. Boxed, since it is rare.
     answer: Option<Box<Result<Reply, Fault>>>,
-    span: Spanned,
 }
 
 /// How far a call is.
@@ -88,7 +86,6 @@ impl Exchange {
             found_taken: false,
             published: None,
             answer: None,
-            span: Spanned::default(),
         }
     }
 
@@ -193,10 +190,11 @@ impl Exchange {
             return Poll::Ready(Err(Fault::unreachable(left())));
         }
         if !std::mem::replace(&mut self.polled, true) {
-            self.span = Spanned::call(self.call.script().name, self.link.place());
+            self.call.traced_at(self.link.place());
         }
         let answer = ready!(self.poll_steps(cx));
-        self.span
+        self.call
+            .span()
             .answered(&answer, |fault| format!("{:?}", fault.cause));
         // A reply of the old server is true only there.
         Poll::Ready(match self.link.is_left() {
