@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use clap::Args;
-use redlock_rt::{Client, Holding, Identity, Inspection, Shutdown};
+use redlock_rt::{Client, ClientIdentity, Holding, Inspection, Shutdown};
 use serde_json::{Value, json};
 
 use crate::exit::{Code, Failure};
@@ -33,7 +33,7 @@ struct More {
     /// Addresses of clients by their UUIDs.
     addresses: HashMap<String, String>,
     /// What clients say of themselves, by their UUIDs.
-    identities: HashMap<String, Identity>,
+    identities: HashMap<String, ClientIdentity>,
 }
 
 pub(crate) async fn perform(show: Show, server: &Server, output: Output) -> Result<Code, Failure> {
@@ -89,7 +89,7 @@ impl More {
 }
 
 /// As far as the user may read it.
-async fn identities(client: &Client, found: &Inspection) -> HashMap<String, Identity> {
+async fn identities(client: &Client, found: &Inspection) -> HashMap<String, ClientIdentity> {
     let mut identities = HashMap::new();
     for holding in found.holders.iter().take(MOST_ASKED) {
         let uuid = holding.id.client();
@@ -102,7 +102,7 @@ async fn identities(client: &Client, found: &Inspection) -> HashMap<String, Iden
     identities
 }
 
-fn object_of(identity: &Identity) -> Value {
+fn object_of(identity: &ClientIdentity) -> Value {
     json!({
         "name": identity.name,
         "host": identity.host,

@@ -254,4 +254,4 @@ pub use sync::{
     RedLockGuard, Reentrant, Renew, Semaphore, SemaphorePermit, Spin, SpinLock, SpinLockGuard,
     StaleToken, UpgradeError, Write, WriteGuard, WriteLock,
 };
-pub use wire::{FoundKind, Holding, Identity, Inspection, Reply};
+pub use wire::{ClientIdentity, FoundKind, Holding, Inspection, Reply};

@@ -54,7 +54,7 @@ macro_rules! public_types {
 public_types! {
     redlock_rt: Backoff, Client, ClientBuilder, ConvertError<Reentrant>, CountDownGuard,
         CountDownLatch, Credentials, DowngradeError, Error, ErrorKind, Event, Events, Fair, FairLock, FairLockGuard, FenceGate,
-        Fenced, FencedLock, FencedLockGuard, FencedValue, FoundKind, Fsync, GuardState, Health, HoldId, Holding, Identity, Inspection, LateLoss,
+        Fenced, FencedLock, FencedLockGuard, FencedValue, FoundKind, Fsync, GuardState, Health, HoldId, Holding, ClientIdentity, Inspection, LateLoss,
         LeasedPermit, Lock<Reentrant>, LockEvent, LockGuard<Reentrant>, LockOptions, LostReason, MultiLock,
         MultiLockGuard, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
         RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant,

@@ -1,12 +1,12 @@
 //! What a client says of itself.
 
-use crate::wire::Identity;
+use crate::wire::ClientIdentity;
 
 /// That of this process.
-pub(super) fn of_process(name: String) -> Identity {
+pub(super) fn of_process(name: String) -> ClientIdentity {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = host.or_else(|| std::env::var("HOSTNAME").ok());
-    Identity {
+    ClientIdentity {
         name,
         host: host.map_or_else(String::new, |host| host.trim().to_owned()),
         pid: std::process::id(),

@@ -8,7 +8,7 @@ use crate::engine::Handle;
 use crate::error::{Error, ErrorKind};
 use crate::name::{HoldId, LockName};
 use crate::wire::{
-    Identity, Inspection, Named, Slot, identity, inspect, name_page, pattern_in, scan,
+    ClientIdentity, Inspection, Named, Slot, identity, inspect, name_page, pattern_in, scan,
 };
 
 const SCAN: &str = "scan locks";
@@ -72,11 +72,11 @@ impl Client {
     /// `redlock_client:{<uuid>}` in the client's namespace,
     /// [`WrongType`](crate::ErrorKind::WrongType), [`Unavailable`](crate::ErrorKind::Unavailable),
     /// [`ShutDown`](crate::ErrorKind::ShutDown), [`BadInput`](crate::ErrorKind::BadInput).
-    pub async fn identity_of(&self, hold: &HoldId) -> Result<Option<Identity>, Error> {
+    pub async fn identity_of(&self, hold: &HoldId) -> Result<Option<ClientIdentity>, Error> {
         let key = self.engine.client_key(hold.client())?;
         let call = identity(&key);
         self.engine
-            .ask("identify", &key, call, Identity::decode)
+            .ask("identify", &key, call, ClientIdentity::decode)
             .await
     }
 

@@ -23,7 +23,7 @@ use crate::meter::{Event, LockEvent, News};
 use crate::name::{ClientId, LockName};
 use crate::shim::AtomicBool;
 use crate::wire::keys::client_key;
-use crate::wire::{Identity, Recipe, Slot};
+use crate::wire::{ClientIdentity, Recipe, Slot};
 
 /// How long a client that connects waits for its connection for renewals.
 const MOST_FOR_RENEWALS: Duration = Duration::from_millis(250);
@@ -52,7 +52,7 @@ pub(crate) struct Config {
     /// How long tasks of this client may hand a lock over to each other, without a call.
     pub(crate) hand_over: Duration,
     /// Who the client says it is.
-    pub(crate) identity: Option<Identity>,
+    pub(crate) identity: Option<ClientIdentity>,
     /// How long the drop of the last handle waits for outstanding releases.
     pub(crate) flush_on_drop: Option<Duration>,
     /// Whether the server is to tell of writes to the keys of held locks.

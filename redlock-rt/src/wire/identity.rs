@@ -12,7 +12,7 @@ script!(IDENTITY = "identity");
 /// Who a client says it is; see [`Client::identity_of`](crate::Client::identity_of).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Identity {
+pub struct ClientIdentity {
     /// As [`ClientBuilder::identity`](crate::ClientBuilder::identity) was given it.
     pub name: String,
     /// The name of the host; empty if the process could not know it.
@@ -26,7 +26,7 @@ pub struct Identity {
     pub version: String,
 }
 
-impl Identity {
+impl ClientIdentity {
     /// Lives for `lives`.
     pub(crate) fn introduce(&self, key: &LockName, lives: Duration) -> Call {
         Call::new(&INTRODUCE)
@@ -69,7 +69,7 @@ impl Identity {
     }
 }
 
-/// [`Identity::decode`] reads the reply.
+/// [`ClientIdentity::decode`] reads the reply.
 pub(crate) fn identity(key: &LockName) -> Call {
     Call::new(&IDENTITY).key(key.as_str())
 }
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn calls_agree_with_their_headers() {
         let key = LockName::new(None, "redlock_client:{u}").unwrap();
-        let me = Identity {
+        let me = ClientIdentity {
             name: "a".to_owned(),
             host: String::new(),
             pid: 7,
@@ -97,12 +97,12 @@ mod tests {
     fn replies_that_say_something_else_are_malformed() {
         let texts = |items: &[&str]| {
             let texts = items.iter().map(|text| Reply::Text((*text).to_owned()));
-            Identity::decode(Reply::List(texts.collect()))
+            ClientIdentity::decode(Reply::List(texts.collect()))
         };
         let read = texts(&["n", "", "7", "60", "0.1.0"]).unwrap().unwrap();
         assert_eq!((read.pid, read.since), (7, 60));
-        assert_eq!(Identity::decode(Reply::Nil), Ok(None));
-        assert!(Identity::decode(Reply::Int(1)).is_err());
+        assert_eq!(ClientIdentity::decode(Reply::Nil), Ok(None));
+        assert!(ClientIdentity::decode(Reply::Int(1)).is_err());
         assert!(texts(&["n", "", "7", "60"]).is_err());
         assert!(texts(&["n", "", "-7", "60", "0.1.0"]).is_err());
         assert!(texts(&["n", "", "7", "never", "0.1.0"]).is_err());

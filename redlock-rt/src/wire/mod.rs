@@ -35,7 +35,7 @@ pub(crate) use self::fair_queue::{FairPlace, FairQueue};
 pub(crate) use self::fast_path::{Carried, FastPath};
 pub(crate) use self::fenced::{FencedWire, ask_token, present_token};
 pub(crate) use self::fenced_value::{FencedValueWire, FencedWrite, was_run, was_set};
-pub use self::identity::Identity;
+pub use self::identity::ClientIdentity;
 pub(crate) use self::identity::identity;
 pub use self::inspection::{FoundKind, Holding, Inspection};
 pub(crate) use self::inspection::{inspect, page as name_page, pattern_in, scan};

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use crate::clock;
 use crate::connection::{Delivery, Lane, Nodes, To};
 use crate::name::LockName;
-use crate::wire::Identity;
+use crate::wire::ClientIdentity;
 
 /// How often the key is written before it would expire.
 const TIMES: u32 = 3;
 
 /// What a client says of itself, and when next.
 pub(crate) struct Introduction {
-    identity: Identity,
+    identity: ClientIdentity,
     key: LockName,
     /// How long Redis keeps it.
     lives: Duration,
@@ -21,7 +21,7 @@ pub(crate) struct Introduction {
 }
 
 impl Introduction {
-    pub(crate) fn new(identity: Identity, key: LockName, lives: Duration) -> Self {
+    pub(crate) fn new(identity: ClientIdentity, key: LockName, lives: Duration) -> Self {
         Self {
             identity,
             key,
