@@ -22,7 +22,7 @@ use crate::wire::keys::INVALIDATED;
 pub(super) const WATCHED_AFTER: Duration = Duration::from_secs(1);
 /// The least time between two verifications because of messages: for a holder that re-enters its lock again
 /// and again.
-pub(super) const APART: Duration = Duration::from_millis(4);
+pub(super) const APART: Duration = Duration::from_millis(2);
 
 /// The subscription to what the server tells.
 pub(crate) struct Tracking {
