@@ -43,6 +43,24 @@ pub(crate) struct Server {
     /// Trusts the certificates of this PEM file, too
     #[arg(long, global = true, value_name = "FILE", env = "REDIS_TLS_CA")]
     pub(crate) tls_ca: Option<PathBuf>,
+    /// Presents the certificate of this PEM file, to servers that ask for one
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "REDIS_TLS_CERT",
+        requires = "tls_key"
+    )]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of that certificate, a PEM file
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "REDIS_TLS_KEY",
+        requires = "tls_cert"
+    )]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Puts this and a colon before each key, as the services do
     #[arg(long, global = true, env = "REDLOCK_NAMESPACE")]
     pub(crate) namespace: Option<String>,
@@ -64,6 +82,9 @@ impl Server {
         }
         if let Some(roots) = self.roots()? {
             builder = builder.tls_roots(roots);
+        }
+        if let Some((certificates, key)) = self.tls_identity()? {
+            builder = builder.tls_identity(certificates, key);
         }
         if let Some(password) = self.sentinel_password()? {
             builder = builder.sentinel_credentials(None, password);
@@ -94,11 +115,14 @@ impl Server {
 
     /// The certificates to trust, in PEM form.
     pub(crate) fn roots(&self) -> Result<Option<Vec<u8>>, Failure> {
-        let read = |path: &PathBuf| {
-            let failed = |error| Failure::usage(format!("{}: {error}", path.display()));
-            fs::read(path).map_err(failed)
-        };
-        self.tls_ca.as_ref().map(read).transpose()
+        self.tls_ca.as_deref().map(content).transpose()
+    }
+
+    /// The certificates to present, and their key, in PEM form.
+    pub(crate) fn tls_identity(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Failure> {
+        let both = self.tls_cert.as_deref().zip(self.tls_key.as_deref());
+        both.map(|(certificates, key)| Ok((content(certificates)?, content(key)?)))
+            .transpose()
     }
 
     /// User and password of the file.
@@ -151,6 +175,11 @@ impl Server {
             warn("the password is visible in ps: use REDIS_URL or --password-file");
         }
     }
+}
+
+fn content(path: &Path) -> Result<Vec<u8>, Failure> {
+    let failed = |error| Failure::usage(format!("{}: {error}", path.display()));
+    fs::read(path).map_err(failed)
 }
 
 fn password_in(path: &Path) -> Result<String, Failure> {

@@ -252,6 +252,31 @@ async fn it_asks_over_tls_and_a_socket() {
 }
 
 #[tokio::test]
+async fn it_presents_its_certificate_to_a_server_that_asks_for_one() {
+    let options = RedisServer::options().tls();
+    let server = options.args(["--tls-auth-clients", "yes"]).start();
+    let file = |name: &str, content: &str| {
+        let path = server.directory().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let roots = file("roots.pem", server.ca_pem());
+    let (certificate, key) = server.client_pem();
+    let (certificate, key) = (file("mine.pem", &certificate), file("mine.key", &key));
+    let trust = ["--tls-ca", &roots];
+    let present = ["--tls-cert", &certificate, "--tls-key", &key];
+    assert_eq!(doctor(&server.tls_url(), &trust).await.code, 69);
+    let all = [&trust[..], &present].concat();
+    assert_eq!(doctor(&server.tls_url(), &all).await.code, 0);
+    let run = [&["run", "k"], &all[..], &["--", "echo", "ran"]].concat();
+    let ended = Command::start(&server.tls_url(), &run).ended().await;
+    assert_eq!((ended.code, ended.out.as_str()), (0, "ran\n"), "{ended:?}");
+    let half = [&["run", "k"], &all[..4], &["--", "true"]].concat();
+    let ended = Command::start(&server.tls_url(), &half).ended().await;
+    assert_eq!(ended.code, 64, "{ended:?}");
+}
+
+#[tokio::test]
 async fn scripts_that_are_made_anew_for_each_call_are_found() {
     let server = RedisServer::start();
     let redis = server.connect().await.unwrap();

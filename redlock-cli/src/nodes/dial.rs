@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisResult};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -149,6 +149,19 @@ fn connector(server: &Server) -> Result<TlsConnector, Failure> {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| Failure::new(Code::SOFTWARE, error.to_string()))?;
-    let config = config.with_root_certificates(roots).with_no_client_auth();
+    let config = config.with_root_certificates(roots);
+    let config = match server.tls_identity()? {
+        None => config.with_no_client_auth(),
+        Some((certificates, key)) => {
+            let failed =
+                |error: &dyn std::fmt::Display| Failure::usage(format!("--tls-cert: {error}"));
+            let certificates =
+                CertificateDer::pem_slice_iter(&certificates).collect::<Result<_, _>>();
+            let certificates = certificates.map_err(|error| failed(&error))?;
+            let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| failed(&error))?;
+            let config = config.with_client_auth_cert(certificates, key);
+            config.map_err(|error| failed(&error))?
+        }
+    };
     Ok(TlsConnector::from(Arc::new(config)))
 }
