@@ -83,7 +83,7 @@ impl Server {
         if let Some(roots) = self.roots()? {
             builder = builder.tls_roots(roots);
         }
-        if let Some((certificates, key)) = self.tls_identity()? {
+        if let Some([certificates, key]) = self.tls_identity()? {
             builder = builder.tls_identity(certificates, key);
         }
         if let Some(password) = self.sentinel_password()? {
@@ -119,9 +119,9 @@ impl Server {
     }
 
     /// The certificates to present, and their key, in PEM form.
-    pub(crate) fn tls_identity(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Failure> {
+    pub(crate) fn tls_identity(&self) -> Result<Option<[Vec<u8>; 2]>, Failure> {
         let both = self.tls_cert.as_deref().zip(self.tls_key.as_deref());
-        both.map(|(certificates, key)| Ok((content(certificates)?, content(key)?)))
+        both.map(|(certificates, key)| Ok([content(certificates)?, content(key)?]))
             .transpose()
     }
 

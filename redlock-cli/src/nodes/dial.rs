@@ -152,7 +152,7 @@ fn connector(server: &Server) -> Result<TlsConnector, Failure> {
     let config = config.with_root_certificates(roots);
     let config = match server.tls_identity()? {
         None => config.with_no_client_auth(),
-        Some((certificates, key)) => {
+        Some([certificates, key]) => {
             let failed =
                 |error: &dyn std::fmt::Display| Failure::usage(format!("--tls-cert: {error}"));
             let certificates =
