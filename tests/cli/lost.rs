@@ -1,8 +1,8 @@
 //! `redlock run`: a lock that is lost ends the command.
 
-use tests::{DEADLINE, eventually, is_alive, shared_server, unique};
+use tests::{DEADLINE, RedisServer, eventually, is_alive, shared_server, unique};
 
-use crate::command::{holds, redlock, start};
+use crate::command::{Command, holds, redlock, start};
 
 /// A lease whose renewals notice a loss soon.
 const LEASE: &str = "600ms";
@@ -26,6 +26,20 @@ async fn the_command_is_told_by_sigterm_and_the_exit_code_is_76() {
         "{ended:?}"
     );
     assert!(ended.err.contains("was lost"), "{ended:?}");
+}
+
+/// Its next renewal is minutes away.
+#[tokio::test]
+async fn a_server_that_tells_of_the_loss_ends_the_command_at_once() {
+    let server = RedisServer::start();
+    let mut run = Command::holds(&server.url(), "k", &["--lease", "30m"]).await;
+    eventually(DEADLINE, async || {
+        let stats: String = server.ask(&["INFO", "stats"]).await;
+        stats.contains("tracking_total_keys:1")
+    })
+    .await;
+    let _: u64 = server.ask(&["DEL", "k"]).await;
+    assert_eq!(run.ended().await.code, 76);
 }
 
 #[tokio::test]

@@ -175,8 +175,10 @@ pub(crate) async fn perform(run: Run, server: &Server) -> Result<Code, Failure> 
     run.check()?;
     // Before the lock: from here on no signal ends this process with a lock.
     let mut signals = Signals::catch()?;
+    // Told of a loss at once, where the server does that.
+    let builder = server.builder()?.tracking(true);
     let client = tokio::select! {
-        client = server.client() => client?,
+        client = builder.connect() => client?,
         signal = signals.passed_on() => return Ok(Code::of_signal(signal as i32)),
     };
     let held = tokio::select! {
