@@ -11,6 +11,7 @@ use crate::limit::Limit;
 use crate::meter::{self, Event, News, ServerEvent};
 use crate::shim::lock_std;
 
+/// Of its lines, which are about the client, so no span of the caller that noticed stands before them.
 const TARGET: &str = "redlock_rt::connection";
 const RIGHTS: &str = "redlock_rt::rights";
 
@@ -211,7 +212,7 @@ macro_rules! limited {
         let passed = lock_std(&$journal.state).$limit.pass(clock::now());
         if let Some(left_out) = passed {
             tracing::$level!(
-                target: TARGET,
+                target: TARGET, parent: None,
                 server = &*$journal.server, $($fields)*, left_out,
                 $message
             );
@@ -256,7 +257,7 @@ impl Journal {
     fn tell(&self, told: Option<OutageLine>, why: &str) {
         if let Some(told) = told {
             tracing::warn!(
-                target: TARGET,
+                target: TARGET, parent: None,
                 server = &*self.server, reason = why, down_for_ms = millis(told.down_for),
                 left_out = told.left_out,
                 "{}", told.message
@@ -286,7 +287,7 @@ impl Journal {
         state.without.push(lane);
         drop(state);
         tracing::warn!(
-            target: TARGET,
+            target: TARGET, parent: None,
             server = &*self.server, reason = fault.reason(), effect = lane.0, left_out,
             "a connection is missing"
         );
@@ -304,7 +305,7 @@ impl Journal {
         state.few = true;
         drop(state);
         tracing::warn!(
-            target: TARGET,
+            target: TARGET, parent: None,
             server = &*self.server, acknowledged, wanted, left_out,
             "replicas are missing"
         );
@@ -335,7 +336,7 @@ impl Journal {
         drop(state);
         if let Some(left_out) = passed {
             tracing::warn!(
-                target: TARGET,
+                target: TARGET, parent: None,
                 server = &*self.server, lock = name, reason = fault.reason(), left_out,
                 "releases wait until redis lets this client in"
             );
@@ -373,7 +374,7 @@ impl Journal {
     pub(in crate::connection) fn introduce(&self, info: &Info, topology: &'static str) {
         if !std::mem::replace(&mut lock_std(&self.state).introduced, true) {
             tracing::info!(
-                target: TARGET,
+                target: TARGET, parent: None,
                 server = &*self.server, version = info.version.as_deref(),
                 role = info.role.as_deref(), topology,
                 "first connection to redis"
@@ -414,7 +415,7 @@ impl Journal {
         drop(state);
         if let Some(told) = told {
             tracing::info!(
-                target: TARGET,
+                target: TARGET, parent: None,
                 server = &*self.server, lost = told.of.as_deref(),
                 down_for_ms = millis(told.down_for),
                 "{}", told.message
@@ -451,7 +452,7 @@ impl Journal {
         state.missing.push(right);
         drop(state);
         tracing::warn!(
-            target: RIGHTS,
+            target: RIGHTS, parent: None,
             server = &*self.server, right = right.0, effect = right.1,
             "redis refuses a right"
         );
