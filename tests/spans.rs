@@ -8,6 +8,7 @@ use std::time::Duration;
 use redlock_rt::{Client, ErrorKind, LockOptions, LostReason};
 use tests::{DEADLINE, RedisServer, eventually, unique};
 use tokio::sync::{Mutex as TurnMutex, MutexGuard};
+use tokio::task::block_in_place;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
@@ -152,7 +153,7 @@ async fn a_lock_has_spans_for_the_call_to_redis_the_acquisition_and_the_hold() {
     assert_fields(&held, &[("kind", "rlock"), ("lock", "orders")]);
     assert!(!held.closed);
     guard.unlock().await.unwrap();
-    assert!(spans.only("redlock.held").closed);
+    eventually(DEADLINE, async || spans.only("redlock.held").closed).await;
     assert_eq!(
         spans.of("redlock.call").len(),
         1,
@@ -246,4 +247,60 @@ async fn names_with_values_are_in_spans_at_debug_only_and_nothing_is_made_below_
     let (spans, _guard) = collect(LevelFilter::WARN).await;
     lock.lock().await.unwrap().unlock().await.unwrap();
     assert!(spans.take().is_empty());
+}
+
+/// A call that was given up looked like one that was answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_without_an_answer_is_an_error() {
+    let server = RedisServer::start();
+    let brief = Duration::from_millis(200);
+    let builder = Client::builder().url(&server.url());
+    let client = builder.response_timeout(brief).connect().await.unwrap();
+    let lock = client.rlock(unique("spans"));
+    block_in_place(|| server.pause());
+    let (spans, _guard) = collect(LevelFilter::INFO).await;
+    let now = LockOptions::new().wait(Duration::ZERO);
+    let error = lock.lock_with(now).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    let acquire = spans.only("redlock.acquire");
+    assert!(acquire.fields.contains_key("error.type"), "{acquire:?}");
+    let failed = async || {
+        let calls = spans.of("redlock.call");
+        let told = calls.first().and_then(|call| call.fields.get("error.type"));
+        (told.map(|told| &**told) == Some("timed_out"))
+            .then_some(())
+            .ok_or(format!("{calls:?}"))
+    };
+    eventually(DEADLINE, failed).await;
+    server.resume();
+}
+
+/// The span of a hold ended under mutexes of the client.
+#[test]
+fn a_subscriber_may_ask_the_client_as_the_span_of_a_hold_ends() {
+    struct Asks(Client);
+    impl<S: tracing::Subscriber> Layer<S> for Asks {
+        fn on_close(&self, _: Id, _: Context<'_, S>) {
+            let _ = self.0.stats();
+        }
+    }
+    let (ended, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = Client::embedded();
+            let (spans, _guard) = collect(LevelFilter::INFO).await;
+            let asks = Registry::default()
+                .with(spans.clone())
+                .with(Asks(client.clone()));
+            let _asks = tracing::subscriber::set_default(asks);
+            let guard = client.rlock("asked").lock().await.unwrap();
+            guard.unlock().await.unwrap();
+            eventually(DEADLINE, async || spans.only("redlock.held").closed).await;
+            ended.send(()).unwrap();
+        });
+    });
+    told.recv_timeout(2 * DEADLINE)
+        .expect("it does not wait for itself");
 }

@@ -93,10 +93,14 @@ async fn identities(client: &Client, found: &Inspection) -> HashMap<String, Clie
     let mut identities = HashMap::new();
     for holding in found.holders.iter().take(MOST_ASKED) {
         let uuid = holding.id.client();
-        if !identities.contains_key(uuid)
-            && let Ok(Some(identity)) = client.identity_of(&holding.id).await
-        {
-            identities.insert(uuid.to_owned(), identity);
+        // The id of a permit names no client.
+        if identities.contains_key(uuid) || uuid == holding.id.as_str() {
+            continue;
+        }
+        match client.identity_of(&holding.id).await {
+            Ok(Some(identity)) => drop(identities.insert(uuid.to_owned(), identity)),
+            Ok(None) => {}
+            Err(_) => break,
         }
     }
     identities

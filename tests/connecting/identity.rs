@@ -84,6 +84,57 @@ async fn a_client_without_a_lock_that_is_renewed_says_nothing() {
     assert_eq!(runs(&server, "hset").await, 0);
 }
 
+/// A right that was missing left a key without a TTL for ever, and such a key broke the connection of whoever
+/// asked for it.
+#[tokio::test]
+async fn what_is_not_a_whole_identity_is_none_and_none_is_left_half() {
+    let server = RedisServer::start();
+    let may = ["ACL", "SETUSER", "few", "on", ">pass", "~*", "&*", "+@all"];
+    let _: () = server.ask(&[&may[..], &["-time"]].concat()).await;
+    let url = format!("redis://few:pass@{}", server.address());
+    let few = Client::builder().url(&url).namespace("app").lease(LEASE);
+    let few = few.identity("orders-1").build().unwrap();
+    let often = LockOptions::new().renew(OFTEN);
+    let guard = few.rlock("who").lock_with(often).await.unwrap();
+    renewals(&server, 20).await;
+    let exists: u64 = server.ask(&["EXISTS", &key(&few)]).await;
+    assert_eq!(exists, 0);
+
+    let half = ["HSET", &key(&few), "name", "orders-1", "pid", "none"];
+    let _: u64 = server.ask(&half).await;
+    let client = builder(&server).build().unwrap();
+    assert_eq!(client.identity_of(guard.hold_id()).await.unwrap(), None);
+    let rest = [
+        "HSET",
+        &key(&few),
+        "host",
+        "h",
+        "since",
+        "0",
+        "version",
+        "1",
+    ];
+    let _: u64 = server.ask(&rest).await;
+    assert_eq!(client.identity_of(guard.hold_id()).await.unwrap(), None);
+    guard.unlock().await.unwrap();
+}
+
+/// It was known for the client's lease only, behind each renewal of a lock with a longer one.
+#[tokio::test]
+async fn who_a_client_is_is_known_as_long_as_its_longest_lease() {
+    let server = RedisServer::start();
+    let brief = Duration::from_secs(1);
+    let client = builder(&server).lease(brief).identity("orders-1");
+    let client = client.build().unwrap();
+    let long = LockOptions::new().lease(10 * LEASE).renew(OFTEN);
+    let guard = client.rlock(unique("who")).lock_with(long).await.unwrap();
+    renewals(&server, 2).await;
+    let says = async || client.identity_of(guard.hold_id()).await.unwrap();
+    eventually(DEADLINE, async || says().await.is_some()).await;
+    let left: u64 = server.ask(&["PTTL", &key(&client)]).await;
+    assert!(left > 9 * 30_000, "{left}");
+}
+
 #[tokio::test]
 async fn locks_are_renewed_by_a_client_that_may_not_say_who_it_is() {
     let server = RedisServer::start();

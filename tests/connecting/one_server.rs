@@ -120,11 +120,9 @@ async fn a_lock_stayed_valid_on_the_old_server_when_only_commands_led_to_the_new
     assert!(client.rlock("a").is_locked().await.unwrap());
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Taken);
     assert!(taken.is_valid());
-    assert_eq!(
-        stage.proxies[OLD].connections(Which::All),
-        [],
-        "all have left"
-    );
+    // The proxy sees the end of a connection a moment later than this client.
+    let left = async || stage.proxies[OLD].connections(Which::All).is_empty();
+    eventually(DEADLINE, left).await;
 }
 
 #[tokio::test]

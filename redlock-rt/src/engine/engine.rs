@@ -278,11 +278,11 @@ impl ClientEngine {
     fn end(&self) {
         self.stop_acquiring();
         self.watchdog.losses.end();
+        self.watchdog.signal.close();
         if let Some(tracking) = &self.tracking {
             tracking.listen(false);
         }
         self.hub.signal.close();
-        self.watchdog.signal.close();
         self.fair.signal.close();
         self.failovers.signal.close();
         self.releases.close();

@@ -14,6 +14,7 @@ use futures::Stream;
 use tokio::sync::Notify;
 
 use super::Event;
+use super::spans::EndedSpan;
 use crate::shim::lock_std;
 
 /// How many events wait for a listener at most.
@@ -26,6 +27,8 @@ pub(crate) struct News {
     listening: AtomicUsize,
     listeners: Mutex<Vec<Arc<Mutex<Queue>>>>,
     ended: AtomicBool,
+    /// Spans that are to end.
+    spans: Mutex<Vec<EndedSpan>>,
     /// Listeners are to be woken.
     told: Notify,
 }
@@ -77,6 +80,14 @@ impl News {
         self.told.notify_one();
     }
 
+    /// The span of a hold is over.
+    pub(crate) fn ends(&self, span: Option<EndedSpan>) {
+        if let Some(span) = span {
+            lock_std(&self.spans).push(span);
+            self.told.notify_one();
+        }
+    }
+
     /// Waits until something is told, and wakes the listeners.
     pub(crate) async fn wake_up(&self) {
         self.told.notified().await;
@@ -85,6 +96,8 @@ impl News {
 
     fn wake(&self) {
         let ended = self.ended.load(Ordering::Relaxed);
+        let spans = std::mem::take(&mut *lock_std(&self.spans));
+        spans.into_iter().for_each(EndedSpan::end);
         let listeners = lock_std(&self.listeners).clone();
         for queue in listeners {
             let mut queue = lock_std(&queue);
@@ -97,7 +110,7 @@ impl News {
 
     /// Nothing happens any more.
     pub(crate) fn end(&self) {
-        self.ended.store(true, Ordering::Relaxed);
+        self.ended.store(true, Ordering::Release);
         self.wake();
     }
 }
@@ -118,17 +131,19 @@ impl Stream for Events {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let mut queue = lock_std(&self.queue);
+        // Before the events, of which the last ones stand there by then. The end takes the waker out under
+        // this mutex.
+        let ended = self.news.ended.load(Ordering::Acquire);
         if queue.missed > 0 {
             return Poll::Ready(Some(Event::Missed(std::mem::take(&mut queue.missed))));
         }
         if let Some(event) = queue.events.pop_front() {
             return Poll::Ready(Some(event));
         }
-        // Under the mutex under which the end takes it out.
         let before = queue.waker.replace(cx.waker().clone());
         drop(queue);
         drop(before);
-        match self.news.ended.load(Ordering::Relaxed) {
+        match ended {
             true => Poll::Ready(None),
             false => Poll::Pending,
         }

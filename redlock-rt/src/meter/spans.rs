@@ -4,7 +4,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, Level, Span, enabled, info_span};
 
 use super::{LockEvent, Meter, snake};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, LostReason};
 use crate::name::LockName;
 
 const TARGET: &str = "redlock_rt::span";
@@ -88,16 +88,30 @@ impl Spanned {
         }
     }
 
-    /// What happens to the hold whose span this is.
-    pub(crate) fn hears(&mut self, event: LockEvent) {
-        match (event, &self.0) {
-            (LockEvent::Lost(reason), Some(span)) => {
-                span.record("lost", snake(&format!("{reason:?}")));
-            }
-            (LockEvent::Released, _) => {}
-            _ => return,
+    /// What happens to the hold whose span this is; its end, if that is one.
+    pub(crate) fn hears(&mut self, event: LockEvent) -> Option<EndedSpan> {
+        let lost = match event {
+            LockEvent::Lost(reason) => Some(reason),
+            LockEvent::Released => None,
+            _ => return None,
+        };
+        let span = *self.0.take()?;
+        Some(EndedSpan { span, lost })
+    }
+}
+
+/// The span of a hold that is over. It is ended under no mutex, since subscribers are code of others.
+#[derive(Debug)]
+pub(crate) struct EndedSpan {
+    span: Span,
+    lost: Option<LostReason>,
+}
+
+impl EndedSpan {
+    pub(super) fn end(self) {
+        if let Some(reason) = self.lost {
+            self.span.record("lost", snake(&format!("{reason:?}")));
         }
-        self.0 = None;
     }
 }
 

@@ -326,7 +326,11 @@ impl Exchange {
     }
 
     /// Stops waiting: the link is closed, since the call may still be in progress on it.
-    pub(crate) fn abandon(self) {
+    pub(crate) fn abandon(mut self) {
+        let unanswered = || "TimedOut".to_owned();
+        self.call
+            .span()
+            .answered::<(), _>(&Err(()), |()| unanswered());
         self.link.give_up("no answer in time");
     }
 }

@@ -106,13 +106,16 @@ impl ClientEngine {
     ) -> impl Future<Output = Result<HoldGuard, Error>> + Send + 'a {
         let terms = terms.of_kind(recipe.profile().kind);
         let acquiring = terms.meter.acquiring();
-        let span = Spanned::acquire(terms.meter, recipe.profile().kind, recipe.name());
+        let meter = terms.meter;
+        let span = Spanned::acquire(meter, recipe.profile().kind, recipe.name());
         let mut entry = self.entry(recipe, terms, params);
         if span.is_some() {
             let mut inside = entry;
             entry = AcquireEntry::Else(Box::pin(async move {
                 let guard = span.around(inside.run()).await?;
-                guard.hold.lease().traced();
+                let recipe = &guard.hold.recipe;
+                let held = Spanned::held(meter, recipe.profile().kind, recipe.name());
+                drop(guard.hold.lease().traced(held));
                 Ok(guard)
             }));
         }

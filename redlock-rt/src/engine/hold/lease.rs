@@ -518,6 +518,10 @@ impl Lease {
         if self.phase.is_valid() {
             self.enter(HoldPhase::Suspect);
             self.next_renewal = retry_at;
+            if self.wanted(now).is_none() {
+                // No renewal would end the doubt.
+                self.rare.get_or_insert_default().verify_at = Some(retry_at);
+            }
             if let Some(rare) = &mut self.rare {
                 rare.verify_at = rare.verify_at.map(|_| retry_at);
                 rare.watch_at = rare.watch_at.map(|_| retry_at);

@@ -15,7 +15,7 @@ const TIMES: u32 = 3;
 pub(crate) struct Introduction {
     identity: ClientIdentity,
     key: LockName,
-    /// How long Redis keeps it.
+    /// How long Redis keeps it at least.
     lives: Duration,
     due: Option<Instant>,
 }
@@ -30,20 +30,23 @@ impl Introduction {
         }
     }
 
-    /// Renewals are sent. Returns the call to send with them, if it is due.
+    /// Renewals are sent, by which locks live for `longest` at most. Returns the call to send with them, if it is due.
     pub(super) fn beside(
         &mut self,
         now: Instant,
+        longest: Duration,
         nodes: &Arc<Nodes>,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
         if self.due.is_some_and(|due| now < due) {
             return None;
         }
-        let every = self.lives / TIMES;
+        // The next renewal may be as far away as a third of the longest lease.
+        let lives = self.lives.max(longest);
+        let every = lives / TIMES;
         let until = clock::after(now, every);
         self.due = Some(until);
         let (nodes, slot) = (Arc::clone(nodes), nodes.slot_of(&self.key));
-        let call = self.identity.introduce(&self.key, self.lives);
+        let call = self.identity.introduce(&self.key, lives);
         Some(async move {
             let to = To {
                 nodes: &nodes,

@@ -195,19 +195,24 @@ impl Watchdog {
         left
     }
 
-    /// Somebody has written to this key: if it is that of a lock, verifies the lock.
-    fn written_to(&self, key: &str) {
+    /// Somebody has written to this key: if it is that of a lock, verifies the lock. `None`: perhaps to any of
+    /// those that are watched.
+    fn written_to(&self, key: Option<&str>) {
         let mut schedule = lock(&self.schedule);
-        let Some(&(id, since)) = schedule.tracked.get(key) else {
-            return;
+        let known: Vec<_> = match key {
+            Some(key) => schedule.tracked.get(key).copied().into_iter().collect(),
+            None => schedule.tracked.values().copied().collect(),
         };
-        let at = clock::now().max(clock::after(since, APART));
-        if let Some(hold) = schedule.holds.get(id) {
-            let mut lease = hold.lease();
-            lease.doubt(at);
-            lease.watch_at(at);
+        let mut wake = false;
+        for (id, since) in known {
+            let at = clock::now().max(clock::after(since, APART));
+            if let Some(hold) = schedule.holds.get(id) {
+                let mut lease = hold.lease();
+                lease.doubt(at);
+                lease.watch_at(at);
+            }
+            wake |= schedule.holds.reset(id, at);
         }
-        let wake = schedule.holds.reset(id, at);
         drop(schedule);
         if wake {
             self.signal.notify();

@@ -136,9 +136,10 @@ impl Renewing {
         let mut schedule = lock(&watchdog.schedule);
         let found = self.find_due(&mut schedule, now);
         let more = !found.groups.is_empty();
-        if more
+        let due = found.groups.values().flat_map(|group| &group.due);
+        if let Some(longest) = due.map(|(_, ttl)| *ttl).max()
             && let Some(introduction) = &mut self.introduction
-            && let Some(call) = introduction.beside(now, &self.nodes)
+            && let Some(call) = introduction.beside(now, longest, &self.nodes)
         {
             self.introducing.push(call.boxed());
         }
@@ -248,7 +249,7 @@ impl Renewing {
             Ok(replies) => {
                 self.watchdog.renewed(&due, replies, sent);
                 for (hold, _) in due.iter().filter(|_| late) {
-                    self.watchdog.written_to(hold.recipe.name().as_str());
+                    self.watchdog.written_to(Some(hold.recipe.name().as_str()));
                 }
                 return;
             }

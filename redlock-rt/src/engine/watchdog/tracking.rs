@@ -8,7 +8,7 @@
 //! # Invariants
 //!
 //! 1. No message makes a guard lost or suspect: the reply to the verification does.
-//! 2. Nobody tells what happened before the channel was confirmed: then every lock is verified.
+//! 2. Nobody tells what happened before the channel was confirmed: then the locks that are watched are verified.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl Tracking {
 impl ChannelListener for Tracking {
     fn confirmed(&self) {
         if let Some(watchdog) = self.watchdog.upgrade() {
-            watchdog.doubt();
+            watchdog.written_to(None);
         }
     }
 
@@ -65,7 +65,7 @@ impl ChannelListener for Tracking {
         match (self.watchdog.upgrade(), &*message.payload) {
             // All keys: the server was flushed.
             (Some(watchdog), "") => watchdog.doubt(),
-            (Some(watchdog), key) => watchdog.written_to(key),
+            (Some(watchdog), key) => watchdog.written_to(Some(key)),
             (None, _) => {}
         }
     }

@@ -7,4 +7,9 @@
 -- Invariants: reads only.
 -- Redisson: none.
 local told = redis.call('HMGET', KEYS[1], 'name', 'host', 'pid', 'since', 'version')
-return told[1] and told
+for field = 1, 5 do
+    if not told[field] then
+        return nil
+    end
+end
+return told

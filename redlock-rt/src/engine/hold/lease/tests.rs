@@ -200,6 +200,23 @@ fn a_failed_verification_is_not_repeated_without_a_pause() {
     assert!(matches!(lease.plan(sent), RenewalPlan::Wait(at) if at > sent));
 }
 
+/// It stayed in doubt to its end after one call that failed, since nothing was due any more.
+#[test]
+fn a_lock_that_is_not_renewed_is_verified_again_after_a_call_that_failed() {
+    let sent = Instant::now();
+    let never = Terms {
+        renew: None,
+        ..terms(30 * S)
+    };
+    let (mut lease, _) = Lease::new(never, None, sent);
+    lease.watch_at(sent + S);
+    assert!(matches!(lease.plan(sent + S), RenewalPlan::Renew(_)));
+    assert!(lease.watches(sent + S));
+    fail(&mut lease, sent + S);
+    let retry_at = lease.retry_at(sent + S);
+    assert!(matches!(lease.plan(retry_at), RenewalPlan::Renew(_)));
+}
+
 #[test]
 fn a_failing_renewal_is_suspect_then_lost() {
     let sent = Instant::now();

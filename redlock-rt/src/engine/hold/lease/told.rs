@@ -25,7 +25,7 @@ impl Lease {
     ) {
         self.held.hears(event, || recipe.permits());
         if let Some(rare) = &mut self.rare {
-            rare.span.hears(event);
+            engine.news.ends(rare.span.hears(event));
         }
         engine.tells(recipe, event);
     }
@@ -46,13 +46,13 @@ impl Lease {
 }
 
 impl ToldLease<'_> {
-    /// A caller that traces has the hold.
-    pub(in crate::engine) fn traced(mut self) {
-        let (recipe, meter) = (&self.hold.recipe, self.lease.held.meter());
+    /// A caller that traces has the hold. Returns what is not needed, to be dropped under no mutex.
+    pub(in crate::engine) fn traced(mut self, span: Spanned) -> Spanned {
         let is_held = self.lease.phase == HoldPhase::Held;
         let rare = self.lease.rare.get_or_insert_default();
-        if is_held && !rare.span.is_some() {
-            rare.span = Spanned::held(meter, recipe.profile().kind, recipe.name());
+        match is_held && !rare.span.is_some() {
+            true => std::mem::replace(&mut rare.span, span),
+            false => span,
         }
     }
 }
