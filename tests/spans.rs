@@ -269,7 +269,7 @@ async fn a_call_without_an_answer_is_an_error() {
         let told = calls.first().and_then(|call| call.fields.get("error.type"));
         (told.map(|told| &**told) == Some("timed_out"))
             .then_some(())
-            .ok_or(format!("{calls:?}"))
+            .ok_or_else(|| format!("{calls:?}"))
     };
     eventually(DEADLINE, failed).await;
     server.resume();
