@@ -183,10 +183,12 @@ impl ClientBuilder {
     /// Says in Redis who this client is, for [`Client::identity_of`] and `redlock show`: `name`, such as that
     /// of the pod or `host:pid`, with host, process id and version of the crate.
     ///
-    /// Each third of [the lease](Self::lease) in which locks are renewed, one call more sets the hash
-    /// `redlock_client:{<uuid>}` in the client's namespace, which expires a lease after the last of these.
+    /// Each third of [the lease](Self::lease) in which locks are renewed, or of their own if that is longer, one
+    /// call more sets the hash `redlock_client:{<uuid>}` in the client's namespace, which expires a lease
+    /// after the last of these.
     /// So a client whose locks are all shorter says nothing. A failure changes nothing for the locks.
-    /// Defaults to none: a user that may use the keys of its locks only could not write the key.
+    /// Defaults to none: a user that may use the keys of its locks only could not write the key. The user of the
+    /// client needs the rights `+hget +hset +pexpire +time` and that key, and `+hmget` to read it.
     pub fn identity(mut self, name: impl Into<String>) -> Self {
         self.config.identity = Some(identity::of_process(name.into()));
         self
