@@ -238,8 +238,27 @@ impl fmt::Debug for Browser {
     }
 }
 
-/// Starts a driver, and returns the port that it has chosen.
+/// Starts a driver, and returns the port that it has chosen. It chooses a port that is free for IPv4, and gives
+/// up where another process has that one for IPv6: then it is to choose again.
 fn start_driver(home: &Path) -> (ChildProcess, u16) {
+    loop {
+        let (driver, said) = try_driver(home);
+        match said {
+            Said::Port(port) => return (driver, port),
+            Said::Taken => {}
+            Said::Else => panic!("no `chromedriver` runs: {MISSING}"),
+        }
+    }
+}
+
+/// What a driver says when it starts.
+enum Said {
+    Port(u16),
+    Taken,
+    Else,
+}
+
+fn try_driver(home: &Path) -> (ChildProcess, Said) {
     let mut driver = ChildProcess::spawn("chromedriver", ["--port=0"], |command| {
         // What Chromium keeps beside its profile goes there too.
         command
@@ -252,15 +271,13 @@ fn start_driver(home: &Path) -> (ChildProcess, u16) {
     let said = BufReader::new(driver.take_stdout().unwrap())
         .lines()
         .map_while(Result::ok);
-    let port = said
-        .filter_map(|line| {
-            line.strip_suffix('.')?
-                .rsplit_once("on port ")?
-                .1
-                .parse()
-                .ok()
-        })
-        .next();
-    let port = port.unwrap_or_else(|| panic!("no `chromedriver` runs: {MISSING}"));
-    (driver, port)
+    let heard = said.filter_map(|line| {
+        if line.contains("port not available") {
+            return Some(Said::Taken);
+        }
+        let port = line.strip_suffix('.')?.rsplit_once("on port ")?.1;
+        port.parse().ok().map(Said::Port)
+    });
+    let heard = { heard }.next().unwrap_or(Said::Else);
+    (driver, heard)
 }
