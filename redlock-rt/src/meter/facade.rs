@@ -195,7 +195,7 @@ impl Acquiring {
         match outcome {
             Ok(_) => self.end(|numbers, _| numbers.acquired.increment(1)),
             Err(error) => {
-                let outcome = snake(&format!("{:?}", error.kind()));
+                let outcome = snake(&error.kind());
                 self.end(|_, labels| acquisitions(labels, outcome).increment(1));
             }
         }
@@ -256,7 +256,7 @@ impl Held {
             LockEvent::TimedOut => {}
             LockEvent::Lost(reason) => {
                 let (kind, lock) = self.meter.labels();
-                let reason = snake(&format!("{reason:?}"));
+                let reason = snake(&reason);
                 counter!("redlock_losses_total", "kind" => kind, "lock" => lock, "reason" => reason)
                     .increment(1);
                 self.ends();
@@ -392,6 +392,7 @@ fn describe() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn after_two_hundred_labels_the_others_are_one() {
@@ -406,7 +407,7 @@ mod tests {
 
     #[test]
     fn names_of_outcomes() {
-        assert_eq!(snake("TimedOut"), "timed_out");
-        assert_eq!(snake("Lost"), "lost");
+        assert_eq!(snake(&ErrorKind::TimedOut), "timed_out");
+        assert_eq!(snake(&ErrorKind::Lost), "lost");
     }
 }

@@ -23,7 +23,8 @@ pub(crate) use self::nothing::{
 pub(crate) use self::spans::Spanned;
 
 /// `TimedOut` as `timed_out`.
-fn snake(name: &str) -> String {
+fn snake(name: &dyn std::fmt::Debug) -> String {
+    let name = format!("{name:?}");
     let mut text = String::with_capacity(name.len() + 4);
     for char in name.chars() {
         if char.is_uppercase() && !text.is_empty() {

@@ -1,5 +1,7 @@
 //! Spans for traces. Nothing is made where nobody listens at INFO to their target.
 
+use std::fmt::Debug;
+
 use tracing::field::Empty;
 use tracing::{Instrument, Level, Span, enabled, info_span};
 
@@ -62,7 +64,7 @@ impl Spanned {
         let span = self.0.map_or_else(Span::none, |span| *span);
         let outcome = acquires.instrument(span.clone()).await;
         let kind = outcome.as_ref().err().map(Error::kind);
-        let told = kind.map_or_else(|| "acquired".to_owned(), |kind| snake(&format!("{kind:?}")));
+        let told = kind.map_or_else(|| "acquired".to_owned(), |kind| snake(&kind));
         span.record("outcome", &*told);
         // That somebody else has it is no error.
         if !matches!(
@@ -82,9 +84,9 @@ impl Spanned {
     }
 
     /// The span of a call to Redis ends.
-    pub(crate) fn answered<T, E>(&mut self, answer: &Result<T, E>, why: impl Fn(&E) -> String) {
-        if let (Some(span), Err(error)) = (self.0.take(), answer) {
-            span.record("error.type", snake(&why(error)));
+    pub(crate) fn answered(&mut self, error: Option<&dyn Debug>) {
+        if let (Some(span), Some(error)) = (self.0.take(), error) {
+            span.record("error.type", snake(error));
         }
     }
 
@@ -110,7 +112,7 @@ pub(crate) struct EndedSpan {
 impl EndedSpan {
     pub(super) fn end(self) {
         if let Some(reason) = self.lost {
-            self.span.record("lost", snake(&format!("{reason:?}")));
+            self.span.record("lost", snake(&reason));
         }
     }
 }

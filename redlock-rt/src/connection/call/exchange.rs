@@ -1,5 +1,6 @@
 //! A call in progress.
 
+use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use super::link::{Link, left, load_command};
 use crate::clock;
 use crate::connection::fault::Fault;
 use crate::connection::stream::{Answers, Came, Due, InLine, Pending, Share, WakeUp, encode, last};
+use crate::error::ErrorKind;
 use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
 
 /// A call in progress on one link.
@@ -193,9 +195,11 @@ impl Exchange {
             self.call.traced_at(self.link.place());
         }
         let answer = ready!(self.poll_steps(cx));
-        self.call
-            .span()
-            .answered(&answer, |fault| format!("{:?}", fault.cause));
+        let cause = answer
+            .as_ref()
+            .err()
+            .map(|fault| &fault.cause as &dyn Debug);
+        self.call.span().answered(cause);
         // A reply of the old server is true only there.
         Poll::Ready(match self.link.is_left() {
             true => Err(Fault::unanswered(left()).at(self.link.place())),
@@ -327,10 +331,7 @@ impl Exchange {
 
     /// Stops waiting: the link is closed, since the call may still be in progress on it.
     pub(crate) fn abandon(mut self) {
-        let unanswered = || "TimedOut".to_owned();
-        self.call
-            .span()
-            .answered::<(), _>(&Err(()), |()| unanswered());
+        self.call.span().answered(Some(&ErrorKind::TimedOut));
         self.link.give_up("no answer in time");
     }
 }

@@ -90,7 +90,7 @@ impl ClientEngine {
         }
         let wait = params.wait.filter(|wait| !wait.is_zero());
         let deadline = wait.map(|wait| clock::after(clock::now(), wait));
-        let guard = self.lock_uncounted(recipe, terms, params).await?;
+        let guard = self.entry(recipe, terms, params).run().await?;
         self.acknowledged(ACTION, guard, ack, deadline).await
     }
 
@@ -120,6 +120,7 @@ impl ClientEngine {
             }));
         }
         async move {
+            // Not `run`: that future would add its size to every waiting one.
             let outcome = match &mut entry {
                 AcquireEntry::Waits(acquires) => acquires.run().await,
                 AcquireEntry::Else(acquires) => acquires.await,
@@ -127,16 +128,6 @@ impl ClientEngine {
             acquiring.ended(&outcome);
             outcome
         }
-    }
-
-    /// As [`lock`](Self::lock), within a call that is counted already.
-    async fn lock_uncounted(
-        self: &Arc<Self>,
-        recipe: Arc<dyn Recipe>,
-        terms: Terms,
-        params: AcquireParams<'_>,
-    ) -> Result<HoldGuard, Error> {
-        self.entry(recipe, terms, params).run().await
     }
 
     fn entry<'a>(
@@ -281,7 +272,8 @@ impl ClientEngine {
             for_body: false,
             ..params
         };
-        let mut guard = self.lock_uncounted(recipe, terms, params).await?;
+        // Not `lock`: this call is counted already.
+        let mut guard = self.entry(recipe, terms, params).run().await?;
         guard.keep(turn);
         Ok(guard)
     }

@@ -30,7 +30,8 @@ impl Introduction {
         }
     }
 
-    /// Renewals are sent, by which locks live for `longest` at most. Returns the call to send with them, if it is due.
+    /// Renewals are sent, by which locks live for `longest` at most. Returns the call to send with them, if it
+    /// is due.
     pub(super) fn beside(
         &mut self,
         now: Instant,
