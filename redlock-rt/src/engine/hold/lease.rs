@@ -24,7 +24,7 @@ pub(crate) use self::chain::{ChainLimit, Legacy};
 pub(crate) use self::told::ToldLease;
 use crate::clock::after;
 pub use crate::error::LostReason;
-use crate::meter::{Held, Meter, Spanned};
+use crate::meter::{Held, LockEvent, Meter, Spanned};
 
 /// The hold times that one guard asks for; validated together with the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,8 +170,8 @@ struct Rare {
 #[derive(Debug)]
 pub(crate) struct Lease {
     phase: HoldPhase,
-    /// It is another one than what was told.
-    untold: bool,
+    /// Its last change, until that is told.
+    untold: Option<LockEvent>,
     deadline: Instant,
     /// The longest lease that any command for this hold has asked for, answered or not.
     longest: Duration,
@@ -207,7 +207,7 @@ impl Lease {
     ) -> (Self, GuardId) {
         let mut lease = Self {
             phase: HoldPhase::Held,
-            untold: false,
+            untold: None,
             deadline: sent,
             longest: terms.lease,
             tenants: SmallVec::new(),
@@ -263,8 +263,19 @@ impl Lease {
     }
 
     fn enter(&mut self, phase: HoldPhase) {
-        self.untold |= self.phase != phase;
+        if self.phase == phase {
+            return;
+        }
         self.phase = phase;
+        self.untold = Some(match phase {
+            HoldPhase::Held => LockEvent::ValidAgain,
+            HoldPhase::Suspect => LockEvent::Suspect,
+            HoldPhase::Lost(reason) => {
+                let first = self.tenants.first();
+                LockEvent::Lost(first.map_or(reason, |tenant| self.reason(tenant, reason)))
+            }
+            HoldPhase::Released => LockEvent::Released,
+        });
     }
 
     /// Updates what depends on the clock alone. Upholds invariant 1.

@@ -190,6 +190,20 @@ fn max_hold_ends_the_last_lease() {
     );
 }
 
+/// It was told as expired.
+#[test]
+fn a_guard_that_ends_after_its_max_hold_tells_why() {
+    let sent = Instant::now();
+    let stuck = Terms {
+        max_hold: Some(30 * S),
+        ..terms(30 * S)
+    };
+    let (mut lease, id) = Lease::new(stuck, None, sent);
+    let left = lease.leave_at(id, sent + 31 * S).unwrap();
+    assert_eq!(left.leave, Leave::Last);
+    assert_eq!(lease.untold, Some(LockEvent::Lost(LostReason::MaxHold)));
+}
+
 #[test]
 fn a_failed_verification_is_not_repeated_without_a_pause() {
     let sent = Instant::now();

@@ -29,20 +29,6 @@ impl Lease {
         }
         engine.tells(recipe, event);
     }
-
-    fn tell_phase(&mut self, hold: &Hold) {
-        self.untold = false;
-        let event = match self.phase {
-            HoldPhase::Held => LockEvent::ValidAgain,
-            HoldPhase::Suspect => LockEvent::Suspect,
-            HoldPhase::Lost(reason) => {
-                let first = self.tenants.first();
-                LockEvent::Lost(first.map_or(reason, |tenant| self.reason(tenant, reason)))
-            }
-            HoldPhase::Released => LockEvent::Released,
-        };
-        self.tell(&hold.engine, &*hold.recipe, event);
-    }
 }
 
 impl ToldLease<'_> {
@@ -59,8 +45,9 @@ impl ToldLease<'_> {
 
 impl Drop for ToldLease<'_> {
     fn drop(&mut self) {
-        if self.lease.untold {
-            self.lease.tell_phase(self.hold);
+        if let Some(event) = self.lease.untold.take() {
+            let hold = self.hold;
+            self.lease.tell(&hold.engine, &*hold.recipe, event);
         }
     }
 }
