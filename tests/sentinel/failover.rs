@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_rt::{Client, GuardState, LockOptions, RLockGuard};
+use redlock_rt::{Client, Event, GuardState, LockOptions, RLockGuard, ServerEvent};
 use tests::{RedisServer, Replicated, Sentinels, trace_init, within};
 use tokio::task::{JoinHandle, block_in_place};
 
@@ -42,6 +42,7 @@ async fn fail_over(end: End) {
         builder.lease(LEASE).connect().await.unwrap()
     };
     let (holder, other) = (client().await, client().await);
+    let mut events = holder.events();
     let mut guards = Vec::new();
     for at in 0..8 {
         let lock = holder.rlock(format!("held:{at}"));
@@ -91,6 +92,14 @@ async fn fail_over(end: End) {
     }
     let guard = within(DEADLINE, waiter).await.unwrap();
     assert!(guard.is_valid());
+    // A listener heard of it.
+    let is_failover = |event| {
+        let Event::Server { what, .. } = event else {
+            return false;
+        };
+        what == ServerEvent::Failover
+    };
+    while !is_failover(within(DEADLINE, events.next()).await.unwrap()) {}
     eprintln!(
         "{end:?}: all sentinels name the new master after {switched:?}; locks are given out again \
          after {given_out:?}; the last guard was renewed after {longest:?}"
