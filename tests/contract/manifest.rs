@@ -7,7 +7,12 @@ use std::{
 
 use serde_json::Value;
 
-const PUBLISHED: [&str; 3] = ["redlock-rt", "redlock-macros", "redlock-cli"];
+const PUBLISHED: [&str; 4] = [
+    "redlock-rt",
+    "redlock-macros",
+    "redlock-cli",
+    "redlock-tower",
+];
 const README: &str = include_str!("../../README.md");
 
 /// A version of Rust: 1.88 is (1, 88).

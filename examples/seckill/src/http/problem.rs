@@ -54,19 +54,18 @@ impl Problem {
     }
 
     fn of_lock(error: &redlock_rt::Error) -> Self {
-        let unavailable = |kind, detail: &str| {
-            Self::new(StatusCode::SERVICE_UNAVAILABLE, kind, detail).retry_after(SOON)
-        };
-        if error.is_timed_out() || error.is_contended() {
+        let (kind, detail) = if error.is_timed_out() || error.is_contended() {
             let detail = "another request has the lock still; nothing was done";
-            return Self::new(StatusCode::LOCKED, "busy", detail).retry_after(SOON);
-        }
-        if error.is_lost() || error.is_outcome_unknown() {
+            ("busy", detail)
+        } else if error.is_lost() || error.is_outcome_unknown() {
             let detail = "the lock was lost on the way; look whether it was done";
-            return unavailable("lock-lost", detail);
-        }
-        tracing::warn!(%error, "no lock to be had");
-        unavailable("locks-unavailable", "locks cannot be had; nothing was done")
+            ("lock-lost", detail)
+        } else {
+            tracing::warn!(%error, "no lock to be had");
+            let detail = "locks cannot be had; nothing was done";
+            ("locks-unavailable", detail)
+        };
+        Self::new(redlock_tower::status(error), kind, detail).retry_after(SOON)
     }
 }
 
