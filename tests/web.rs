@@ -11,7 +11,9 @@ use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
 use redlock_rt::{Client, Error, FencedLockGuard, LockOptions, RLockGuard};
 use redlock_tower::LockLayer;
-use tests::{DEADLINE, eventually, shared_server, unique, within};
+use tests::{
+    CALL, DEADLINE, Proxy, RedisServer, eventually, lock_and_unlock, shared_server, unique, within,
+};
 use tokio::sync::{mpsc, oneshot};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -25,11 +27,19 @@ async fn client() -> Client {
 }
 
 /// A service whose requests end when they are told to.
-#[derive(Clone)]
 struct Slow {
     begun: mpsc::UnboundedSender<oneshot::Sender<()>>,
-    /// Whether it was asked if it is ready. A clone was not.
+    /// Whether it was asked if it is ready.
     ready: bool,
+}
+
+impl Clone for Slow {
+    fn clone(&self) -> Self {
+        Self {
+            begun: self.begun.clone(),
+            ready: false,
+        }
+    }
 }
 
 impl Slow {
@@ -102,7 +112,25 @@ async fn one_request_of_a_name_runs_at_a_time() {
     end.send(()).unwrap();
     let first = within(DEADLINE, first).await.unwrap().unwrap();
     assert_eq!(first.body(), "done");
-    // The release has ended before the answer.
+}
+
+#[tokio::test]
+async fn the_release_ends_before_the_answer_begins() {
+    let (server, a) = (RedisServer::start(), unique("web"));
+    let proxy = Proxy::to(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    lock_and_unlock(&client.rlock(&a)).await;
+    let (slow, mut begun) = Slow::new();
+    let service = LockLayer::new(&client, name).layer(slow);
+    let mut answer = tokio::spawn(service.oneshot(Request::new(a.clone())));
+    let end = within(DEADLINE, begun.recv()).await.unwrap();
+    let gate = proxy.hold_reply(CALL);
+    end.send(()).unwrap();
+    gate.reached().await;
+    assert!((&mut answer).now_or_never().is_none());
+    gate.open();
+    let answer = within(DEADLINE, answer).await.unwrap().unwrap();
+    assert_eq!(answer.body(), "done");
     assert!(!client.rlock(&a).is_locked().await.unwrap());
 }
 
