@@ -65,6 +65,15 @@ impl End {
         !matches!(self, Self::Flushed | Self::Evicted)
     }
 
+    /// When it began, if it has ended now; `asked`: when it was asked for.
+    fn began(self, asked: Instant) -> Instant {
+        match self {
+            // These take the server long by themselves.
+            Self::Evicted | Self::Expired => Instant::now(),
+            _ => asked,
+        }
+    }
+
     fn reason(self) -> LostReason {
         match self {
             Self::Stolen | Self::Overwritten => LostReason::Taken,
@@ -173,18 +182,15 @@ async fn took(end: End, stage: &Stage, locks: Vec<(String, RLockGuard)>) -> Vec<
         for (name, guard) in locks {
             let start = Instant::now();
             end.come(&name, &stage.redis, &stage.other).await;
-            let ended = match end {
-                // It takes the server long by itself.
-                End::Expired => Instant::now(),
-                _ => start,
-            };
+            let start = end.began(start);
             within(DEADLINE, guard.lost()).await;
-            took.push(ended.elapsed());
+            took.push(start.elapsed());
         }
         return took;
     }
     let start = Instant::now();
     end.come("", &stage.redis, &stage.other).await;
+    let start = end.began(start);
     for (_, guard) in locks {
         within(DEADLINE, guard.lost()).await;
         took.push(start.elapsed());
