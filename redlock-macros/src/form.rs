@@ -12,6 +12,8 @@ use syn::{Attribute, GenericArgument, PathArguments, Token, Type, TypeParamBound
 pub(crate) enum Form {
     /// In the body of the function: `async fn`.
     Async,
+    /// In the body of a function that is not async.
+    Blocking,
     /// In a future that the body makes at its end: `Box::pin(async move { .. })`.
     Boxed(Box<Boxed>),
 }

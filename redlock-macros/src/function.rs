@@ -23,6 +23,8 @@ pub(crate) struct Function {
     /// `#![..]` at the start of the body.
     pub(crate) inner_attrs: Vec<Attribute>,
     pub(crate) body: TokenStream,
+    /// Whether its caller's thread waits for the lock: it is not async.
+    pub(crate) blocking: bool,
 }
 
 impl Parse for Function {
@@ -58,6 +60,7 @@ impl Parse for Function {
             brace,
             inner_attrs,
             body,
+            blocking: false,
         })
     }
 }
@@ -106,6 +109,7 @@ impl Function {
             brace,
             inner_attrs,
             body: _,
+            blocking: _,
         } = self;
         attrs.iter().for_each(|attr| attr.to_tokens(tokens));
         vis.to_tokens(tokens);
@@ -122,6 +126,7 @@ impl Function {
     pub(crate) fn form(&self) -> Form {
         match self.boxed() {
             Some(boxed) => Form::Boxed(Box::new(boxed)),
+            None if self.blocking => Form::Blocking,
             None => Form::Async,
         }
     }
@@ -131,14 +136,16 @@ impl Function {
         let (None, ReturnType::Type(_, ty)) = (&self.sig.asyncness, &self.sig.output) else {
             return None;
         };
-        form::boxed_output(ty)?;
+        form::boxed_output(ty).filter(|_| !self.blocking)?;
         Boxed::read(self.body.clone())
     }
 
     /// The output type of the work: the return type, or the output of the returned future.
     pub(crate) fn output(&self) -> Option<&Type> {
         match &self.sig.output {
-            ReturnType::Type(_, ty) if self.sig.asyncness.is_none() => form::boxed_output(ty),
+            ReturnType::Type(_, ty) if self.sig.asyncness.is_none() && !self.blocking => {
+                form::boxed_output(ty)
+            }
             ReturnType::Type(_, ty) => Some(ty),
             ReturnType::Default => None,
         }

@@ -197,14 +197,14 @@ fn mutilated() -> impl Strategy<Value = TokenStream> {
 }
 
 fn plan_or_message(attributes: Vec<TokenStream>, function: &str) -> Result<(), TestCaseError> {
-    let function: Function = syn::parse_str(function).expect("function");
+    let mut function: Function = syn::parse_str(function).expect("function");
     let count = attributes.len();
     let mut errors = Errors::default();
     let attributes = attributes
         .into_iter()
         .map(|args| Args::parse(args, &mut errors))
         .collect();
-    let plans = check(attributes, &function, &mut errors);
+    let plans = check(attributes, &mut function, &mut errors);
     match errors.finish(plans.len()) {
         Ok(plans) => prop_assert_eq!(plans, count),
         Err(errors) => {

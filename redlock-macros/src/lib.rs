@@ -77,6 +77,7 @@ mod template;
 /// | `owner` | an expression: the `Owner` that locks | a new owner, or that of the enclosing call |
 /// | `client` | an expression: [the client](#the-client) to lock with | the process's default |
 /// | `name` | the name of the function in logs and hooks | its path |
+/// | `blocking` | `true`: the function is [not async](#functions-that-are-not-async), and its thread waits | `false` |
 /// | `crate` | the path of `redlock_rt`, if the crate is renamed | `::redlock_rt` |
 ///
 /// Durations are whole numbers with a unit, in quotes: `"500ms"`, `"1s"`, `"2m"`, `"1h"`, `"7d"`,
@@ -542,9 +543,27 @@ mod template;
 /// before it returns. Otherwise the release is only in progress when the call returns, since a
 /// value that is not `Send` cannot wait for the release.
 ///
-/// Other functions are not supported, because they would have to block the thread. Functions whose
-/// work happens after they return (a returned future, stream or iterator) are not supported either:
+/// Functions whose work happens after they return (a returned future, stream or iterator) are not supported:
 /// that work would be unlocked.
+///
+/// # Functions that are not async
+///
+/// With `blocking = true` the function is not async, and its thread waits for the lock; see
+/// `redlock_rt::blocking`. The client needs a thread of its own (`ClientBuilder::dedicated_thread`). The body has no await at
+/// which it could be cancelled: if its lock is lost, it runs to its end. Called in an asynchronous task, the
+/// function panics.
+///
+/// ```
+/// # use redlock_rt::{Client, Error, distributed_lock};
+/// #[distributed_lock(key = "report:<day>", client = locks, blocking = true)]
+/// fn report(locks: &Client, day: u32) -> Result<u32, Error> {
+///     Ok(day)
+/// }
+///
+/// # let redis = redlock_rt::embedded::Engine::new();
+/// let client = Client::builder().embedded(&redis).dedicated_thread(true).build().unwrap();
+/// assert_eq!(report(&client, 7).unwrap(), 7);
+/// ```
 ///
 /// # Cancel safety
 ///

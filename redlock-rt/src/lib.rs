@@ -189,6 +189,11 @@ assert_eq!(place_order(7).await?, "paid");
 //! [After the work](crate::recipes#after-the-work) (why not `unlock().await?`), N a second, names from what
 //! users write, processes that fork: see [recipes].
 //!
+//! # Other executors, and none
+//!
+//! A client with [a thread of its own](ClientBuilder::dedicated_thread) works under `smol` and any other executor, and
+//! [`blocking`] lets plain threads wait.
+//!
 //! # Tests of your service
 //!
 //! Tests can run without a Redis server, in parallel, and without waiting for real time: see
@@ -204,6 +209,7 @@ assert_eq!(place_order(7).await?, "paid");
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::unwrap_used)]
 
+pub mod blocking;
 mod client;
 mod clock;
 mod connection;
@@ -249,7 +255,7 @@ pub use redlock_macros::distributed_lock;
 pub use sync::{
     ConvertError, CountDownGuard, CountDownLatch, DowngradeError, Fair, FairLock, FairLockGuard,
     FenceGate, Fenced, FencedLock, FencedLockGuard, FencedValue, Kind, LeasedPermit, Lock,
-    LockGuard, LockOptions, MultiLock, MultiLockGuard, Part, PermitExpirableSemaphore,
+    LockGuard, LockOptions, MultiLock, MultiLockGuard, OnLost, Part, PermitExpirableSemaphore,
     PermitOptions, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock,
     RedLockGuard, Reentrant, Renew, Semaphore, SemaphorePermit, Spin, SpinLock, SpinLockGuard,
     StaleToken, UpgradeError, Write, WriteGuard, WriteLock,

@@ -38,7 +38,7 @@ macro_rules! all {
 
 /// Names every public type, and checks the promises of all of them.
 macro_rules! public_types {
-    ($($module:ident: $($name:ident $(<$of:ty>)?),+;)+) => {
+    ($($module:ident: $($name:ident $(<$of:tt>)?),+;)+) => {
         const PUBLIC_TYPES: &[&str] = &[$($(stringify!($name)),+),+];
 
         #[test]
@@ -56,7 +56,7 @@ public_types! {
         CountDownLatch, Credentials, DowngradeError, Error, ErrorKind, Event, Events, Fair, FairLock, FairLockGuard, FenceGate,
         Fenced, FencedLock, FencedLockGuard, FencedValue, FoundKind, Fsync, GuardState, Health, HoldId, Holding, ClientIdentity, Inspection, LateLoss,
         LeasedPermit, Lock<Reentrant>, LockEvent, LockGuard<Reentrant>, LockOptions, LostReason, MultiLock,
-        MultiLockGuard, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
+        MultiLockGuard, OnLost<'static>, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
         RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant,
         Renew, ReplicaAck, Replicas, Reply, RetryPolicy, Semaphore, SemaphorePermit, ServerEvent, ServerHealth, Shutdown, Spin, SpinLock, SpinLockGuard,
         StaleToken, Stats, Unlocked, UpgradeError, Write, WriteGuard, WriteLock;

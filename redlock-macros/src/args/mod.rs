@@ -55,6 +55,7 @@ pub(crate) struct Args {
     pub(crate) guard: OptionSlot<Ident>,
     pub(crate) token: OptionSlot<Ident>,
     pub(crate) name: OptionSlot<LitStr>,
+    pub(crate) blocking: OptionSlot<bool>,
     pub(crate) krate: OptionSlot<Path>,
 }
 
@@ -237,6 +238,7 @@ impl Args {
             "guard" => Box::new(Reader(&mut self.guard, value::binding)),
             "token" => Box::new(Reader(&mut self.token, value::binding)),
             "name" => Box::new(Reader(&mut self.name, value::label)),
+            "blocking" => Box::new(Reader(&mut self.blocking, value::switch)),
             "crate" => Box::new(Reader(&mut self.krate, value::path)),
             _ => return None,
         })

@@ -6,7 +6,7 @@ use syn::ext::IdentExt as _;
 use crate::messages::{Names, nearest};
 
 /// Every option with an example of its value, in the order in which messages list them.
-pub(super) const OPTIONS: [(&str, &str); 21] = [
+pub(super) const OPTIONS: [(&str, &str); 22] = [
     ("key", "\"order:<user_id>\""),
     ("keys", "[\"account:<from>\", \"account:<to>\"]"),
     ("kind", "fair"),
@@ -27,11 +27,12 @@ pub(super) const OPTIONS: [(&str, &str); 21] = [
     ("guard", "held"),
     ("token", "number"),
     ("name", "\"place-order\""),
+    ("blocking", "true"),
     ("crate", "::redlock_rt"),
 ];
 
 /// The names of our options in other libraries. For hints only: none of them is accepted.
-pub(super) const FOREIGN: [(&str, &str); 86] = [
+pub(super) const FOREIGN: [(&str, &str); 85] = [
     ("lock_key", "key"),
     ("lockKey", "key"),
     ("lock_name", "key"),
@@ -57,7 +58,6 @@ pub(super) const FOREIGN: [(&str, &str); 86] = [
     ("acquire_timeout", "wait"),
     ("acquireTimeout", "wait"),
     ("timeout", "wait"),
-    ("blocking", "wait"),
     ("retry", "wait"),
     ("retries", "wait"),
     ("attempts", "wait"),

@@ -231,6 +231,17 @@ pub(super) fn label(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Li
     None
 }
 
+pub(super) fn switch(name: &Ident, value: Expr, errors: &mut Errors) -> Option<bool> {
+    if let Some(Lit::Bool(switch)) = literal(&value) {
+        return Some(switch.value);
+    }
+    errors.on(
+        &value,
+        format_args!("`{name}` is `true` or `false`: {}", Example(name)),
+    );
+    None
+}
+
 pub(super) fn path(_: &Ident, value: Expr, errors: &mut Errors) -> Option<Path> {
     match value {
         Expr::Path(path) if path.qself.is_none() => Some(path.path),

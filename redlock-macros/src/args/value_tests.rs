@@ -28,6 +28,17 @@ fn conditions() {
 }
 
 #[test]
+fn a_switch_is_on_or_off() {
+    for value in ["true", "false", "(true)"] {
+        parse(&format!("blocking = {value}")).expect(value);
+    }
+    let expected = "`blocking` is `true` or `false`: `blocking = true`";
+    for value in ["1", "\"true\"", "yes()", "a"] {
+        refused(&format!("blocking = {value}"), expected);
+    }
+}
+
+#[test]
 fn names_in_the_body() {
     for (option, what, example) in [
         ("guard", "guard", "held"),

@@ -16,7 +16,14 @@ use crate::plan::{KeyPart, KeyWhat, Keys, LockedKey, Plan};
 use crate::template::TemplateSegment;
 
 /// Checks the options of each attribute on `function` against each other and against it.
-pub(crate) fn check(attributes: Vec<Args>, function: &Function, errors: &mut Errors) -> Vec<Plan> {
+pub(crate) fn check(
+    attributes: Vec<Args>,
+    function: &mut Function,
+    errors: &mut Errors,
+) -> Vec<Plan> {
+    let blocks = |args: &Args| args.blocking.get().is_some_and(|blocking| blocking.value);
+    function.blocking = attributes.iter().any(blocks);
+    let function = &*function;
     returns::qualifiers(function, errors);
     let returns = returns::return_type(function, errors);
     parameters::bound_twice(&attributes, errors);

@@ -21,6 +21,13 @@ pub(super) fn qualifiers(function: &Function, errors: &mut Errors) {
             "an `extern` function is called by code that cannot await a lock; put the attribute \
              on an `async fn` that it calls",
         );
+    } else if function.blocking {
+        if let Some(asyncness) = &sig.asyncness {
+            errors.at(
+                asyncness.span,
+                "`blocking = true` is for a function that is not async; leave it out: this one awaits the lock",
+            );
+        }
     } else if sig.asyncness.is_none() && function.boxed().is_none() {
         let message = match &sig.output {
             ReturnType::Type(_, ty) if function.output().is_some() || lazy(ty).is_some() => {
@@ -30,7 +37,7 @@ pub(super) fn qualifiers(function: &Function, errors: &mut Errors) {
             }
             _ => {
                 "`#[distributed_lock]` needs an `async fn`: a lock is waited for, and that would \
-                 block the thread here. (If another attribute has taken the `async` away, such as \
+                 block the thread here. If that is meant, write `blocking = true`. (If another attribute has taken the `async` away, such as \
                  `#[tokio::test]`, put that one below this one.)"
             }
         };
@@ -42,7 +49,7 @@ pub(super) fn qualifiers(function: &Function, errors: &mut Errors) {
 /// left to the compiler, which can resolve them.
 pub(super) fn return_type(function: &Function, errors: &mut Errors) -> Option<Type> {
     const FIX: &str = "return `Result<T, E>` with `E: From<redlock_rt::Error>`";
-    if function.sig.asyncness.is_none() && function.boxed().is_none() {
+    if function.sig.asyncness.is_none() && !function.blocking && function.boxed().is_none() {
         // This mistake is already reported.
         return None;
     }

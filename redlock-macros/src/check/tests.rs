@@ -4,8 +4,8 @@ use crate::form::Form;
 pub(super) fn check_with(args: &str, function: &str) -> Result<Plan, Vec<String>> {
     let mut errors = Errors::default();
     let args = Args::parse(args.parse().expect("tokens"), &mut errors);
-    let function: Function = syn::parse_str(function).expect("function");
-    let plans = check(vec![args], &function, &mut errors);
+    let mut function: Function = syn::parse_str(function).expect("function");
+    let plans = check(vec![args], &mut function, &mut errors);
     match errors.finish(plans) {
         Ok(mut plans) => Ok(plans.pop().expect("a plan, since there is no mistake")),
         Err(errors) => Err(errors.messages()),
@@ -134,14 +134,15 @@ fn a_key_that_is_wrong_is_not_missing() {
 
 #[test]
 fn attributes_do_not_hide_each_others_names() {
-    let function: Function = syn::parse_str("async fn f() -> Result<(), E> {}").expect("function");
-    let messages = |attributes: &[&str]| {
+    let mut function: Function =
+        syn::parse_str("async fn f() -> Result<(), E> {}").expect("function");
+    let mut messages = |attributes: &[&str]| {
         let mut errors = Errors::default();
         let attributes = attributes
             .iter()
             .map(|args| Args::parse(args.parse().expect("tokens"), &mut errors))
             .collect();
-        let plans = check(attributes, &function, &mut errors);
+        let plans = check(attributes, &mut function, &mut errors);
         errors.finish(plans.len()).map_err(Errors::messages)
     };
     assert_eq!(
@@ -161,7 +162,7 @@ fn attributes_do_not_hide_each_others_names() {
 
 #[test]
 fn a_mistake_in_the_function_is_reported_once() {
-    let function: Function = syn::parse_str("fn f() -> Result<(), E> {}").expect("function");
+    let mut function: Function = syn::parse_str("fn f() -> Result<(), E> {}").expect("function");
     let mut errors = Errors::default();
     let args = || {
         Args::parse(
@@ -169,8 +170,35 @@ fn a_mistake_in_the_function_is_reported_once() {
             &mut Errors::default(),
         )
     };
-    check(vec![args(), args()], &function, &mut errors);
+    check(vec![args(), args()], &mut function, &mut errors);
     assert_eq!(errors.messages().len(), 1);
+}
+
+#[test]
+fn functions_that_block() {
+    const BLOCKING: &str = "key = \"k\", blocking = true";
+    assert!(check_with(BLOCKING, "fn f() -> Result<(), E> {}").is_ok());
+    for (function, start) in [
+        (
+            "async fn f() -> Result<(), E> {}",
+            "`blocking = true` is for a function that is not",
+        ),
+        ("fn f() {}", "`f` returns nothing"),
+        (
+            "fn f() -> BoxFuture<'static, R> {}",
+            "the future returned here does its work later",
+        ),
+        (
+            "const fn f() -> R {}",
+            "a `const fn` may run in the compiler",
+        ),
+    ] {
+        let messages = messages(BLOCKING, function);
+        assert!(
+            messages.len() == 1 && messages[0].starts_with(start),
+            "{function}: {messages:?}"
+        );
+    }
 }
 
 #[test]

@@ -39,13 +39,13 @@ pub(crate) fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStr
         .chain(take_further(&mut function))
         .map(|args| Args::parse(args, &mut errors))
         .collect();
-    let plans = check(attributes, &function, &mut errors);
+    let plans = check(attributes, &mut function, &mut errors);
     let mut tokens = TokenStream::new();
     match errors.finish(plans) {
         Ok(plans) => {
             let form = function.form();
             let (brace, inner) = match &form {
-                Form::Async => (function.brace, &function.body),
+                Form::Async | Form::Blocking => (function.brace, &function.body),
                 Form::Boxed(boxed) => (boxed.brace, &boxed.body),
             };
             let body = plans.iter().rev().fold(inner.clone(), |body, plan| {
@@ -53,6 +53,12 @@ pub(crate) fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStr
             });
             let body = match form {
                 Form::Async => body,
+                Form::Blocking => {
+                    let here = Span::mixed_site();
+                    let krate = plans.first().and_then(|plan| plan.krate.as_ref());
+                    let private = private(krate, here);
+                    quote_spanned!(here=> #private::BlockOn::block_on(async move { #body }))
+                }
                 Form::Boxed(boxed) => boxed.with_body(&body),
             };
             function.with_body(&body, &mut tokens);

@@ -401,8 +401,8 @@ impl ClientBuilder {
     /// A blocked runtime then loses no locks. A guard that is dropped while its runtime shuts down
     /// is still released, while the process continues.
     ///
-    /// Such a client works under any executor, and without one (`futures::executor::block_on`); a Tokio
-    /// runtime must have timers. Other clients need a Tokio runtime with timers and I/O: without one, their
+    /// Such a client works under any executor (`smol`, `futures::executor::block_on`), and on threads without one
+    /// ([`blocking`](crate::blocking)); a Tokio runtime must have timers. Other clients need a Tokio runtime with timers and I/O: without one, their
     /// calls panic, or wait for ever once the process has a client with a thread of its own.
     ///
     /// The thread ends with the process. At the end of `main`, call [`shutdown`](Client::shutdown),

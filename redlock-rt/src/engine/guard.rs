@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use tokio::task::AbortHandle;
+
 use super::hand_over::HandOver;
 use super::hold::{GuardId, GuardState, Hold, Leave, Left, LostReason, Request, Terms};
 use super::release::{Cleanup, PendingCleanup};
@@ -79,6 +81,28 @@ impl Hold {
                 Err(error.named(self.recipe.name().as_arc()))
             }
             None => Err(pending.out_of_time(action)),
+        }
+    }
+
+    /// Resolves when the lock is lost for this guard, at the local deadline at the latest.
+    async fn lost(self: &Arc<Self>, guard: GuardId) -> LostReason {
+        self.engine.ensure_tasks();
+        loop {
+            let mut changed = std::pin::pin!(self.changed());
+            // Registered before the state is read, so that no change is missed.
+            changed.as_mut().enable();
+            let state = self.lease().state(guard, clock::now());
+            let until = match state {
+                GuardState::Held { until } | GuardState::Suspect { until } => until,
+                GuardState::Lost(reason) => return reason,
+                // The caller still borrows the guard, so only a shut-down can have released it.
+                GuardState::Released => return LostReason::ShutDown,
+            };
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = clock::sleep_until(until) => {}
+            }
         }
     }
 }
@@ -193,24 +217,18 @@ impl HoldGuard {
     }
 
     /// Resolves when the lock is lost, at the local deadline at the latest.
-    pub(crate) async fn lost(&self) -> LostReason {
-        self.hold.engine.ensure_tasks();
-        loop {
-            let mut changed = std::pin::pin!(self.hold.changed());
-            // Registered before the state is read, so that no change is missed.
-            changed.as_mut().enable();
-            let until = match self.state() {
-                GuardState::Held { until } | GuardState::Suspect { until } => until,
-                GuardState::Lost(reason) => return reason,
-                // The caller still borrows the guard, so only a shut-down can have released it.
-                GuardState::Released => return LostReason::ShutDown,
-            };
-            tokio::select! {
-                biased;
-                () = changed => {}
-                () = clock::sleep_until(until) => {}
-            }
-        }
+    pub(crate) fn lost(&self) -> impl Future<Output = LostReason> + use<'_> {
+        self.hold.lost(self.id)
+    }
+
+    /// Calls `told` when the lock is lost, on the runtime of the client's tasks. `None`: there is none.
+    pub(crate) fn on_lost(
+        &self,
+        told: impl FnOnce(LostReason) + Send + 'static,
+    ) -> Option<AbortHandle> {
+        let (hold, id) = (Arc::clone(&self.hold), self.id);
+        let site = hold.engine.spawner.site().or_else(|| hold.home.clone())?;
+        Some(site.spawn(async move { told(hold.lost(id).await) }))
     }
 
     /// Releases, and waits for the reply of Redis.

@@ -13,6 +13,7 @@ mod session;
 
 pub use ::core;
 
+pub use crate::blocking::BlockOn;
 pub use crate::engine::{Fsync, Owner, ReplicaAck};
 pub use crate::sync::LockOptions;
 

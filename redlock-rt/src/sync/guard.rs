@@ -4,6 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use tokio::task::AbortHandle;
+
 use super::kind::Kind;
 use super::options::{LockOptions, check_lease};
 use crate::engine::{GuardState, HoldGuard, LostReason, ReentryScope, Unlocked};
@@ -114,6 +116,44 @@ impl<K: Kind> LockGuard<K> {
         self.inner.lost().await
     }
 
+    /// Calls `told` with the reason as soon as the lock is lost, until the returned value is dropped: for code that
+    /// cannot await [`lost`](Self::lost).
+    ///
+    /// `told` runs on the runtime of the client's tasks, which it must not block. If the loss comes while the
+    /// returned value is dropped, `told` may still run afterwards.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// use redlock_rt::blocking::BlockOn as _;
+    ///
+    /// # fn main() -> Result<(), redlock_rt::Error> {
+    /// # let redis = redlock_rt::embedded::Engine::new();
+    /// # let client = redlock_rt::Client::builder().embedded(&redis).dedicated_thread(true).build()?;
+    /// let guard = client.rlock("report").lock().block_on()?;
+    /// let stop = Arc::new(AtomicBool::new(false));
+    /// let stopped = Arc::clone(&stop);
+    /// let watch = guard.on_lost(move |_reason| stopped.store(true, Ordering::Relaxed));
+    /// for _chapter in 0..3 {
+    ///     if stop.load(Ordering::Relaxed) {
+    ///         break;
+    ///     }
+    ///     // … some work
+    /// }
+    /// drop(watch);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_lost(&self, told: impl FnOnce(LostReason) + Send + 'static) -> OnLost<'_> {
+        OnLost {
+            task: self.inner.on_lost(told),
+            guard: PhantomData,
+        }
+    }
+
     /// Extends the lease to `lease` from now, if that is longer than the remaining lease.
     ///
     /// # Round trips
@@ -202,6 +242,23 @@ impl<K: Kind> LockGuard<K> {
     #[must_use]
     pub fn hold_count(&self) -> u32 {
         self.inner.hold.count()
+    }
+}
+
+/// A function that waits for a loss: made by [`LockGuard::on_lost`]. Dropping it takes the function back.
+#[derive(Debug)]
+#[must_use = "the function is taken back when this is dropped"]
+pub struct OnLost<'a> {
+    task: Option<AbortHandle>,
+    /// The task counts on the guard.
+    guard: PhantomData<&'a ()>,
+}
+
+impl Drop for OnLost<'_> {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 

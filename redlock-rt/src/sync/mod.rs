@@ -31,7 +31,7 @@ pub use self::fair::{Fair, FairLock, FairLockGuard};
 pub use self::fence::{FenceGate, StaleToken};
 pub use self::fenced::{Fenced, FencedLock, FencedLockGuard};
 pub use self::fenced_value::FencedValue;
-pub use self::guard::LockGuard;
+pub use self::guard::{LockGuard, OnLost};
 pub use self::kind::Kind;
 pub use self::latch::{CountDownGuard, CountDownLatch};
 pub use self::lock::Lock;

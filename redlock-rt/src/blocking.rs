@@ -1,0 +1,110 @@
+//! Calls that block their thread: for threads without a runtime, rayon, and a plain `main`.
+//!
+//! [`block_on`](BlockOn::block_on) behind any call of this crate waits for its end. The client needs a
+//! [thread of its own](crate::ClientBuilder::dedicated_thread), which renews leases while other threads work.
+//!
+//! ```
+//! use redlock_rt::blocking::BlockOn as _;
+//! use redlock_rt::{Client, Error};
+//!
+//! fn main() -> Result<(), Error> {
+//!     let redis = redlock_rt::embedded::Engine::new();
+//!     // For a real server, call .url("redis://localhost") instead of .embedded(…).
+//!     let client = Client::builder().embedded(&redis).dedicated_thread(true).connect().block_on()?;
+//!     let stock = client.rlock("stock");
+//!
+//!     std::thread::scope(|scope| {
+//!         for _ in 0..4 {
+//!             scope.spawn(|| -> Result<(), Error> {
+//!                 let guard = stock.lock().block_on()?;
+//!                 assert!(guard.is_valid());
+//!                 // The drop sends the release, and does not block.
+//!                 Ok(())
+//!             });
+//!         }
+//!     });
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A body that blocks cannot be cancelled when its lock is lost: ask [`is_valid`](crate::LockGuard::is_valid) before
+//! each step, which takes no call to Redis, or let [`on_lost`](crate::LockGuard::on_lost) interrupt it.
+#![cfg_attr(
+    feature = "macros",
+    doc = r##"
+The attribute runs a function that is not async with `blocking = true`:
+
+```
+# use std::sync::LazyLock;
+use redlock_rt::{Client, Error, distributed_lock};
+
+static LOCKS: LazyLock<Client> = LazyLock::new(|| {
+    # let redis = redlock_rt::embedded::Engine::new();
+    # let client = Client::builder().embedded(&redis).dedicated_thread(true).build();
+    # #[cfg(any())]
+    let client = Client::builder().url("redis://localhost").dedicated_thread(true).build();
+    client.expect("the URL is valid")
+});
+
+#[distributed_lock(key = "order:<user_id>", client = LOCKS, blocking = true)]
+fn place_order(user_id: u64) -> Result<&'static str, Error> {
+    Ok("paid")
+}
+
+assert_eq!(place_order(7).unwrap(), "paid");
+```
+"##
+)]
+//!
+//! # Panics
+//!
+//! In an asynchronous task of Tokio, with a text that begins with "Cannot start a runtime from within a runtime": the call
+//! would block all tasks of its thread. There, await the call instead. `tokio::task::spawn_blocking` and
+//! `block_in_place` are no such place. The tasks of other executors are blocked without a panic.
+
+use std::future::IntoFuture;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use tokio::runtime::Handle;
+
+/// Waits for the end of a call by blocking the thread.
+pub trait BlockOn: IntoFuture + Sized {
+    /// Runs the call on this thread, and returns what it returns.
+    ///
+    /// # Panics
+    ///
+    /// In an asynchronous task; see the [module](self#panics).
+    #[track_caller]
+    fn block_on(self) -> Self::Output {
+        match Handle::try_current() {
+            // Panics in an asynchronous task, and not on a thread for calls that block.
+            Ok(runtime) => runtime.block_on(self.into_future()),
+            Err(_) => park_on(self.into_future()),
+        }
+    }
+}
+
+impl<F: IntoFuture> BlockOn for F {}
+
+fn park_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
