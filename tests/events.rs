@@ -203,9 +203,9 @@ async fn holds_of_one_lock_are_heard_one_after_the_other() {
     }
     let heard: Vec<_> = events.take(2 * TASKS * EACH).collect().await;
     for (index, event) in heard.into_iter().enumerate() {
-        let expected = [LockEvent::Acquired, LockEvent::Released][index % 2];
+        let expected = &[LockEvent::Acquired, LockEvent::Released][index % 2];
         match event {
-            Event::Lock { what, .. } => assert_eq!(what, expected, "{index}"),
+            Event::Lock { what, .. } => assert_eq!(&what, expected, "{index}"),
             event => panic!("{event:?}"),
         }
     }

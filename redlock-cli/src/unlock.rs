@@ -1,9 +1,10 @@
 //! `redlock unlock --force`: frees what somebody else holds.
 
+use std::env;
 use std::io::{IsTerminal, Write, stderr, stdin};
 
 use clap::Args;
-use redlock_rt::{Client, Error, HoldId, Shutdown};
+use redlock_rt::{Client, Error, HoldId, Kind, Lock, Shutdown};
 use serde_json::json;
 
 use crate::exit::{Code, Failure};
@@ -22,6 +23,9 @@ pub(crate) struct Unlock {
     /// Says that this takes the lock away from its holder
     #[arg(long, required = true)]
     force: bool,
+    /// Tells the holder why, and the name of the user, as far as it uses redlock-rt
+    #[arg(long)]
+    why: Option<String>,
     /// Does not ask
     #[arg(long, short)]
     yes: bool,
@@ -35,11 +39,17 @@ pub(crate) async fn perform(
     if !unlock.yes && !stdin().is_terminal() {
         return Err(Failure::usage("there is no terminal to ask at: say --yes"));
     }
-    let client = server.client().await?;
+    let user = env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    let builder = server
+        .builder()?
+        .identity(format!("{user} (redlock unlock)"));
+    let client = builder.connect().await?;
     let key = server.full_name(&unlock.key);
     let holder = client.rlock(&unlock.key).holder().await?;
     let freed = match &holder {
-        Some(holder) if unlock.yes || agreed(&key, holder)? => free(&client, &unlock.key).await?,
+        Some(holder) if unlock.yes || agreed(&key, holder)? => {
+            free(&client, &unlock.key, unlock.why.as_deref()).await?
+        }
         _ => false,
     };
     client.shutdown(Shutdown::ReleaseAll).await?;
@@ -64,14 +74,21 @@ fn agreed(key: &str, holder: &HoldId) -> Result<bool, Failure> {
 }
 
 /// Frees it as its own kind does, so that those who wait for it are woken.
-async fn free(client: &Client, key: &str) -> Result<bool, Error> {
+async fn free(client: &Client, key: &str, why: Option<&str>) -> Result<bool, Error> {
     let modes = client.read_write_lock(key);
-    if modes.write_lock().force_unlock().await? || modes.read_lock().force_unlock().await? {
+    if end(&modes.write_lock(), why).await? || end(&modes.read_lock(), why).await? {
         return Ok(true);
     }
     let fair = client.fair_lock(key);
     match fair.queue_len().await? {
-        0 => client.rlock(key).force_unlock().await,
-        _ => fair.force_unlock().await,
+        0 => end(&client.rlock(key), why).await,
+        _ => end(&fair, why).await,
+    }
+}
+
+async fn end<K: Kind>(lock: &Lock<K>, why: Option<&str>) -> Result<bool, Error> {
+    match why {
+        Some(why) => lock.force_unlock_because(why).await,
+        None => lock.force_unlock().await,
     }
 }

@@ -86,7 +86,7 @@ impl ErrorKind {
 }
 
 /// Why a lock was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
     /// The lease ran out by the local clock before it was renewed.
@@ -97,8 +97,21 @@ pub enum LostReason {
     Taken,
     /// The guard's `max_hold` is over.
     MaxHold,
+    /// Somebody took it or freed it by force, and said why.
+    Stolen(Arc<Theft>),
     /// The client was shut down and released it.
     ShutDown,
+}
+
+/// Who took a lock from its holder, and why, in their own words.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Theft {
+    /// The [identity](crate::ClientBuilder::identity) of their client; without one, the id of the new hold or of
+    /// the client.
+    pub by: String,
+    /// The reason that they gave.
+    pub why: String,
 }
 
 /// How many replicas were to acknowledge a lock, and how many did.
@@ -114,6 +127,7 @@ pub struct Replicas {
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Stolen(theft) => return write!(f, "stolen by {}: {}", theft.by, theft.why),
             Self::Expired => "the lease ran out before it was renewed",
             Self::Deleted => "the key is gone from redis",
             Self::Taken => "somebody else holds it",
@@ -295,7 +309,7 @@ impl Error {
     /// shut-down of the client has ended.
     #[must_use]
     pub fn lost_reason(&self) -> Option<LostReason> {
-        self.repr.lost
+        self.repr.lost.clone()
     }
 
     /// Returns whether too few replicas had the lock in time.
@@ -528,13 +542,21 @@ mod tests {
                 "lost: the longest hold time is over",
             ),
             (
+                LostReason::Stolen(Arc::new(Theft {
+                    by: "me".into(),
+                    why: "stuck".into(),
+                })),
+                ErrorKind::Lost,
+                "lost: stolen by me: stuck",
+            ),
+            (
                 LostReason::ShutDown,
                 ErrorKind::ShutDown,
                 "the client is shut down",
             ),
         ];
         for (reason, kind, text) in table {
-            let error = Error::lost("extend lock", reason).named(&name);
+            let error = Error::lost("extend lock", reason.clone()).named(&name);
             assert_eq!((error.kind(), error.lost_reason()), (kind, Some(reason)));
             assert_eq!(
                 error.to_string(),

@@ -138,7 +138,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! scripts call (`+pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`;
 //! for read-write locks also `+set +zrange +zrem`, `+hrandfield`, which keeps the end of one of
 //! many readers cheap, and for preferred writers `+time +zadd +zremrangebyscore`; for latches
-//! `+decr +get +set +pexpireat +time`; for fencing tokens `+incr +get +set +time`; for fair locks
+//! `+decr +get +set +pexpireat +time`; for fencing tokens `+incr +get +set +time`; to steal, and to force
+//! with a reason, `+set`, and to be told of it `+get`; for fair locks
 //! `+time +hmget +lindex +llen +lpos +lrange +lrem +rpush +zadd +zrange +zrem +zscore`; for
 //! semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard +zcount +zrange
 //! +zrangebyscore +zrem +zscore`, and `+persist` if you take a TTL from one; for [`ReplicaAck`]
@@ -242,7 +243,7 @@ pub use client::{
 };
 pub use connection::{Credentials, RetryPolicy};
 pub use engine::{Backoff, Fsync, GuardState, LostReason, Owner, ReplicaAck, Unlocked};
-pub use error::{Error, ErrorKind, Replicas};
+pub use error::{Error, ErrorKind, Replicas, Theft};
 pub use meter::{Event, Events, LockEvent, ServerEvent};
 pub use name::HoldId;
 #[cfg(feature = "embedded")]

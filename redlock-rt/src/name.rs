@@ -11,7 +11,7 @@ use crate::text::ShortText;
 const MAX_NAME: usize = 512;
 
 /// How keys that belong to another name begin, before `:` or `_braced:`.
-const DERIVED: [&str; 9] = [
+const DERIVED: [&str; 10] = [
     "redisson_lock_queue",
     "redisson_lock_timeout",
     "redisson_lock_token",
@@ -21,6 +21,7 @@ const DERIVED: [&str; 9] = [
     "redlock_op",
     "redlock_rw_writers",
     "redlock_sem",
+    "redlock_stolen",
 ];
 
 /// The name of a lock in Redis: the client's namespace and the caller's name.

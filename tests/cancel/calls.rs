@@ -6,7 +6,7 @@ use redlock_rt::{LockOptions, Owner, Unlocked};
 use tests::lock_and_unlock;
 use tokio::task::yield_now;
 
-use crate::stage::{At, Stage, unlocked};
+use crate::stage::{At, NAME, Stage, unlocked};
 
 pub(crate) async fn lock(stage: &mut Stage, at: At) -> bool {
     let lock = stage.lock();
@@ -68,6 +68,23 @@ pub(crate) async fn lock_in_a_body_that_holds_it(stage: &mut Stage, at: At) -> b
     outcome
         .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::StillHeld))
         .is_some()
+}
+
+/// Whoever has the lock then gives it back.
+pub(crate) async fn steal(stage: &mut Stage, at: At) -> bool {
+    let victim = stage.other.rlock(NAME).lock().await.unwrap();
+    let lock = stage.lock();
+    let outcome = stage.drop_at(at, lock.steal("stuck")).await;
+    drop(victim);
+    unlocked(outcome).await
+}
+
+pub(crate) async fn steal_of_a_fenced_lock(stage: &mut Stage, at: At) -> bool {
+    let lock = stage.fenced();
+    let victim = stage.other.fenced_lock(NAME).lock().await.unwrap();
+    let outcome = stage.drop_at(at, lock.steal("stuck")).await;
+    drop(victim);
+    unlocked(outcome).await
 }
 
 pub(crate) async fn lock_of_an_owner(stage: &mut Stage, at: At) -> bool {

@@ -62,6 +62,8 @@ cases! {
         unlock_of_one_guard_of_two(5)
         reenter(5)
         lock_in_a_body_that_holds_it(5)
+        steal(8)
+        steal_of_a_fenced_lock(8)
         lock_of_an_owner(5)
         lock_of_an_owner_that_holds_it(5)
         extend(5);

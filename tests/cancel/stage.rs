@@ -36,6 +36,8 @@ const BOTH: usize = 40;
 /// The longest pause before connecting.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) const NAME: &str = "cancelled";
+/// Of the notes for holders whose lock was stolen.
+const THEFT: &str = "redlock_stolen:{cancelled}:";
 /// Of the tokens of the fenced lock.
 const COUNTER: &str = "redisson_lock_token:{cancelled}";
 
@@ -303,6 +305,11 @@ impl Stage {
                 let counter = here.iter().find(|name| *name == COUNTER);
                 if let (About::Fenced, Some(counter)) = (self.about, counter) {
                     let _: u8 = ask(&control, &["DEL", counter]).await;
+                }
+                // A reason stays for as long as the holder may look.
+                for note in here.iter().filter(|name| name.starts_with(THEFT)) {
+                    assert!(ask::<i64>(&control, &["PTTL", note]).await > 0, "{note}");
+                    let _: u8 = ask(&control, &["DEL", note]).await;
                 }
                 left.extend(here);
             }

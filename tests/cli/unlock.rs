@@ -72,6 +72,22 @@ async fn those_who_wait_are_woken_as_their_kind_is_and_have_the_lock_then() {
 }
 
 #[tokio::test]
+async fn the_command_under_the_lock_ends_with_the_reason() {
+    let key = unique("cli:why");
+    let command = ["run", &key, "--lease", "600ms", "-c", "echo ran; sleep 120"];
+    let mut run = start(command);
+    run.says("ran").await;
+    let unlock = ["unlock", "--force", "--yes", "--why", "stuck", &key];
+    assert_eq!(redlock(unlock).await.code, 0);
+    let ended = run.ended().await;
+    assert_eq!(ended.code, 76);
+    let told = " (redlock unlock): stuck";
+    assert!(ended.err.contains(told), "{ended:?}");
+    let unlock = ["unlock", "--force", "--yes", "--why", "", &key];
+    assert_eq!(redlock(unlock).await.code, 1, "it is free");
+}
+
+#[tokio::test]
 async fn it_asks_at_a_terminal_and_only_yes_is_yes() {
     let client = Client::connect(&shared_server().url()).await.unwrap();
     for (answer, code) in [("n", 1), ("", 1), ("what", 1), ("y", 0)] {

@@ -59,7 +59,7 @@ public_types! {
         MultiLockGuard, OnLost<'static>, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
         RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant,
         Renew, ReplicaAck, Replicas, Reply, RetryPolicy, Semaphore, SemaphorePermit, ServerEvent, ServerHealth, Shutdown, Spin, SpinLock, SpinLockGuard,
-        StaleToken, Stats, Unlocked, UpgradeError, Write, WriteGuard, WriteLock;
+        StaleToken, Stats, Theft, Unlocked, UpgradeError, Write, WriteGuard, WriteLock;
     embedded: Engine, Listener, Session;
 }
 

@@ -30,6 +30,7 @@ async fn assert_refused<K: Kind>(lock: &Lock<K>, kind: ErrorKind, says: &str) {
     assert_error(lock.is_locked().await, kind, says);
     assert_error(lock.holders().await, kind, says);
     assert_error(lock.force_unlock().await, kind, says);
+    assert_error(lock.force_unlock_because("stuck").await, kind, says);
 }
 
 /// The same for locks of every kind with this name.
@@ -43,6 +44,27 @@ async fn assert_all_refused(client: &Client, name: &str, kind: ErrorKind, says: 
     assert_refused(&lock.read_lock(), kind, says).await;
     assert_refused(&lock.write_lock(), kind, says).await;
     assert_refused(&lock.prefer_writers(true).write_lock(), kind, says).await;
+}
+
+#[tokio::test]
+async fn reasons_that_say_nothing() {
+    let (client, name) = (client().await, unique("reasons"));
+    let (lock, fenced) = (client.rlock(&name), client.fenced_lock(&name));
+    let guard = lock.lock().await.unwrap();
+    let long = "x".repeat(1025);
+    for (why, says) in [
+        ("", "empty or blank"),
+        (" \n", "empty or blank"),
+        ("a\0b", "NUL"),
+        (&long, "1024 bytes"),
+    ] {
+        assert_error(lock.steal(why).await, ErrorKind::BadInput, says);
+        assert_error(fenced.steal(why).await, ErrorKind::BadInput, says);
+        let forced = lock.force_unlock_because(why).await;
+        assert_error(forced, ErrorKind::BadInput, says);
+    }
+    guard.reenter().await.unwrap().unlock().await.unwrap();
+    guard.unlock().await.unwrap();
 }
 
 #[tokio::test]

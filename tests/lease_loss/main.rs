@@ -4,6 +4,7 @@
 mod many;
 mod outage;
 mod signal;
+mod stolen;
 mod terms;
 mod too_long;
 mod tracked;

@@ -91,6 +91,8 @@ cases! {
         a_turn_of_a_fair_lock_whatever_is_lost;
     others:
         a_force_unlock_whose_reply_was_lost_freed_the_lock_of_the_next_holder
+        a_steal_is_repeated
+        a_repeated_steal_takes_nothing_from_a_later_holder
         questions_are_repeated;
     late:
         a_delayed_acquisition_does_not_run_after_its_repeat

@@ -1,6 +1,6 @@
 //! Calls that concern no hold of their own.
 
-use redlock_rt::{ErrorKind, Unlocked};
+use redlock_rt::{ErrorKind, LostReason, Unlocked};
 use tests::{Loss, Place, Which, calls, within};
 
 use crate::{DEADLINE, each, stage::Stage};
@@ -28,6 +28,55 @@ pub(crate) async fn a_force_unlock_whose_reply_was_lost_freed_the_lock_of_the_ne
     assert_eq!(holder.as_ref(), Some(next.hold_id()));
     assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
     drop(guard);
+    stage.assert_clean().await;
+}
+
+/// A steal is repeated, and takes the lock once.
+pub(crate) async fn a_steal_is_repeated(place: Place) {
+    each(place, &Loss::ALL, async |loss| {
+        let stage = Stage::set(place, "stolen").await;
+        let why = "stuck";
+        // Loads the script.
+        drop(stage.lock.steal(why).await.unwrap());
+        let victim = stage.other.lock().await.unwrap();
+        stage.proxy().lose(loss, stage.calls("rlock_steal"), 1);
+        let guard = stage.lock.steal(why).await.unwrap();
+        stage.assert_held(&guard, 1).await;
+        let error = victim.reenter().await.unwrap_err();
+        assert!(
+            matches!(error.lost_reason(), Some(LostReason::Stolen(theft)) if theft.why == why),
+            "{loss:?}: {error}"
+        );
+        drop(victim);
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        stage.forget_thefts().await;
+        stage.assert_clean().await;
+    })
+    .await;
+}
+
+/// A steal whose reply was lost is repeated when somebody else has the lock: it names the holder that it saw.
+pub(crate) async fn a_repeated_steal_takes_nothing_from_a_later_holder(place: Place) {
+    let stage = Stage::set(place, "third").await;
+    drop(stage.lock.steal("loads the script").await.unwrap());
+    let victim = stage.other.lock().await.unwrap();
+    let connection = stage.connection();
+    let gate = stage.proxy().hold_reply(stage.calls("rlock_steal"));
+    let lock = stage.lock.clone();
+    let stealing = tokio::spawn(async move { lock.steal("stuck").await });
+    within(DEADLINE, gate.reached()).await;
+    // It has the lock by now, and loses it to a third.
+    assert!(stage.other.force_unlock().await.unwrap());
+    let third = within(DEADLINE, stage.other.lock()).await.unwrap();
+    stage.proxy().cut(Which::Connection(connection));
+    gate.open();
+    let error = within(DEADLINE, stealing).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Contended, "{error}");
+    let holder = stage.other.holder().await.unwrap();
+    assert_eq!(holder.as_ref(), Some(third.hold_id()));
+    assert_eq!(third.unlock().await.unwrap(), Unlocked::Released);
+    drop(victim);
+    stage.forget_thefts().await;
     stage.assert_clean().await;
 }
 

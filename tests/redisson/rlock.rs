@@ -186,6 +186,26 @@ async fn its_force_unlock_frees_ours() {
     both.end().await;
 }
 
+/// Its holder sees what its own `forceUnlock` would show it.
+#[tokio::test]
+async fn we_steal_its_lock() {
+    let both = Both::open("steal").await;
+    assert!(both.theirs.try_lock(1, None).await.unwrap());
+    let waiter = both.they_wait(2).await;
+    let guard = both.ours.steal("stuck").await.unwrap();
+    assert!(!both.theirs.is_held_by(1).await.unwrap());
+    assert_eq!(
+        both.theirs.unlock(1).await.unwrap(),
+        RedissonUnlock::NotOwner
+    );
+    assert!(guard.is_valid() && !waiter.is_finished());
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    within(DEADLINE, waiter).await.unwrap();
+    assert_eq!(both.theirs.unlock(2).await.unwrap(), RedissonUnlock::Freed);
+    both.world.forget_thefts().await;
+    both.end().await;
+}
+
 #[tokio::test]
 async fn our_force_unlock_frees_its() {
     let both = Both::open("our-force").await;

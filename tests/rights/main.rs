@@ -8,7 +8,9 @@ mod roads;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use redlock_rt::{Client, Error, ErrorKind, FoundKind, LockOptions, PermitOptions, Unlocked};
+use redlock_rt::{
+    Client, Error, ErrorKind, FoundKind, LockOptions, LostReason, PermitOptions, Unlocked,
+};
 use tests::{DEADLINE, Proxy, RedisServer, World, eventually, unique, within};
 
 /// Short, since waiters without announcements poll.
@@ -27,6 +29,7 @@ const READ_WRITE: &str = "for read-write locks also `+set +zrange +zrem`, `+hran
                           the end of one of many readers cheap, and for preferred writers `+time \
                           +zadd +zremrangebyscore`";
 const TOKENS: &str = "for fencing tokens `+incr +get +set +time`";
+const STEALS: &str = "to steal, and to force with a reason, `+set`, and to be told of it `+get`";
 const PLAIN: &str = "for semaphores `+get +set +incrby +decrby`";
 const LEASED: &str =
     "and with leases `+time +zadd +zcard +zcount +zrange +zrangebyscore +zrem +zscore`";
@@ -250,6 +253,7 @@ fn assert_listed() {
         FAIR_CHANNELS,
         READ_WRITE,
         TOKENS,
+        STEALS,
         LATCH,
         PLAIN,
         LEASED,
@@ -283,6 +287,35 @@ async fn what_the_front_page_lists_is_enough() {
     listed.push("&redlock_wake:*".to_owned());
     let client = stage.client(&listed).await;
     fair(&client, &stage.world.name).await.unwrap();
+    stage.end().await;
+}
+
+/// Without the right to read the note the lock is lost all the same.
+#[tokio::test]
+async fn thieves_and_holders_need_a_right_each() {
+    assert_listed();
+    let mut stage = Stage::open("steals").await;
+    let name = stage.world.name.clone();
+    let all = rights(&[EVERYBODY, SCRIPTS, STEALS].concat());
+    let without = |right: &str| -> Vec<String> {
+        let some = all.iter().filter(|some| *some != right);
+        some.cloned().collect()
+    };
+    let holds = stage.client(&without("+set")).await;
+    let blind = stage.client(&without("+get")).await;
+    let thief = stage.client(&without("+get")).await;
+    for (client, told) in [(&holds, true), (&blind, false)] {
+        let lock = client.rlock(&name);
+        let guard = lock.lock().await.unwrap();
+        let stolen = thief.rlock(&name).steal("stuck").await.unwrap();
+        let reason = guard.reenter().await.unwrap_err().lost_reason();
+        let stole = matches!(reason, Some(LostReason::Stolen(_)));
+        assert_eq!(stole, told, "{reason:?}");
+        // Nothing is taken by one who may not say so.
+        assert_denied(holds.rlock(&name).steal("stuck").await, &name);
+        stolen.reenter().await.unwrap().unlock().await.unwrap();
+        stolen.unlock().await.unwrap();
+    }
     stage.end().await;
 }
 

@@ -122,6 +122,22 @@ impl World {
         u64::try_from(millis).ok().map(Duration::from_millis)
     }
 
+    /// Removes the notes for holders whose lock was stolen, which expire, and the counter of tokens, which
+    /// stays.
+    pub async fn forget_thefts(&self) {
+        let notes = format!("redlock_stolen:*{}*", self.name);
+        let notes: Vec<String> = self.redis(&["KEYS", &notes]).await;
+        for note in notes {
+            assert!(
+                self.redis::<i64>(&["PTTL", &note]).await > 0,
+                "{note} stays"
+            );
+            let _: bool = self.redis(&["DEL", &note]).await;
+        }
+        let tokens = format!("redisson_lock_token:{{{}}}", self.name);
+        let _: bool = self.redis(&["DEL", &tokens]).await;
+    }
+
     /// Whether the key `name` exists.
     pub async fn is_there(&self) -> bool {
         self.redis(&["EXISTS", &self.name]).await

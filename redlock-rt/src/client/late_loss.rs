@@ -51,7 +51,7 @@ impl LateLosses {
             tracing::warn!(
                 function,
                 lock = &**lock,
-                reason = reason.map(|reason| reason.to_string()),
+                reason = reason.as_ref().map(ToString::to_string),
                 left_out,
                 "lock lost before its body completed"
             );

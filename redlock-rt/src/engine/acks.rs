@@ -291,7 +291,7 @@ impl ClientEngine {
             Ok(AckOutcome::Gone) => {
                 let lost = guard.hold.lost_reason(clock::now());
                 let reason = lost.unwrap_or(LostReason::Deleted);
-                guard.hold.mark_lost(reason);
+                guard.hold.mark_lost(reason.clone());
                 return Err(guard.hold.lost_error(action, reason));
             }
             Ok(AckOutcome::Failed(fault)) => fault.into_error(action),

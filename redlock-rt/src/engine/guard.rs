@@ -70,10 +70,7 @@ impl Hold {
                 Ok(())
             }
             Some(Ok(reply)) => {
-                let reason = match reply {
-                    HoldReply::Taken => LostReason::Taken,
-                    _ => LostReason::Deleted,
-                };
+                let reason = reply.lost().unwrap_or(LostReason::Deleted);
                 Err(self.lost_error(action, reason))
             }
             Some(Err(fault)) => {
@@ -297,9 +294,10 @@ impl HoldGuard {
         let open = PendingCleanup::register(hold);
         let left = hold.engine.watchdog.unwatch_if(hold, || {
             let left = hold.lease().leave_at(self.id, now);
-            (left, left.is_some_and(|left| left.leave == Leave::Last))
+            let last = left.as_ref().is_some_and(|left| left.leave == Leave::Last);
+            (left, last)
         })?;
-        if let Some(reason) = left.expiry {
+        if let Some(reason) = left.expiry.clone() {
             hold.report(reason, now);
         }
         let cleanup = match left.leave {

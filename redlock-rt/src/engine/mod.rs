@@ -78,7 +78,7 @@ mod wait;
 mod watchdog;
 
 pub use self::acks::{Fsync, ReplicaAck};
-pub(crate) use self::acquire::{AcquireParams, CurrentHold, ReentryScope, TogetherOutcome};
+pub(crate) use self::acquire::{AcquireParams, CurrentHold, ReentryScope, Steal, TogetherOutcome};
 pub use self::acquire::{Backoff, Owner};
 pub(crate) use self::calls_without_hold::Repeat;
 pub(crate) use self::engine::{ClientEngine, Config};

@@ -34,7 +34,7 @@ pub enum Event {
 ///
 /// Of one hold, `Acquired` is first, and either `Lost` or `Released` is last. A re-entered lock is one
 /// hold, as is one acquisition of several permits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockEvent {
     /// The client has got it.

@@ -241,7 +241,7 @@ impl Held {
         self.meter
     }
 
-    pub(crate) fn hears(&mut self, event: LockEvent, permits: impl FnOnce() -> u32) {
+    pub(crate) fn hears(&mut self, event: &LockEvent, permits: impl FnOnce() -> u32) {
         let Some(numbers) = self.meter.numbers() else {
             return;
         };
@@ -256,7 +256,7 @@ impl Held {
             LockEvent::TimedOut => {}
             LockEvent::Lost(reason) => {
                 let (kind, lock) = self.meter.labels();
-                let reason = snake(&reason);
+                let reason = snake(reason);
                 counter!("redlock_losses_total", "kind" => kind, "lock" => lock, "reason" => reason)
                     .increment(1);
                 self.ends();
@@ -409,5 +409,6 @@ mod tests {
     fn names_of_outcomes() {
         assert_eq!(snake(&ErrorKind::TimedOut), "timed_out");
         assert_eq!(snake(&ErrorKind::Lost), "lost");
+        assert_eq!(snake(&Some("anything")), "some");
     }
 }

@@ -22,11 +22,11 @@ pub(crate) use self::nothing::{
 };
 pub(crate) use self::spans::Spanned;
 
-/// `TimedOut` as `timed_out`.
+/// `TimedOut` as `timed_out`, without what is in it.
 fn snake(name: &dyn std::fmt::Debug) -> String {
     let name = format!("{name:?}");
     let mut text = String::with_capacity(name.len() + 4);
-    for char in name.chars() {
+    for char in name.chars().take_while(|char| char.is_alphanumeric()) {
         if char.is_uppercase() && !text.is_empty() {
             text.push('_');
         }

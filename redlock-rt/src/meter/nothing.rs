@@ -53,7 +53,7 @@ impl Held {
         Meter
     }
 
-    pub(crate) fn hears(&mut self, _: LockEvent, _: impl FnOnce() -> u32) {}
+    pub(crate) fn hears(&mut self, _: &LockEvent, _: impl FnOnce() -> u32) {}
 }
 
 impl Sent {

@@ -91,9 +91,9 @@ impl Spanned {
     }
 
     /// What happens to the hold whose span this is; its end, if that is one.
-    pub(crate) fn hears(&mut self, event: LockEvent) -> Option<EndedSpan> {
+    pub(crate) fn hears(&mut self, event: &LockEvent) -> Option<EndedSpan> {
         let lost = match event {
-            LockEvent::Lost(reason) => Some(reason),
+            LockEvent::Lost(reason) => Some(reason.clone()),
             LockEvent::Released => None,
             _ => return None,
         };

@@ -214,7 +214,9 @@ impl BodyTerms {
     /// A body completed, and the lock was no longer held. `None`: the reason is unknown.
     fn late(&self, name: &Arc<str>, reason: Option<LostReason>) -> Result<(), Error> {
         if let Some(client) = &self.client {
-            client.late_losses().report(self.label, name, reason);
+            client
+                .late_losses()
+                .report(self.label, name, reason.clone());
         }
         match self.on_lost {
             OnLost::ErrorAfter => {

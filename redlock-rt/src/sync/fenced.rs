@@ -124,6 +124,20 @@ impl FencedLock {
         self.rewired(|name| FencedWire::new(name, ttl))
     }
 
+    /// Takes the lock by force from whoever holds it, as [`RLock::steal`](crate::RLock::steal) does, with a
+    /// token that is greater than the holder's: its writes are refused from then on.
+    ///
+    /// # Round trips, fairness, cancel safety
+    ///
+    /// Those of [`RLock::steal`](crate::RLock::steal).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RLock::steal`](crate::RLock::steal). Nothing is taken unless there is a token.
+    pub async fn steal(&self, why: &str) -> Result<FencedLockGuard, Error> {
+        self.steal_for(why).await
+    }
+
     /// Returns the last token that was given to any hold; `None` if there was none, or if it has
     /// expired.
     ///

@@ -153,17 +153,19 @@ impl Group {
         let changes: Vec<_> = changes.chain([own]).collect();
         let deadline = {
             let now = clock::now();
-            let deadline = |state| match state {
+            let deadline = |state: &GuardState| match *state {
                 GuardState::Held { until } | GuardState::Suspect { until } => Some(until),
                 GuardState::Lost(_) | GuardState::Released => None,
             };
             let mut members = lock(&self.members);
             let state = members.look(now);
-            let Some(last) = deadline(state) else {
+            let Some(last) = deadline(&state) else {
                 return state;
             };
             let parts = members.parts.values().map(|guard| guard.state_at(now));
-            parts.filter_map(deadline).fold(last, Instant::min)
+            parts
+                .filter_map(|part| deadline(&part))
+                .fold(last, Instant::min)
         };
         let _ = clock::timeout_at(clock::to_tokio(deadline), select_all(changes)).await;
         self.state()

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::guard::{LockGuard, RELEASE};
 use super::kind::Kind;
 use super::options::{LockOptions, unless_contended};
-use crate::engine::{Backoff, ClientEngine, Handle};
-use crate::error::Error;
+use crate::engine::{AcquireParams, Backoff, ClientEngine, Handle, Steal};
+use crate::error::{Error, Theft};
 use crate::name::{BadName, HoldId, LockName};
 use crate::wire::{Call, Holder, LockRecipe, Malformed, Named, Recipe, Reply};
 
@@ -288,6 +288,66 @@ impl<K: Kind> Lock<K> {
         const ACTION: &str = "force-release lock";
         let wire = self.wire()?;
         self.engine.force_release(ACTION, &**wire).await
+    }
+
+    /// As [`force_unlock`](Self::force_unlock), and tells the holders why.
+    ///
+    /// Their guards are lost with [`LostReason::Stolen`](crate::LostReason::Stolen) at their next renewal, as
+    /// far as they are guards of this library. The reason has 1 to 1024 bytes, and no NUL.
+    ///
+    /// # Round trips
+    ///
+    /// Two, and one for each holder.
+    ///
+    /// # Cancel safety
+    ///
+    /// The reason may be left, for the lease of the holder and 10 s.
+    ///
+    /// # Errors
+    ///
+    /// [`BadInput`](crate::ErrorKind::BadInput) for a bad reason, and those of
+    /// [`force_unlock`](Self::force_unlock).
+    pub async fn force_unlock_because(&self, why: &str) -> Result<bool, Error> {
+        const ACTION: &str = "tell the holder of lock";
+        self.check_reason(ACTION, why)?;
+        let engine = &self.engine;
+        let theft = Theft {
+            by: engine.thief(|| engine.id.as_str().to_owned()),
+            why: why.to_owned(),
+        };
+        for holder in self.inspect().await? {
+            let note = |wire: &dyn LockRecipe| theft.leave(wire.name(), &holder);
+            self.ask(ACTION, note, |_| Ok(())).await?;
+        }
+        self.force_unlock().await
+    }
+
+    fn check_reason(&self, action: &'static str, why: &str) -> Result<(), Error> {
+        let name = self.wire()?.name();
+        let flaw = Theft::flaw(why).map(|flaw| Error::bad_input(action, flaw));
+        flaw.map_or(Ok(()), |error| Err(error.named(name.as_arc())))
+    }
+
+    /// For kinds that can be stolen.
+    pub(super) async fn steal_for(&self, why: &str) -> Result<LockGuard<K>, Error> {
+        const ACTION: &str = "steal lock";
+        self.check_reason(ACTION, why)?;
+        let seen = self.inspect().await.map_err(|error| error.trying(ACTION))?;
+        let options = LockOptions::new();
+        let recipe: Arc<dyn Recipe> = Arc::clone(self.wire()?) as _;
+        let terms = options.terms_of(&self.engine, &*recipe, None)?;
+        let params = AcquireParams {
+            steal: Some(Steal {
+                from: seen.first().map(|holder| &holder.owner),
+                why,
+            }),
+            ..options.params(&self.engine, None)
+        };
+        let guard = self.engine.lock(recipe, terms, params).await;
+        Ok(LockGuard::lasting(
+            guard.map_err(|error| error.trying(ACTION))?,
+            &options,
+        ))
     }
 
     /// Returns whether the lock is held, or stays locked for the rest of a

@@ -28,8 +28,8 @@ impl Majority {
 
     /// Judges by the states of the parts at this moment.
     pub(super) fn judge(&mut self, parts: impl Iterator<Item = GuardState>) -> GuardState {
-        if let Some(fate) = self.fate {
-            return fate;
+        if let Some(fate) = &self.fate {
+            return fate.clone();
         }
         let mut deadlines = Vec::new();
         let (mut certain, mut reason) = (0, None);
@@ -47,7 +47,7 @@ impl Majority {
         }
         if deadlines.len() < self.need {
             let state = GuardState::Lost(reason.unwrap_or(LostReason::Expired));
-            self.fate = Some(state);
+            self.fate = Some(state.clone());
             return state;
         }
         deadlines.sort_unstable_by(|a, b| b.cmp(a));
@@ -97,14 +97,14 @@ mod tests {
         let suspect = |secs| GuardState::Suspect {
             until: now + secs * S,
         };
-        let lost = GuardState::Lost(LostReason::Deleted);
-        let judge = |need, parts: &[GuardState]| majority(need).judge(parts.iter().copied());
+        let lost = || GuardState::Lost(LostReason::Deleted);
+        let judge = |need, parts: &[GuardState]| majority(need).judge(parts.iter().cloned());
         assert_eq!(judge(3, &[held(1), held(5), held(3)]), held(1));
         assert_eq!(judge(2, &[held(1), held(5), held(3)]), held(3));
-        assert_eq!(judge(2, &[lost, held(5), held(3)]), held(3));
+        assert_eq!(judge(2, &[lost(), held(5), held(3)]), held(3));
         assert_eq!(judge(2, &[held(1), suspect(5), held(3)]), held(3));
         assert_eq!(judge(2, &[suspect(1), suspect(5), held(3)]), suspect(3));
-        assert_eq!(judge(2, &[lost, lost, held(3)]), lost);
+        assert_eq!(judge(2, &[lost(), lost(), held(3)]), lost());
         let expired = GuardState::Lost(LostReason::Expired);
         assert_eq!(judge(1, &[]), expired);
     }
@@ -112,12 +112,12 @@ mod tests {
     #[test]
     fn a_lost_group_is_not_revived() {
         let now = Instant::now();
-        let held = GuardState::Held { until: now + S };
-        let lost = GuardState::Lost(LostReason::Taken);
+        let held = || GuardState::Held { until: now + S };
+        let lost = || GuardState::Lost(LostReason::Taken);
         let mut majority = majority(2);
-        assert_eq!(majority.judge([held, lost].into_iter()), lost);
-        assert_eq!(majority.judge([held, held, held].into_iter()), lost);
-        assert!(!majority.admits([held, held, held].into_iter()));
+        assert_eq!(majority.judge([held(), lost()].into_iter()), lost());
+        assert_eq!(majority.judge([held(), held(), held()].into_iter()), lost());
+        assert!(!majority.admits([held(), held(), held()].into_iter()));
     }
 
     /// One part as the majority sees it over time: valid until a moment, for good.

@@ -222,6 +222,7 @@ impl LockOptions {
             backoff,
             outlasts_denial: self.outlasts_denial,
             ack: engine.ack(self.ack, self.fsync),
+            steal: None,
             for_body: self.for_body,
         }
     }

@@ -6,6 +6,7 @@ use super::guard::LockGuard;
 use super::kind::sealed::Sealed;
 use super::lock::Lock;
 use crate::engine::ClientEngine;
+use crate::error::Error;
 use crate::wire::{Named, RLockWire};
 
 /// The kind of [`RLock`].
@@ -51,5 +52,63 @@ impl Sealed for Reentrant {}
 impl RLock {
     pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self::new(engine, Named::RLock, name, RLockWire::new)
+    }
+
+    /// Takes the lock by force from whoever holds it, or acquires it if it is free, and says why.
+    ///
+    /// The holder's guard is lost with [`LostReason::Stolen`](crate::LostReason::Stolen), which names this
+    /// client's [identity](crate::ClientBuilder::identity) (or the id of the new hold) and the reason: at
+    /// its next renewal or re-entry, at once with [`tracking`](crate::ClientBuilder::tracking). A holder of
+    /// Redisson sees what its `forceUnlock` shows. All guards of the holder are lost, also those of this
+    /// client, and the bodies that run under them. Nothing is re-entered. The new hold has the client's
+    /// [lease](crate::ClientBuilder::lease) and is renewed.
+    ///
+    /// **The holder may go on until it notices.** Let the resource check a token, with a
+    /// [`FencedLock`](crate::FencedLock), if that does harm.
+    ///
+    /// The reason has 1 to 1024 bytes, and no NUL. Redis keeps it for what was left of the holder's
+    /// lease and 10 s more.
+    ///
+    /// # Round trips
+    ///
+    /// Two: a look at the holder, and one script that takes the lock from it alone.
+    ///
+    /// # Fairness
+    ///
+    /// None: the call bypasses all who wait.
+    ///
+    /// # Cancel safety
+    ///
+    /// The holder may have lost the lock, which is free then.
+    ///
+    /// # Errors
+    ///
+    /// [`Contended`](crate::ErrorKind::Contended) if somebody else has taken the lock since the look: a steal
+    /// takes it from the holder that it saw, or from nobody, also if its reply is lost and the call is repeated.
+    /// [`BadInput`](crate::ErrorKind::BadInput) for a bad reason, and those of [`try_lock`](Self::try_lock);
+    /// after these the holder may have lost the lock, too, if Redis did not answer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), redlock_rt::Error> {
+    /// use redlock_rt::{Client, LostReason};
+    ///
+    /// let client = Client::embedded();
+    /// let lock = client.rlock("import");
+    /// let stuck = lock.lock().await?;
+    ///
+    /// let guard = lock.steal("deploy 42: stuck worker").await?;
+    /// assert!(guard.is_valid());
+    /// let LostReason::Stolen(theft) = stuck.lost().await else {
+    ///     panic!("it was stolen");
+    /// };
+    /// assert_eq!(theft.why, "deploy 42: stuck worker");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn steal(&self, why: &str) -> Result<RLockGuard, Error> {
+        self.steal_for(why).await
     }
 }

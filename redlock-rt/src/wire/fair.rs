@@ -237,6 +237,7 @@ mod tests {
             rest: waits.then_some(S),
             tokens: 1,
             under: None,
+            steal: None,
         };
         let calls = [
             wire.acquire(&ask(true)),

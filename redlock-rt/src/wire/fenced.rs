@@ -11,6 +11,7 @@ use super::script::{Call, LONGEST_SPAN, millis, script};
 use crate::name::LockName;
 
 script!(ACQUIRE = "lock_hash" + "take" + "fencing" + "fenced_acquire");
+script!(STEAL = "lock_hash" + "take" + "steal" + "fencing" + "fenced_steal");
 script!(TOKEN = "fenced_token");
 
 /// The calls of a FencedLock.
@@ -54,12 +55,18 @@ impl Recipe for FencedWire {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
+        let ttl = self.token_ttl.map_or(0, millis);
+        if let (Some(steal), Some(channel)) = (ask.steal, self.channel()) {
+            let token = Some(&*self.token_key);
+            let call = steal.call(&STEAL, self.name(), token, channel, ask);
+            return call.number(ttl);
+        }
         Call::new(&ACQUIRE)
             .key(self.name().as_str())
             .key(&self.token_key)
             .number(millis(ask.lease))
             .arg(ask.owner)
-            .number(self.token_ttl.map_or(0, millis))
+            .number(ttl)
             .number(ask.tokens.into())
     }
 
@@ -108,6 +115,7 @@ pub(crate) fn present_token(reply: Reply) -> Result<Option<u64>, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Steal;
     use crate::wire::script::headers::assert_agrees;
 
     fn wire(token_ttl: Option<Duration>) -> FencedWire {
@@ -124,12 +132,17 @@ mod tests {
             rest: None,
             tokens: 7,
             under: None,
+            steal: None,
         };
         for (ttl, word) in [(None, "0"), (Some(Duration::from_secs(60)), "60000")] {
             let call = wire(ttl).acquire(&ask);
             assert_agrees(&call);
             let tokens = "redisson_lock_token:{n}";
             assert_eq!(call.texts(), ["n", tokens, "1000", "u:1", word, "7"]);
+            let steal = Some(&Steal::for_tests());
+            let call = wire(ttl).acquire(&Ask { steal, ..ask });
+            assert_agrees(&call);
+            assert_eq!(call.texts()[1..3], ["redlock_stolen:{n}:v:1", tokens]);
         }
         assert_agrees(&ask_token(wire(None).name()));
     }

@@ -172,6 +172,12 @@ pub(crate) fn operation(name: &LockName, id: &str) -> String {
     format!("{}:{id}", &*prefixed("redlock_op", name))
 }
 
+/// The note for a holder that loses the lock by force. Not Redisson's. No two holds of any names have the
+/// same owner. Scripts build it likewise.
+pub(crate) fn theft(name: &LockName, owner: &str) -> String {
+    format!("{}:{owner}", &*prefixed("redlock_stolen", name))
+}
+
 /// The end of the lease of each permit.
 pub(crate) fn permit_leases(name: &LockName) -> String {
     format!("{}:timeout", wrapped(name).concat())
@@ -237,7 +243,7 @@ mod tests {
                 lock_token,
             ];
             let keys = texts.into_iter().chain(owns.map(|key| key(&name)));
-            for key in keys.chain([operation(&name, "1")]) {
+            for key in keys.chain([operation(&name, "1"), theft(&name, "u:1")]) {
                 assert!(LockName::new(None, &key).is_err(), "{key}");
                 assert!(LockName::new(Some("svc"), &key).is_ok(), "{key}");
             }

@@ -25,6 +25,7 @@ mod rw;
 mod script;
 mod semaphore;
 mod slot;
+mod steal;
 mod touch;
 mod value;
 
@@ -61,5 +62,6 @@ pub(crate) use self::semaphore::{
     add as add_permits, available as available_permits, drain as drain_permits, set as set_permits,
 };
 pub(crate) use self::slot::Slot;
+pub(crate) use self::steal::Steal;
 pub(crate) use self::touch::{touch, touched};
 pub(crate) use self::value::{ServerError, Value};

@@ -286,6 +286,7 @@ mod tests {
             rest: Some(S),
             tokens: 1,
             under: Some(owner),
+            steal: None,
         };
         let renewal = Renewal {
             recipe,

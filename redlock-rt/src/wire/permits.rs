@@ -201,6 +201,7 @@ mod tests {
             rest: None,
             tokens: 1,
             under: None,
+            steal: None,
         };
         let calls = [
             wire.acquire(&ask),

@@ -8,6 +8,7 @@ use super::profile::Profile;
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::rlock;
 use super::script::Call;
+use super::steal::Steal;
 use crate::name::{HoldId, LockName};
 
 /// One lock, as the engine sees it. The [`Profile`] describes its kind; the calls are here.
@@ -160,6 +161,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) tokens: u32,
     /// The owner of the hold under which this one is taken ([`Relation::Joins`]).
     pub(crate) under: Option<&'a str>,
+    /// From whom to take it, for a kind that can be stolen.
+    pub(crate) steal: Option<&'a Steal>,
 }
 
 /// A lease that a command asks for, besides the acquiring one.

@@ -2,9 +2,11 @@
 
 use std::fmt::{self, Write};
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::fair_queue::FairPlace;
+use crate::error::{LostReason, Theft};
 use crate::name::HoldId;
 
 /// What a Lua script returned.
@@ -179,7 +181,7 @@ impl Acquired {
 }
 
 /// The reply to an operation on a hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HoldReply {
     Done,
     /// The hold has ended, and the lock stays locked for the rest of its shortest hold.
@@ -190,6 +192,20 @@ pub(crate) enum HoldReply {
     Gone,
     /// Another owner has it.
     Taken,
+    /// It was taken or freed by force, for a reason.
+    Stolen(Arc<Theft>),
+}
+
+impl HoldReply {
+    /// Why the hold is lost, if it is.
+    pub(crate) fn lost(&self) -> Option<LostReason> {
+        match self {
+            Self::Done | Self::Kept | Self::TooLong => None,
+            Self::Gone => Some(LostReason::Deleted),
+            Self::Taken => Some(LostReason::Taken),
+            Self::Stolen(theft) => Some(LostReason::Stolen(Arc::clone(theft))),
+        }
+    }
 }
 
 impl TryFrom<Reply> for HoldReply {
@@ -202,6 +218,11 @@ impl TryFrom<Reply> for HoldReply {
             Reply::Int(3) => Ok(Self::TooLong),
             Reply::Int(0) => Ok(Self::Gone),
             Reply::Int(-1) => Ok(Self::Taken),
+            // A note by somebody else says nothing.
+            Reply::Text(note) => {
+                let theft = Theft::read(&note).map(Arc::new);
+                Ok(theft.map_or(Self::Taken, Self::Stolen))
+            }
             other => Err(Malformed(other)),
         }
     }

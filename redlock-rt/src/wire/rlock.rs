@@ -11,6 +11,7 @@ use super::script::{Call, millis, script};
 use crate::name::LockName;
 
 script!(ACQUIRE = "lock_hash" + "take" + "rlock_acquire");
+script!(STEAL = "lock_hash" + "take" + "steal" + "rlock_steal");
 script!(UPDATE = "rlock_update");
 script!(RELEASE = "rlock_release");
 script!(FORCE_RELEASE = "lock_hash" + "rlock_force_release");
@@ -60,6 +61,9 @@ impl Recipe for RLockWire {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
+        if let (Some(steal), Some(channel)) = (ask.steal, self.channel()) {
+            return steal.call(&STEAL, &self.name, None, channel, ask);
+        }
         Call::new(&ACQUIRE)
             .key(self.name.as_str())
             .number(millis(ask.lease))
@@ -125,6 +129,7 @@ pub(super) fn inspect(name: &LockName) -> Call {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Steal;
     use crate::wire::script::headers::assert_agrees;
 
     #[test]
@@ -139,6 +144,7 @@ mod tests {
             rest: None,
             tokens: 1,
             under: None,
+            steal: None,
         };
         let calls = [
             wire.acquire(&ask),
@@ -148,6 +154,10 @@ mod tests {
             wire.min_hold(owner, lease).unwrap(),
             wire.force_release(),
             wire.inspect(),
+            wire.acquire(&Ask {
+                steal: Some(&Steal::for_tests()),
+                ..ask
+            }),
         ];
         calls.iter().for_each(assert_agrees);
     }

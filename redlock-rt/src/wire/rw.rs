@@ -281,6 +281,7 @@ mod tests {
                     rest: None,
                     tokens: 1,
                     under: Some(owner),
+                    steal: None,
                 }),
                 wire.update(owner, wanted, 2).unwrap(),
                 wire.release(owner),
@@ -318,6 +319,7 @@ mod tests {
                 rest: None,
                 tokens: 1,
                 under: None,
+                steal: None,
             };
             write
                 .acquire(&ask)

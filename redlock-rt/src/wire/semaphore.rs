@@ -200,6 +200,7 @@ mod tests {
                 rest: None,
                 tokens: 1,
                 under: None,
+                steal: None,
             }),
             wire.release(owner),
             wire.withdraw(owner),

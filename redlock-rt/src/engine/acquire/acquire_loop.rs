@@ -404,10 +404,22 @@ pub(super) async fn try_acquire(
         return Ok(Err(Refusal::Held));
     }
     let waiters = engine.locks.waiters(key_of(&**recipe));
-    let mut attempt = match under {
+    let attempt = match under {
         Some(hold) => Attempt::under(hold, Arc::clone(recipe), waiters, terms),
         None => Attempt::new(engine, Arc::clone(recipe), waiters, terms),
     };
+    try_once(engine, recipe, attempt, under, until).await
+}
+
+/// The same for an attempt that is allowed to try. One that steals names its victim, so it tries until Redis
+/// answers, too.
+pub(super) async fn try_once(
+    engine: &Arc<ClientEngine>,
+    recipe: &Arc<dyn Recipe>,
+    mut attempt: Attempt,
+    under: Option<&Arc<Hold>>,
+    until: Instant,
+) -> Result<Result<HoldGuard, Refusal>, Error> {
     let (retry, mut tries) = (&engine.config.timeouts.retry, 0);
     let outcome = loop {
         let answer = attempt.ask(false, Some(until), clock::stamp()).await;
@@ -417,7 +429,10 @@ pub(super) async fn try_acquire(
         };
         // Only this caller can resolve the state of its other mode, so it asks again, as for a
         // re-entry.
-        let repeats = under.is_some_and(|hold| hold.is_valid());
+        let repeats = match under {
+            Some(hold) => hold.is_valid(),
+            None => attempt.steals(),
+        };
         let repeats = repeats && fault.is_passing_for(Caller::Waiter);
         let again = repeats.then(|| retry.again(&mut tries, until));
         match again.flatten() {
@@ -427,8 +442,8 @@ pub(super) async fn try_acquire(
     };
     match outcome.unwrap_or_else(|| Err(engine.no_answer(recipe.name()))) {
         Ok(AcquireReply::Acquired(acquired)) => {
-            let now = clock::now();
-            let guard = attempt.succeed(acquired.tokens, now)?;
+            attempt.tell_victim();
+            let guard = attempt.succeed(acquired.tokens, clock::now())?;
             guard.map(Ok).ok_or_else(|| expired_on_arrival(recipe))
         }
         Ok(AcquireReply::Held(_) | AcquireReply::Queued(_)) => Ok(Err(Refusal::Held)),

@@ -7,7 +7,7 @@ use super::ACTION;
 use crate::connection::{Delivery, Fault};
 use crate::engine::ClientEngine;
 use crate::engine::guard::HoldGuard;
-use crate::engine::hold::{Hold, LockQueue, Request, Terms};
+use crate::engine::hold::{Claim, Hold, LockQueue, Request, Terms};
 use crate::engine::release::{OrphanedAttempt, Outstanding, abandon};
 use crate::error::Error;
 use crate::wire::{AcquireReply, Recipe, Reply, Tokens};
@@ -48,7 +48,7 @@ impl Attempt {
         terms: Terms,
     ) -> Self {
         let mut attempt = Self::new(&hold.engine, recipe, waiters, terms);
-        attempt.request.under = Some(hold.owner);
+        attempt.request.claim = Claim::Under(hold.owner);
         if let Some(owner) = hold.paired_owner() {
             attempt.request.owner = owner;
         }

@@ -10,6 +10,7 @@ mod local_wait;
 mod loom;
 mod owner;
 mod reentry;
+mod steal;
 
 use std::future::ready;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub use self::owner::Owner;
 use self::owner::{keep, owned};
 use self::reentry::{BodyTurn, EnclosingHold};
 pub(crate) use self::reentry::{CurrentHold, ReentryScope};
+pub(crate) use self::steal::Steal;
 use super::ClientEngine;
 use super::acks::Ack;
 use super::guard::HoldGuard;
@@ -49,6 +51,8 @@ pub(crate) struct AcquireParams<'a> {
     pub(crate) outlasts_denial: bool,
     /// Which servers must have the lock before the guard is returned, if any must.
     pub(crate) ack: Option<Ack>,
+    /// From whom to take the lock by force, and why.
+    pub(crate) steal: Option<Steal<'a>>,
     /// The guard is for one body. If an enclosing frame holds the same lock, concurrent bodies take turns: a
     /// frame cannot distinguish them from nested bodies, and each expects to be alone.
     pub(crate) for_body: bool,
@@ -137,7 +141,11 @@ impl ClientEngine {
         params: AcquireParams<'a>,
     ) -> AcquireEntry<'a> {
         let AcquireParams {
-            wait, owner, ack, ..
+            wait,
+            owner,
+            ack,
+            steal,
+            ..
         } = params;
         let acquires: BoxFuture<'a, Result<HoldGuard, Error>> =
             if let Err(error) = self.ensure_open(ACTION, recipe.name()) {
@@ -150,6 +158,8 @@ impl ClientEngine {
                     ..params
                 };
                 Box::pin(self.lock_on_replicas(recipe, terms, params, ack))
+            } else if let Some(steal) = steal {
+                Box::pin(steal.run(self, recipe, terms))
             } else if wait.is_some_and(|wait| wait.is_zero()) {
                 Box::pin(async move { self.lock_now(&recipe, terms, owner).await })
             } else if let Some(owner) = owner {

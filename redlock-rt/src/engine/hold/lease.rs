@@ -55,7 +55,7 @@ impl Terms {
 }
 
 /// The state of a guard at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GuardState {
     /// The lock is held, by the local clock.
@@ -96,7 +96,7 @@ pub(crate) enum Leave {
 }
 
 /// A guard that has ended.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Left {
     pub(crate) leave: Leave,
     /// Why the hold was lost before, if it was.
@@ -117,7 +117,7 @@ pub(crate) enum RenewalPlan {
     Done,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum HoldPhase {
     Held,
     Suspect,
@@ -126,7 +126,7 @@ enum HoldPhase {
 }
 
 impl HoldPhase {
-    fn is_valid(self) -> bool {
+    fn is_valid(&self) -> bool {
         matches!(self, Self::Held | Self::Suspect)
     }
 }
@@ -266,16 +266,19 @@ impl Lease {
         if self.phase == phase {
             return;
         }
-        self.phase = phase;
-        self.untold = Some(match phase {
+        self.untold = Some(match &phase {
             HoldPhase::Held => LockEvent::ValidAgain,
             HoldPhase::Suspect => LockEvent::Suspect,
             HoldPhase::Lost(reason) => {
-                let first = self.tenants.first();
-                LockEvent::Lost(first.map_or(reason, |tenant| self.reason(tenant, reason)))
+                let (first, reason) = (self.tenants.first(), reason.clone());
+                LockEvent::Lost(match first {
+                    Some(tenant) => self.reason(tenant, reason),
+                    None => reason,
+                })
             }
             HoldPhase::Released => LockEvent::Released,
         });
+        self.phase = phase;
     }
 
     /// Updates what depends on the clock alone. Upholds invariant 1.
@@ -289,9 +292,9 @@ impl Lease {
     pub(crate) fn join(&mut self, terms: Terms, now: Instant) -> Result<GuardId, LostReason> {
         self.tick(now);
         self.unchain();
-        match self.phase {
+        match &self.phase {
             HoldPhase::Held | HoldPhase::Suspect => Ok(self.admit(terms, now)),
-            HoldPhase::Lost(reason) => Err(reason),
+            HoldPhase::Lost(reason) => Err(reason.clone()),
             HoldPhase::Released => Err(LostReason::Deleted),
         }
     }
@@ -372,8 +375,8 @@ impl Lease {
         let (deadline, end) = (self.deadline, tenant.until);
         let until = end.map_or(deadline, |end| end.min(deadline));
         let is_over = end.is_some_and(|end| now >= end);
-        match self.phase {
-            HoldPhase::Lost(reason) => GuardState::Lost(self.reason(tenant, reason)),
+        match &self.phase {
+            HoldPhase::Lost(reason) => GuardState::Lost(self.reason(tenant, reason.clone())),
             HoldPhase::Released => GuardState::Released,
             _ if is_over => GuardState::Lost(LostReason::MaxHold),
             HoldPhase::Held => GuardState::Held { until },
@@ -559,8 +562,8 @@ impl Lease {
     /// Why the hold as a whole is lost, if it is.
     pub(crate) fn lost_reason(&mut self, now: Instant) -> Option<LostReason> {
         self.tick(now);
-        match self.phase {
-            HoldPhase::Lost(reason) => Some(reason),
+        match &self.phase {
+            HoldPhase::Lost(reason) => Some(reason.clone()),
             _ => None,
         }
     }

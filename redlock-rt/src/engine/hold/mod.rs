@@ -15,7 +15,7 @@ pub(crate) use self::holders::{Holders, OwnedHolds};
 use self::lease::ToldLease;
 pub(crate) use self::lease::{ChainLimit, GuardId, Lease, Leave, Left, Legacy, RenewalPlan, Terms};
 pub use self::lease::{GuardState, LostReason};
-pub(crate) use self::request::Request;
+pub(crate) use self::request::{Claim, Request};
 pub(crate) use self::turn::CommandTurn;
 use super::ClientEngine;
 use super::announcement::News;
@@ -127,7 +127,7 @@ impl Hold {
             hold.rivals(|rivals| rivals.acquired(sent));
         }
         // The holder of another mode may have this mode in addition.
-        if request.under.is_none() {
+        if !request.is_under() {
             superseded.extend(hold.superseded_in_other_modes());
         }
         // These holds were released by force or deleted, and their guards do not know yet: they and
@@ -167,7 +167,7 @@ impl Hold {
 
     fn with_lease(request: &Request, tokens: Option<Tokens>, mut lease: Lease) -> Arc<Self> {
         let chains = request.recipe.profile().hands_over;
-        if !chains || request.repeated || request.under.is_some() {
+        if !chains || request.repeated || request.is_under() {
             lease.unchain();
         }
         Arc::new(Self {
@@ -177,7 +177,7 @@ impl Hold {
             owner: request.owner,
             number: request.number,
             tokens,
-            paired: AtomicBool::new(request.under.is_some()),
+            paired: AtomicBool::new(request.is_under()),
             lease: Mutex::new(lease),
             changed: Notify::new(),
             slot: OnceLock::new(),
@@ -313,21 +313,17 @@ impl Hold {
     }
 
     /// Processes the reply to a command that extends the lease.
-    pub(crate) fn answered(&self, reply: HoldReply, sent: Instant, ttl: Duration) {
-        let now = clock::now();
-        match reply {
-            HoldReply::Done | HoldReply::Kept | HoldReply::TooLong => {
-                self.lease().renewed(sent, ttl, now)
-            }
-            HoldReply::Gone => self.mark_lost(LostReason::Deleted),
-            HoldReply::Taken => self.mark_lost(LostReason::Taken),
+    pub(crate) fn answered(&self, reply: &HoldReply, sent: Instant, ttl: Duration) {
+        match reply.lost() {
+            None => self.lease().renewed(sent, ttl, clock::now()),
+            Some(reason) => self.mark_lost(reason),
         }
         self.notify_changed();
     }
 
     /// Makes every guard of this hold lost, for good.
     pub(crate) fn mark_lost(&self, reason: LostReason) {
-        let news = self.lease().lost(reason, clock::now());
+        let news = self.lease().lost(reason.clone(), clock::now());
         if news {
             self.report(reason, clock::now());
         }

@@ -8,7 +8,18 @@ use crate::clock;
 use crate::connection::To;
 use crate::engine::ClientEngine;
 use crate::text::ShortText;
-use crate::wire::{Ask, Call, Recipe};
+use crate::wire::{Ask, Call, Recipe, Steal};
+
+/// What a request takes.
+#[derive(Clone)]
+pub(crate) enum Claim {
+    /// A free lock.
+    Free,
+    /// What the hold of this owner allows, in another mode of the same lock.
+    Under(u64),
+    /// A lock that somebody has.
+    Steal(Arc<Steal>),
+}
 
 #[derive(Clone)]
 pub(crate) struct Request {
@@ -18,8 +29,7 @@ pub(crate) struct Request {
     pub(crate) number: u64,
     /// The number in the hold's id: the same, unless it goes on with what another hold has in Redis.
     pub(crate) owner: u64,
-    /// The owner of the hold under which this one is taken, in another mode of the same lock.
-    pub(crate) under: Option<u64>,
+    pub(crate) claim: Claim,
     /// Kept, so that no local waiter tries while the outcome is unknown.
     pub(crate) waiters: Arc<LockQueue>,
     pub(crate) terms: Terms,
@@ -45,11 +55,15 @@ impl Request {
             recipe,
             number,
             owner: number,
-            under: None,
+            claim: Claim::Free,
             waiters,
             terms,
             repeated: false,
         }
+    }
+
+    pub(crate) fn is_under(&self) -> bool {
+        matches!(self.claim, Claim::Under(_))
     }
 
     /// Where its call is sent.
@@ -69,7 +83,14 @@ impl Request {
         let until = until.filter(|_| self.recipe.queue().is_some());
         let may_share = self.recipe.profile().fenced && !self.engine.config.hand_over.is_zero();
         let shares = may_share && self.waiters.will_share();
-        let under = self.under.map(|owner| self.engine.id.hold_text(owner));
+        let under = match self.claim {
+            Claim::Under(owner) => Some(self.engine.id.hold_text(owner)),
+            _ => None,
+        };
+        let steal = match &self.claim {
+            Claim::Steal(steal) => Some(&**steal),
+            _ => None,
+        };
         self.recipe.acquire(&Ask {
             owner: &self.id(),
             lease: self.terms.lease,
@@ -77,6 +98,7 @@ impl Request {
             rest: until.map(|until| until.saturating_duration_since(clock::now())),
             tokens: if shares { TOKENS } else { 1 },
             under: under.as_deref(),
+            steal,
         })
     }
 }

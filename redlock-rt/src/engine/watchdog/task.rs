@@ -369,7 +369,7 @@ impl Watchdog {
 
     fn renewed(&self, due: &[DueHold], replies: Vec<HoldReply>, sent: Instant) {
         for ((hold, ttl), reply) in due.iter().zip(replies) {
-            hold.answered(reply, sent, *ttl);
+            hold.answered(&reply, sent, *ttl);
             self.rewatch_or_end(hold);
             if reply == HoldReply::TooLong {
                 // By a command with the hold's turn, behind and before those that lengthen it:

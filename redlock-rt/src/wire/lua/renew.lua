@@ -7,7 +7,8 @@
 --   leases, 5i-1 ids of the permits of hold i in hexadecimal, concatenated (empty: no permits), 5i the
 --   longest lease that any call of hold i has asked for in ms
 -- Returns: a list of n: 1 = renewed, 3 = renewed, and it lives for longer than any call of the hold has
---   asked for, 0 = the hold does not exist, -1 = another owner has the lock
+--   asked for, 0 = the hold does not exist, -1 = another owner has the lock, a text = the note for a hold
+--   that was stolen
 --
 -- Invariants:
 -- * Never re-creates a lost hold and never shortens a lease: it may come late, behind a call that asked
@@ -23,7 +24,8 @@
 --   asks for each half alone.
 -- * A hold of several permits is lost if one of them is gone; the others are still renewed, until
 --   the hold is released.
--- * The keys of a read hold, and the set of permits, are in the slot of their lock.
+-- * The keys of a read hold, the set of permits and the note of a theft are in the slot of their lock. The
+--   note is read on the way of a loss alone; where it may not be read, there is none.
 -- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
 --   that does not end stops the server.
 -- Redisson: LockTask.renew, ReadLockTask.renew; it renews no permits.
@@ -89,7 +91,9 @@ for i, key in ipairs(KEYS) do
         end
         replies[i] = alive and (long and 3 or 1) or 0
     else
-        replies[i] = -redis.call('EXISTS', key)
+        local tag = string.find(key, '{', 1, true) and key or '{' .. key .. '}'
+        local note = redis.pcall('GET', 'redlock_stolen:' .. tag .. ':' .. string.gsub(field, ':write$', ''))
+        replies[i] = type(note) == 'string' and note or -redis.call('EXISTS', key)
     end
 end
 return replies

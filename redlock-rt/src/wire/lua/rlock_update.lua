@@ -4,7 +4,8 @@
 -- ARGV: 1 lease in ms (0: leave the TTL as it is), 2 field of the hold, 3 hold count, 4 the longest lease
 --   that any call of the hold has asked for in ms, 5 of a write hold, prefix of the keys that carry the
 --   leases of its owner's read hold (else empty)
--- Returns: 1 = done, 0 = the lock does not exist, -1 = another owner has it
+-- Returns: 1 = done, 0 = the lock does not exist, -1 = another owner has it, a text = the note for a hold that
+--   was stolen, as of renew
 --
 -- Invariants:
 -- * Sets the count instead of changing it by a difference, so it may be repeated after a lost
@@ -16,7 +17,9 @@
 -- Redisson: the re-entry branch of tryLockInner, the partial branch of unlockInner.
 local count = redis.call('HGET', KEYS[1], ARGV[2])
 if not count then
-    return -redis.call('EXISTS', KEYS[1])
+    local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
+    local note = redis.pcall('GET', 'redlock_stolen:' .. tag .. ':' .. string.gsub(ARGV[2], ':write$', ''))
+    return type(note) == 'string' and note or -redis.call('EXISTS', KEYS[1])
 end
 if count == '0' then
     return 0

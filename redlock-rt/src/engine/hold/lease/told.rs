@@ -23,9 +23,9 @@ impl Lease {
         recipe: &dyn Recipe,
         event: LockEvent,
     ) {
-        self.held.hears(event, || recipe.permits());
+        self.held.hears(&event, || recipe.permits());
         if let Some(rare) = &mut self.rare {
-            engine.news.ends(rare.span.hears(event));
+            engine.news.ends(rare.span.hears(&event));
         }
         engine.tells(recipe, event);
     }

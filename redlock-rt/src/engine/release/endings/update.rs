@@ -43,7 +43,7 @@ impl Ending for Update {
         let answer = by.delivery.attempt(hold.to(), || call, until).await?;
         let sent = by.delivery.sent.unwrap_or_else(clock::now);
         let reply = by.read(answer);
-        Some(reply.inspect(|reply| hold.answered(*reply, sent, *lease)))
+        Some(reply.inspect(|reply| hold.answered(reply, sent, *lease)))
     }
 
     /// The call would only change a lease, and only of a lock that still exists.

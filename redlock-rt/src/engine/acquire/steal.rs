@@ -1,0 +1,78 @@
+//! Taking a lock by force.
+
+use std::sync::Arc;
+
+use super::ACTION;
+use super::acquire_loop::try_once;
+use super::attempt::Attempt;
+use crate::clock;
+use crate::engine::ClientEngine;
+use crate::engine::guard::HoldGuard;
+use crate::engine::hold::{Claim, LostReason, Terms, key_of};
+use crate::error::{Error, ErrorKind, Theft};
+use crate::name::HoldId;
+use crate::wire::{Recipe, Steal as StealCall};
+
+/// From whom a lock is taken, and why.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Steal<'a> {
+    /// The holder that was seen; `None`: the lock was free.
+    pub(crate) from: Option<&'a HoldId>,
+    pub(crate) why: &'a str,
+}
+
+impl Steal<'_> {
+    /// Takes the lock, past the local queue, if nobody else has it by then.
+    ///
+    /// # Cancel safety
+    ///
+    /// What the call has acquired is released in the background; the holder may have lost the lock.
+    pub(super) async fn run(
+        self,
+        engine: &Arc<ClientEngine>,
+        recipe: Arc<dyn Recipe>,
+        terms: Terms,
+    ) -> Result<HoldGuard, Error> {
+        engine.end_chain(&*recipe);
+        let waiters = engine.locks.waiters(key_of(&*recipe));
+        let mut attempt = Attempt::new(engine, Arc::clone(&recipe), waiters, terms);
+        attempt.request.claim = Claim::Steal(Arc::new(StealCall {
+            from: self.from.cloned(),
+            theft: Arc::new(Theft {
+                by: engine.thief(|| attempt.request.id().to_string()),
+                why: self.why.to_owned(),
+            }),
+        }));
+        let until = engine.patience(clock::now());
+        let outcome = try_once(engine, &recipe, attempt, None, until).await?;
+        outcome.map_err(|_| {
+            let error = Error::new(ErrorKind::Contended, ACTION).named(recipe.name().as_arc());
+            error.detail("it has another holder than the one that was seen")
+        })
+    }
+}
+
+impl Attempt {
+    pub(super) fn steals(&self) -> bool {
+        matches!(self.request.claim, Claim::Steal(_))
+    }
+
+    /// The lock was taken: a holder of this client knows from whom, and why, before the thief has it.
+    pub(super) fn tell_victim(&self) {
+        if let Claim::Steal(steal) = &self.request.claim
+            && let Some(from) = &steal.from
+            && let Some(hold) = self.request.waiters.subject.one()
+            && *from.as_str() == *hold.id()
+        {
+            hold.mark_lost(LostReason::Stolen(Arc::clone(&steal.theft)));
+        }
+    }
+}
+
+impl ClientEngine {
+    /// Who takes a lock by force: the client's identity, if it has one.
+    pub(crate) fn thief(&self, id: impl FnOnce() -> String) -> String {
+        let identity = self.config.identity.as_ref();
+        identity.map_or_else(id, |identity| identity.name.clone())
+    }
+}

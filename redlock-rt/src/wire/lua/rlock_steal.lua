@@ -1,0 +1,11 @@
+-- Takes a lock for a new hold, from the owner that the caller saw or if it is free.
+--
+-- Prelude: lock_hash, take, steal
+-- KEYS: 1 the lock (HASH: owner -> hold count), 2 the note for the owner that loses it (STRING)
+-- ARGV: 1 lease in ms, 2 owner, 3 the owner that was seen (empty: none), 4 by whom and why, with a NUL
+--   between, 5 how much longer than the lease the note lives in ms, 6 channel, 7 publish command
+-- Returns: nil = taken; else the milliseconds for which another owner has it (-1: no TTL)
+--
+-- Invariants: those of the preludes.
+-- Redisson: none.
+return steal(KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], function() end)

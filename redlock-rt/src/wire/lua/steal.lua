@@ -1,0 +1,29 @@
+-- Takes a lock from the owner that the caller saw: common code of scripts that steal.
+--
+-- Prelude: lock_hash, take
+-- KEYS: none
+-- ARGV: none
+-- Returns: nothing
+--
+-- Invariants:
+-- * The lock is taken from `from` alone. If somebody else has it by then, nothing changes: a repeat after
+--   a lost reply takes nothing from a later holder.
+-- * Nothing is deleted unless the thief can have a token.
+-- * The note is there before the lock is gone. It lives for the rest of the lease and `margin` ms more: the
+--   holder looks before its lease is over.
+-- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
+-- Redisson: forceUnlock, then tryLockInner.
+local function steal(lock, note, lease, owner, from, told, margin, channel, publish, token)
+    if redis.call('HEXISTS', lock, from) == 0 or redis.call('HLEN', lock) ~= 1 then
+        return take(lock, lease, owner, token)
+    end
+    local given = token(false)
+    if type(given) == 'table' and given.err then
+        return given
+    end
+    local lives = math.max(redis.call('PTTL', lock), 0) + margin
+    redis.call('SET', note, told, 'PX', string.format('%.0f', lives))
+    redis.call('DEL', lock)
+    redis.pcall(publish, channel, '0')
+    return take(lock, lease, owner, function() return given end)
+end

@@ -1,0 +1,125 @@
+//! A lock that is taken, or freed, by force and with a reason: a note tells its holder by whom and why.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::keys::{self, Channel};
+use super::recipe::Ask;
+use super::reply::Holder;
+use super::script::{Call, Script, millis, script};
+use crate::error::Theft;
+use crate::name::{HoldId, LockName};
+
+script!(NOTE = "note_theft");
+
+/// Longer reasons are refused.
+const LONGEST_REASON: usize = 1024;
+/// How much longer than the lease of its reader a note lives; its reader looks before its lease is over.
+const MARGIN: Duration = Duration::from_secs(10);
+
+/// From whom a lock is taken, and what they are told.
+#[derive(Debug)]
+pub(crate) struct Steal {
+    /// The holder that was seen. No other loses the lock, so a repeat takes nothing from a later one.
+    pub(crate) from: Option<HoldId>,
+    pub(crate) theft: Arc<Theft>,
+}
+
+impl Steal {
+    /// The call of `script`. `token`: the key of the token, whose arguments follow.
+    pub(super) fn call(
+        &self,
+        script: &'static Script,
+        name: &LockName,
+        token: Option<&str>,
+        channel: Channel<'_>,
+        ask: &Ask<'_>,
+    ) -> Call {
+        let from = self.from.as_ref().map_or("", HoldId::as_str);
+        let call = Call::new(script).key(name.as_str());
+        let call = call.key(&keys::theft(name, from));
+        let call = token.into_iter().fold(call, Call::key);
+        call.number(millis(ask.lease))
+            .arg(ask.owner)
+            .arg(from)
+            .arg(&self.theft.note())
+            .number(millis(MARGIN))
+            .channel_arg(channel)
+            .publishing()
+    }
+}
+
+impl Theft {
+    /// Why a reason is refused, if it is.
+    pub(crate) fn flaw(why: &str) -> Option<&'static str> {
+        match why {
+            _ if why.trim().is_empty() => Some("the reason is empty or blank"),
+            _ if why.contains('\0') => Some("the reason contains a NUL character"),
+            _ if why.len() > LONGEST_REASON => Some("the reason is longer than 1024 bytes"),
+            _ => None,
+        }
+    }
+
+    /// Leaves the note for a holder whose lock is freed by another call.
+    pub(crate) fn leave(&self, name: &LockName, holder: &Holder) -> Call {
+        Call::new(&NOTE)
+            .key(&keys::theft(name, holder.owner.as_str()))
+            .number(millis(holder.ttl.unwrap_or(MARGIN) + MARGIN))
+            .arg(&self.note())
+    }
+
+    fn note(&self) -> String {
+        format!("{}\0{}", self.by, self.why)
+    }
+
+    pub(super) fn read(note: &str) -> Option<Self> {
+        let (by, why) = note.split_once('\0')?;
+        Some(Self {
+            by: by.to_owned(),
+            why: why.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::script::headers::assert_agrees;
+    use crate::wire::{HoldReply, Reply};
+
+    impl Steal {
+        pub(in crate::wire) fn for_tests() -> Self {
+            let (by, why) = ("me".to_owned(), "stuck\nworker".to_owned());
+            Self {
+                from: Some(HoldId::from_wire("v:1")),
+                theft: Arc::new(Theft { by, why }),
+            }
+        }
+    }
+
+    #[test]
+    fn a_note_says_by_whom_and_why() {
+        let Steal { from, theft } = Steal::for_tests();
+        let holder = Holder {
+            owner: from.unwrap(),
+            count: 1,
+            ttl: None,
+        };
+        let call = theft.leave(&LockName::new(None, "n").unwrap(), &holder);
+        assert_agrees(&call);
+        let words = call.texts();
+        assert_eq!(words[..2], ["redlock_stolen:{n}:v:1", "20000"]);
+        let read = HoldReply::try_from(Reply::Text(words[2].to_owned()));
+        assert_eq!(read, Ok(HoldReply::Stolen(theft)));
+        let others = HoldReply::try_from(Reply::Text("nothing".to_owned()));
+        assert_eq!(others, Ok(HoldReply::Taken));
+    }
+
+    #[test]
+    fn a_reason_is_short_and_says_something() {
+        assert_eq!(Theft::flaw(&"é".repeat(LONGEST_REASON / 2)), None);
+        for bad in ["", " ", "a\0b", &"x".repeat(LONGEST_REASON + 1)] {
+            assert!(Theft::flaw(bad).is_some(), "{bad:?}");
+        }
+    }
+}
