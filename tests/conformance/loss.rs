@@ -68,7 +68,7 @@ pub(crate) async fn a_lost_lock_stays_lost<S: Subject>(world: &World) {
     world.occupy_as::<S>(&owners, NEVER).await;
     // Renewals would come meanwhile.
     tokio::time::sleep(3 * OFTEN).await;
-    assert_eq!(guard.state(), GuardState::Lost(reason));
+    assert_eq!(guard.state(), GuardState::Lost(reason.clone()));
     assert!(guard.reenter().await.unwrap_err().is_lost());
     assert!(guard.extend(LEASE).await.unwrap_err().is_lost());
     assert_eq!(guard.state(), GuardState::Lost(reason));
@@ -92,7 +92,7 @@ pub(crate) async fn loss_reaches_every_guard<S: Subject>(world: &World) {
     let ((a, b, c, d), ()) = join!(watches, world.delete());
     let after = start.elapsed();
     assert!(after < OFTEN + LATE, "{after:?}");
-    assert_eq!([a, b, c, d], [LostReason::Deleted; 4]);
+    assert_eq!([a, b, c, d], [const { LostReason::Deleted }; 4]);
     for guard in [outer, inner, innermost] {
         assert!(!guard.is_valid());
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);

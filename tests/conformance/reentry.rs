@@ -235,9 +235,9 @@ pub(crate) async fn a_shorter_lease_shortens_nothing<S: Subject>(world: &World) 
     let long = world.ttl().await.unwrap();
     let before = outer.state();
     // A renewal that a new connection asks for may lengthen the lease between two looks at it.
-    let assert_not_shorter = || match (before, outer.state()) {
+    let assert_not_shorter = || match (&before, outer.state()) {
         (GuardState::Held { until: before }, GuardState::Held { until }) => {
-            assert!(until >= before)
+            assert!(until >= *before)
         }
         other => panic!("{other:?}"),
     };
