@@ -81,6 +81,10 @@ impl Hold {
         }
     }
 
+    fn state(&self, guard: GuardId) -> GuardState {
+        self.lease().state(guard, clock::now())
+    }
+
     /// Resolves when the lock is lost for this guard, at the local deadline at the latest.
     async fn lost(self: &Arc<Self>, guard: GuardId) -> LostReason {
         self.engine.ensure_tasks();
@@ -88,8 +92,7 @@ impl Hold {
             let mut changed = std::pin::pin!(self.changed());
             // Registered before the state is read, so that no change is missed.
             changed.as_mut().enable();
-            let state = self.lease().state(guard, clock::now());
-            let until = match state {
+            let until = match self.state(guard) {
                 GuardState::Held { until } | GuardState::Suspect { until } => until,
                 GuardState::Lost(reason) => return reason,
                 // The caller still borrows the guard, so only a shut-down can have released it.

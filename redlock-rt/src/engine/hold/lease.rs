@@ -24,7 +24,7 @@ pub(crate) use self::chain::{ChainLimit, Legacy};
 pub(crate) use self::told::ToldLease;
 use crate::clock::after;
 pub use crate::error::LostReason;
-use crate::meter::{Held, LockEvent, Meter, Spanned};
+use crate::meter::{Held, Meter, Spanned};
 
 /// The hold times that one guard asks for; validated together with the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,8 +170,8 @@ struct Rare {
 #[derive(Debug)]
 pub(crate) struct Lease {
     phase: HoldPhase,
-    /// Its last change, until that is told.
-    untold: Option<LockEvent>,
+    /// It is another one than what was told.
+    untold: bool,
     deadline: Instant,
     /// The longest lease that any command for this hold has asked for, answered or not.
     longest: Duration,
@@ -207,7 +207,7 @@ impl Lease {
     ) -> (Self, GuardId) {
         let mut lease = Self {
             phase: HoldPhase::Held,
-            untold: None,
+            untold: false,
             deadline: sent,
             longest: terms.lease,
             tenants: SmallVec::new(),
@@ -263,21 +263,7 @@ impl Lease {
     }
 
     fn enter(&mut self, phase: HoldPhase) {
-        if self.phase == phase {
-            return;
-        }
-        self.untold = Some(match &phase {
-            HoldPhase::Held => LockEvent::ValidAgain,
-            HoldPhase::Suspect => LockEvent::Suspect,
-            HoldPhase::Lost(reason) => {
-                let (first, reason) = (self.tenants.first(), reason.clone());
-                LockEvent::Lost(match first {
-                    Some(tenant) => self.reason(tenant, reason),
-                    None => reason,
-                })
-            }
-            HoldPhase::Released => LockEvent::Released,
-        });
+        self.untold |= self.phase != phase;
         self.phase = phase;
     }
 
@@ -322,12 +308,16 @@ impl Lease {
     /// Ends a guard; `None` if it had ended before. Upholds invariant 4.
     pub(crate) fn leave(&mut self, id: GuardId) -> Option<Leave> {
         let at = self.tenants.iter().position(|tenant| tenant.id == id)?;
-        self.tenants.swap_remove(at);
+        let last = self.tenants.swap_remove(at);
         if !self.tenants.is_empty() {
             return Some(Leave::Partial);
         }
-        if self.phase.is_valid() {
-            self.enter(HoldPhase::Released);
+        match &self.phase {
+            // For this guard, and so for the hold.
+            HoldPhase::Lost(reason) => {
+                self.phase = HoldPhase::Lost(self.reason(&last, reason.clone()));
+            }
+            _ => self.enter(HoldPhase::Released),
         }
         Some(Leave::Last)
     }

@@ -29,6 +29,21 @@ impl Lease {
         }
         engine.tells(recipe, event);
     }
+
+    pub(super) fn event(&self) -> LockEvent {
+        match &self.phase {
+            HoldPhase::Held => LockEvent::ValidAgain,
+            HoldPhase::Suspect => LockEvent::Suspect,
+            HoldPhase::Lost(reason) => {
+                let (first, reason) = (self.tenants.first(), reason.clone());
+                LockEvent::Lost(match first {
+                    Some(tenant) => self.reason(tenant, reason),
+                    None => reason,
+                })
+            }
+            HoldPhase::Released => LockEvent::Released,
+        }
+    }
 }
 
 impl ToldLease<'_> {
@@ -45,8 +60,9 @@ impl ToldLease<'_> {
 
 impl Drop for ToldLease<'_> {
     fn drop(&mut self) {
-        if let Some(event) = self.lease.untold.take() {
+        if std::mem::take(&mut self.lease.untold) {
             let hold = self.hold;
+            let event = self.lease.event();
             self.lease.tell(&hold.engine, &*hold.recipe, event);
         }
     }
