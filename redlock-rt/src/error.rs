@@ -39,6 +39,8 @@ pub enum ErrorKind {
     LatchExpired,
     /// The caller does not hold the lock.
     NotOwner,
+    /// The key was used for another request, by its fingerprint.
+    OtherRequest,
     /// An argument is invalid; nothing was sent.
     BadInput,
     /// The key holds something else: a value of another type, a string that is not a number, or a
@@ -75,6 +77,7 @@ impl ErrorKind {
             Self::LatchDeleted => "the latch was deleted",
             Self::LatchExpired => "the latch expired",
             Self::NotOwner => "not held by this owner",
+            Self::OtherRequest => "the key was used for another request",
             Self::BadInput => "bad input",
             Self::WrongType => "the key holds another type of value",
             Self::Denied => "redis denied access",
@@ -350,6 +353,12 @@ impl Error {
         self.kind() == ErrorKind::NotOwner
     }
 
+    /// Returns whether the key was used for another request before.
+    #[must_use]
+    pub fn is_other_request(&self) -> bool {
+        self.kind() == ErrorKind::OtherRequest
+    }
+
     /// Returns whether an argument was refused before anything was sent.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
@@ -492,7 +501,7 @@ mod tests {
     fn each_predicate_is_of_its_kinds_alone() {
         use super::ErrorKind::*;
         type Predicate = fn(&Error) -> bool;
-        let table: [(Predicate, &[ErrorKind]); 12] = [
+        let table: [(Predicate, &[ErrorKind]); 13] = [
             (Error::is_contended, &[Contended, TimedOut]),
             (Error::is_timed_out, &[TimedOut]),
             (Error::is_unavailable, &[Unavailable, Quorum]),
@@ -502,6 +511,7 @@ mod tests {
             (Error::is_stale_token, &[StaleToken]),
             (Error::is_latch_gone, &[LatchDeleted, LatchExpired]),
             (Error::is_not_owner, &[NotOwner]),
+            (Error::is_other_request, &[OtherRequest]),
             (Error::is_bad_input, &[BadInput]),
             (Error::is_misconfigured, &[Misconfigured]),
             (Error::is_shut_down, &[ShutDown]),

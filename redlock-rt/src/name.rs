@@ -18,6 +18,7 @@ const DERIVED: [&str; 10] = [
     "redlock_fair",
     "redlock_fence",
     "redlock_latch_end",
+    "redlock_once",
     "redlock_op",
     "redlock_rw_writers",
     "redlock_sem",

@@ -105,6 +105,10 @@ fn calls(client: &Client, name: &str, held: Held) -> Vec<(&'static str, Call)> {
     call!("token", |c: Client, n| async move {
         c.fenced_lock(n).token().await
     });
+    call!("start", |c: Client, n| async move {
+        let once = c.once(n, std::time::UNIX_EPOCH).wait(Duration::ZERO);
+        once.start().await
+    });
     call!("fenced set", |c: Client, n| async move {
         c.fenced_value(n).set("v", 1).await
     });

@@ -17,7 +17,7 @@ use std::{
 
 use redlock_rt::{
     Backoff, Client, ClientBuilder, CountDownLatch, Credentials, Error, ErrorKind, FencedValue,
-    Fsync, GuardState, HoldId, LockOptions, LostReason, MultiLock, Owner, Part,
+    Fsync, GuardState, HoldId, LockOptions, LostReason, MultiLock, Once, Owner, Part,
     PermitExpirableSemaphore, PermitOptions, Quorum, RLock, RLockGuard, ReadWriteLock, RedLock,
     Reentrant, Renew, ReplicaAck, Replicas, Reply, Semaphore, Shutdown, Stats, Unlocked, embedded,
 };
@@ -54,9 +54,9 @@ macro_rules! public_types {
 public_types! {
     redlock_rt: Backoff, Client, ClientBuilder, ConvertError<Reentrant>, CountDownGuard,
         CountDownLatch, Credentials, DowngradeError, Error, ErrorKind, Event, Events, Fair, FairLock, FairLockGuard, FenceGate,
-        Fenced, FencedLock, FencedLockGuard, FencedValue, FoundKind, Fsync, GuardState, Health, HoldId, Holding, ClientIdentity, Inspection, LateLoss,
+        Fenced, FencedLock, FencedLockGuard, FencedValue, Fire, FireGuard, Fires, FoundKind, Fsync, GuardState, Health, HoldId, Holding, ClientIdentity, Inspection, LateLoss,
         LeasedPermit, Lock<Reentrant>, LockEvent, LockGuard<Reentrant>, LockOptions, LostReason, MultiLock,
-        MultiLockGuard, OnLost<'static>, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
+        MultiLockGuard, OnLost<'static>, Once, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
         RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant,
         Renew, ReplicaAck, Replicas, Reply, RetryPolicy, Semaphore, SemaphorePermit, ServerEvent, ServerHealth, Shutdown, Spin, SpinLock, SpinLockGuard,
         StaleToken, Stats, Theft, Unlocked, UpgradeError, Write, WriteGuard, WriteLock;
@@ -113,7 +113,7 @@ fn values_are_cloned_and_compared() {
         cloned: Client, ClientBuilder, Stats, Shutdown, RLock, LockOptions, PermitOptions, Owner,
         HoldId, Renew, GuardState, LostReason, Unlocked, ErrorKind, Fsync, ReplicaAck, Replicas, Credentials, embedded::Engine,
         ReadWriteLock, MultiLock, Part, Quorum, RedLock, CountDownLatch, Semaphore,
-        PermitExpirableSemaphore, FencedValue, Backoff,
+        PermitExpirableSemaphore, FencedValue, Backoff, Once,
     );
     all!(
         compared: Stats, Shutdown, HoldId, Renew, Fsync, ReplicaAck, Replicas, GuardState, LostReason, Unlocked, ErrorKind, Reply,
@@ -136,6 +136,7 @@ async fn futures_are_send() {
     let client = Client::embedded();
     owned(client.rlock("a").lock_owned(LockOptions::new()));
     owned(client.fair_lock("a").lock_owned(LockOptions::new()));
+    sent(client.once("a", std::time::UNIX_EPOCH).start());
     let latch = client.count_down_latch("a");
     sent(latch.try_set_count(1));
     sent(latch.count_down());

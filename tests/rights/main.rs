@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use redlock_rt::{
-    Client, Error, ErrorKind, FoundKind, LockOptions, LostReason, PermitOptions, Unlocked,
+    Client, Error, ErrorKind, Fire, FoundKind, LockOptions, LostReason, PermitOptions, Unlocked,
 };
 use tests::{DEADLINE, Proxy, RedisServer, World, eventually, unique, within};
 
@@ -30,6 +30,8 @@ const READ_WRITE: &str = "for read-write locks also `+set +zrange +zrem`, `+hran
                           +zadd +zremrangebyscore`";
 const TOKENS: &str = "for fencing tokens `+incr +get +set +time`";
 const STEALS: &str = "to steal, and to force with a reason, `+set`, and to be told of it `+get`";
+const ONCE: &str =
+    "for fencing tokens `+incr +get +set +time`, with `+hmget` for what is done [`Once`]";
 const PLAIN: &str = "for semaphores `+get +set +incrby +decrby`";
 const LEASED: &str =
     "and with leases `+time +zadd +zcard +zcount +zrange +zrangebyscore +zrem +zscore`";
@@ -209,6 +211,20 @@ async fn fair(client: &Client, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// A fire that is begun twice, and then done.
+async fn once(client: &Client, name: &str) -> Result<(), Error> {
+    let fire = client.once(name, std::time::UNIX_EPOCH).keep(DEADLINE * 6);
+    for wanted in [false, true] {
+        match fire.start().await? {
+            Fire::Run(guard) if wanted => guard.done().await?,
+            Fire::Run(guard) => assert_eq!(guard.unlock().await?, Unlocked::Released),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(matches!(fire.start().await?, Fire::Done(_)));
+    Ok(())
+}
+
 async fn latch(client: &Client, name: &str) -> Result<(), Error> {
     let latch = client.count_down_latch(name).ttl(DEADLINE);
     assert!(latch.try_set_count(4).await?);
@@ -254,6 +270,7 @@ fn assert_listed() {
         READ_WRITE,
         TOKENS,
         STEALS,
+        ONCE,
         LATCH,
         PLAIN,
         LEASED,
@@ -282,6 +299,9 @@ async fn what_the_front_page_lists_is_enough() {
     stage.sweep().await;
     let client = may(&mut stage, &[LATCH]).await;
     latch(&client, &stage.world.name).await.unwrap();
+    stage.sweep().await;
+    let client = may(&mut stage, &[ONCE]).await;
+    once(&client, &stage.world.name).await.unwrap();
     stage.sweep().await;
     let mut listed = rights(&[EVERYBODY, SCRIPTS, FAIR].concat());
     listed.push("&redlock_wake:*".to_owned());
@@ -542,7 +562,7 @@ async fn the_patterns_of_a_namespace_are_enough_and_other_keys_are_refused_by_na
     assert_said(OF_A_NAMESPACE);
     let mut stage = Stage::open("namespace").await;
     let commands = [
-        EVERYBODY, SCRIPTS, PLAIN, LEASED, LATCH, FAIR, READ_WRITE, TOKENS,
+        EVERYBODY, SCRIPTS, PLAIN, LEASED, LATCH, FAIR, READ_WRITE, ONCE,
     ];
     let mut all = rights(&commands.concat());
     let patterns = [
@@ -561,6 +581,7 @@ async fn the_patterns_of_a_namespace_are_enough_and_other_keys_are_refused_by_na
     leased(&ours, "leased").await.unwrap();
     fair(&ours, "fair").await.unwrap();
     latch(&ours, "latch").await.unwrap();
+    once(&ours, "once").await.unwrap();
     let locks = ours.read_write_lock("rw");
     locks.read().await.unwrap().unlock().await.unwrap();
     locks.write().await.unwrap().unlock().await.unwrap();

@@ -52,6 +52,12 @@ impl Contender {
         self.process.kill();
     }
 
+    /// Waits until the process has ended as it should.
+    pub fn ends_by_itself(mut self) {
+        assert_eq!(self.line(), "ended");
+        assert!(self.process.wait(ENDS).unwrap().success());
+    }
+
     /// Stops the processes, and returns the number of turns that they had, all without an error.
     pub fn turns_of(contenders: impl IntoIterator<Item = Self>) -> usize {
         // The end of their input tells them to stop. All are told before the first is waited for.

@@ -9,7 +9,7 @@ mod scan;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub use self::builder::ClientBuilder;
 pub use self::default_client::{default_client, set_default_client, with_default_client};
@@ -22,8 +22,8 @@ use crate::error::Error;
 use crate::meter::Event;
 use crate::meter::Events;
 use crate::sync::{
-    CountDownLatch, FairLock, FencedLock, FencedValue, MultiLock, PermitExpirableSemaphore, Quorum,
-    RLock, ReadWriteLock, Semaphore, SpinLock,
+    CountDownLatch, FairLock, FencedLock, FencedValue, MultiLock, Once, PermitExpirableSemaphore,
+    Quorum, RLock, ReadWriteLock, Semaphore, SpinLock,
 };
 
 /// A client of one Redis server, or of a Redis Cluster.
@@ -186,6 +186,11 @@ impl Client {
     #[must_use]
     pub fn spin_lock(&self, name: impl AsRef<str>) -> SpinLock {
         SpinLock::handle(&self.engine, name.as_ref())
+    }
+
+    /// Returns what is to be done once for this nominal time, which has milliseconds. Does no I/O.
+    pub fn once(&self, name: impl AsRef<str>, fire_time: impl Into<SystemTime>) -> Once {
+        Once::handle(&self.engine, name.as_ref(), fire_time.into())
     }
 
     /// Returns one lock over the re-entrant locks of all these names. Does no I/O.

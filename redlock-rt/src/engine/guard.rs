@@ -177,6 +177,14 @@ impl HoldGuard {
         self.hold.lease().state(self.id, now)
     }
 
+    /// The fencing token of a kind that has one.
+    pub(crate) fn token(&self) -> u64 {
+        let Some(token) = self.hold.token() else {
+            unreachable!("a fenced lock that was acquired without a token")
+        };
+        token
+    }
+
     /// The terms of the guard, with the rest of its longest hold.
     pub(super) fn terms(&self, now: Instant) -> Option<Terms> {
         self.hold.lease().terms(self.id, now)

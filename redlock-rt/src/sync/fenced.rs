@@ -166,10 +166,7 @@ impl FencedLockGuard {
     /// Send it with every write under the lock; see [`FencedLock`].
     #[must_use]
     pub fn token(&self) -> u64 {
-        let Some(token) = self.inner.hold.token() else {
-            unreachable!("a fenced lock that was acquired without a token")
-        };
-        token
+        self.inner.token()
     }
 
     /// Returns the [`token`](Self::token) as the `BIGINT` of SQL databases. It fits: Redis counts in

@@ -183,6 +183,11 @@ pub(crate) fn permit_leases(name: &LockName) -> String {
     format!("{}:timeout", wrapped(name).concat())
 }
 
+/// What was done under a name that is for one time only. Not Redisson's.
+pub(crate) fn once_mark(name: &LockName) -> String {
+    own("redlock_once", name)
+}
+
 /// The last fencing token given for a lock.
 pub(crate) fn lock_token(name: &LockName) -> String {
     prefixed("redisson_lock_token", name).to_string()
@@ -240,6 +245,7 @@ mod tests {
                 semaphore_holds,
                 fence,
                 latch_mark,
+                once_mark,
                 lock_token,
             ];
             let keys = texts.into_iter().chain(owns.map(|key| key(&name)));
@@ -270,7 +276,13 @@ mod tests {
             "_braced:{a}",
         ];
         let names = names.map(|name| LockName::new(None, name).unwrap());
-        let forms = [rw_waiting_writers, semaphore_holds, fence, latch_mark];
+        let forms = [
+            rw_waiting_writers,
+            semaphore_holds,
+            fence,
+            latch_mark,
+            once_mark,
+        ];
         let mut keys = std::collections::HashMap::new();
         for name in &names {
             for form in forms {

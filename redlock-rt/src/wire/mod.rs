@@ -13,6 +13,7 @@ mod inspection;
 pub(crate) mod keys;
 mod latch;
 mod multi;
+mod once;
 mod one_slot;
 mod operation;
 mod permits;
@@ -44,6 +45,7 @@ pub(crate) use self::latch::{
     GREATEST_COUNT, LatchEnd, LatchState, LatchWire, count_left, was_done,
 };
 pub(crate) use self::multi::{Together, acquire_all, is_taken_together};
+pub(crate) use self::once::{Found, Mark, OnceTerms, OnceWire};
 pub(crate) use self::one_slot::Named;
 pub(crate) use self::operation::{NOTED, Operation};
 pub(crate) use self::permits::{ID_DIGITS, PermitsWire};

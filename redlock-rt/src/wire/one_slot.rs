@@ -16,6 +16,7 @@ pub(crate) enum Named {
     RLock,
     Fair,
     Fenced,
+    Once,
     Spin,
     ReadWrite,
     Semaphore,
@@ -40,6 +41,11 @@ impl Named {
                 keys::lock_channel(name).into(),
             ],
             Self::Fenced => vec![keys::lock_token(name), keys::lock_channel(name).into()],
+            Self::Once => vec![
+                keys::lock_token(name),
+                keys::once_mark(name),
+                keys::lock_channel(name).into(),
+            ],
             Self::ReadWrite => vec![
                 keys::rw_waiting_writers(name),
                 format!("{}:…:rwlock_timeout:1", keys::rw_leases(name)),
@@ -108,10 +114,11 @@ mod tests {
         WriteWire,
     };
 
-    const ALL: [Named; 9] = [
+    const ALL: [Named; 10] = [
         Named::RLock,
         Named::Fair,
         Named::Fenced,
+        Named::Once,
         Named::Spin,
         Named::ReadWrite,
         Named::Semaphore,
@@ -217,6 +224,24 @@ mod tests {
             Named::Fenced => {
                 let mut calls = lock(&FencedWire::new(name.clone(), Some(S)));
                 calls.push(wire::ask_token(&name));
+                calls
+            }
+            Named::Once => {
+                let terms = wire::OnceTerms {
+                    keep: S,
+                    attempts: Some(1),
+                    request: String::new(),
+                };
+                let once = wire::OnceWire::new(name, terms);
+                let mut calls = of_recipe(&once, owner.as_str());
+                for begin in [true, false] {
+                    let mark = once.mark().unwrap();
+                    match begin {
+                        true => mark.begin(),
+                        false => mark.set(b"result"),
+                    }
+                    calls.push(once.release(owner.as_str()));
+                }
                 calls
             }
             Named::Fair => {

@@ -107,6 +107,14 @@ pub(super) const FENCED: Profile = Profile {
     ..PLAIN
 };
 
+/// A caller under it would wait for itself.
+pub(super) const ONCE: Profile = Profile {
+    kind: "once",
+    fenced: true,
+    deadlocks_under: &["once"],
+    ..PLAIN
+};
+
 /// Every waiter has a place in Redis.
 pub(super) const FAIR: Profile = Profile {
     kind: "fair",
@@ -173,6 +181,7 @@ mod tests {
             &RLOCK,
             &SPIN,
             &FENCED,
+            &ONCE,
             &FAIR,
             &READ,
             &WRITE,

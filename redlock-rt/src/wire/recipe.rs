@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::fair_queue::FairQueue;
 use super::keys::Channel;
+use super::once::Mark;
 use super::profile::Profile;
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::rlock;
@@ -46,6 +47,11 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// Reads the reply to [`acquire`](Self::acquire).
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
         AcquireReply::try_from(reply)
+    }
+
+    /// What the caller knows of the mark, for a kind whose holder may end all further acquisitions.
+    fn mark(&self) -> Option<&Mark> {
+        None
     }
 
     /// How long Redis keeps the last fencing token after an acquisition; `None`: for ever, or the kind has

@@ -112,6 +112,8 @@ pub(crate) enum AcquireReply {
     Unset,
     /// Another owner has it or is next; a queued waiter is notified of its turn.
     Queued(FairPlace),
+    /// There is nothing to acquire any more; the [`Mark`](super::Mark) says why.
+    Over,
     /// The hold under which it was asked for ([`Ask::under`](super::Ask)) no longer exists.
     Orphaned,
 }

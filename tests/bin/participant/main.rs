@@ -3,12 +3,14 @@
 //!     participant lock URL NAME TASKS LOG               contends for a lock
 //!     participant permits URL NAME TASKS LOG LEASE_MS   contends for permits
 //!     participant leave URL NAME WHAT RUNTIME END       ends while it holds something
+//!     participant once URL JOB LOG FIRES OFFSET_MS START_MS   starts a job at its times
 //!     participant fork URL NAME HOW                     forks, with a client from before
 
 mod contest;
 mod fork;
 mod leave;
 mod lock;
+mod once;
 mod permits;
 
 use std::{
@@ -28,6 +30,14 @@ fn main() -> Result<(), Failure> {
             permits::run(url, name, tasks.parse()?, log, lease.parse()?)
         }
         ["leave", url, name, what, runtime, end] => leave::run(url, name, what, runtime, end),
+        ["once", url, job, log, fires, offset, start] => once::run(
+            url,
+            job,
+            log,
+            fires.parse()?,
+            offset.parse()?,
+            start.parse()?,
+        ),
         ["fork", url, name, how] => fork::run(url, name, how),
         _ => Err(format!("not a part that a process can take: {arguments:?}").into()),
     }

@@ -257,6 +257,10 @@ impl AcquireLoop<'_> {
                 self.refused(place.lease, Some(place))?;
             }
             Ok(AcquireReply::Unset) => self.unset()?,
+            Ok(AcquireReply::Over) => {
+                self.place.set_health(Health::Answering);
+                return Err(self.named(Error::new(ErrorKind::Contended, ACTION)));
+            }
             Ok(AcquireReply::Queued(place)) => {
                 self.answered();
                 self.place.refused(&self.attempt, Some(place), None);
@@ -400,7 +404,9 @@ pub(super) async fn try_acquire(
     under: Option<&Arc<Hold>>,
     until: Instant,
 ) -> Result<Result<HoldGuard, Refusal>, Error> {
-    if under.is_none() && engine.locks.is_held_here(&**recipe) {
+    // Of a kind with a mark Redis says who holds it.
+    let may_know = under.is_none() && recipe.mark().is_none();
+    if may_know && engine.locks.is_held_here(&**recipe) {
         return Ok(Err(Refusal::Held));
     }
     let waiters = engine.locks.waiters(key_of(&**recipe));
@@ -446,7 +452,9 @@ pub(super) async fn try_once(
             let guard = attempt.succeed(acquired.tokens, clock::now())?;
             guard.map(Ok).ok_or_else(|| expired_on_arrival(recipe))
         }
-        Ok(AcquireReply::Held(_) | AcquireReply::Queued(_)) => Ok(Err(Refusal::Held)),
+        Ok(AcquireReply::Held(_) | AcquireReply::Queued(_) | AcquireReply::Over) => {
+            Ok(Err(Refusal::Held))
+        }
         Ok(AcquireReply::Unset) => Ok(Err(Refusal::Unset)),
         Ok(AcquireReply::Orphaned) => {
             if let Some(hold) = under {

@@ -24,7 +24,7 @@ use crate::connection::{Delivery, Fault};
 use crate::engine::announcement::News;
 use crate::engine::hold::Hold;
 use crate::name::HoldId;
-use crate::wire::{Call, HoldReply};
+use crate::wire::{Call, HoldReply, Mark};
 
 /// The end of a hold.
 pub(in crate::engine::release) struct Release {
@@ -103,8 +103,9 @@ impl Ending for Release {
         lapse.of_all(self.hold.to())
     }
 
+    /// Only Redis knows whether it has marked anything.
     fn ends_with_lease(&self) -> bool {
-        !self.forgets
+        !self.forgets && !self.hold.recipe.mark().is_some_and(Mark::is_set)
     }
 
     fn lapsed(&self) {
@@ -114,6 +115,7 @@ impl Ending for Release {
     /// If an earlier try lost its reply while the lease was still running, that try released the hold.
     fn judged(&self, reply: HoldReply, delivery: &Delivery) -> HoldReply {
         match delivery.open_since {
+            Some(_) if !self.ends_with_lease() => reply,
             Some(sent) if reply != HoldReply::Kept && sent < self.hold.deadline() => {
                 HoldReply::Done
             }

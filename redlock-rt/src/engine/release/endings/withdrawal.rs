@@ -44,6 +44,7 @@ impl OrphanedAttempt {
                 AcquireReply::Held(_)
                 | AcquireReply::Unset
                 | AcquireReply::Queued(_)
+                | AcquireReply::Over
                 | AcquireReply::Orphaned,
             ) => {
                 let profile = request.recipe.profile();

@@ -1,0 +1,285 @@
+//! What is to be done once for each moment at which it fires.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::guard::LockGuard;
+use super::kind::sealed::Sealed;
+use super::options::LockOptions;
+use crate::clock;
+use crate::engine::{ClientEngine, Handle, LostReason, Unlocked};
+use crate::error::{Error, ErrorKind};
+use crate::name::{BadName, HoldId, LockName};
+use crate::wire::{Found, Named, OnceTerms, OnceWire, Recipe};
+
+const MARK: &str = "mark as done";
+
+/// The kind of [`FireGuard`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Fires;
+
+impl Sealed for Fires {}
+
+/// A job that several instances start at its times, and that is to be done once for each of them.
+///
+/// Each instance makes this handle with the *nominal* time of the fire, the one that the schedule says, and
+/// calls [`start`](Self::start). One of them gets a guard and runs the job; the others wait until it is done.
+/// The time is a part of the name, so clocks that differ by minutes, a job that takes a moment, and an
+/// instance that comes late do not make the job run twice, as long as Redis [keeps](Self::keep) the mark.
+///
+/// # What is promised
+///
+/// * A fire is marked as done once. Whoever comes later gets [`Fire::Done`].
+/// * Guards that are valid never overlap: the guard is that of a [`FencedLock`](crate::FencedLock), renewed
+///   while it lives.
+/// * A job may *begin* again: one that was dropped, has failed, or whose process died leaves the fire open, and
+///   an instance that waits begins it anew. So what it does must bear that, or compare the
+///   [token](FireGuard::token). One that died behind its work and before the mark has done it.
+/// * A fire is forgotten if no instance waits for it or comes later, if all [`attempts`](Self::attempts) have
+///   failed, or if Redis loses its data; after such a loss a fire may also be done again.
+///
+/// # Round trips
+///
+/// One to begin, one to mark it, and one for a fire that is done. A waiting process costs what it costs at a
+/// [lock](crate::Lock::lock).
+///
+/// # Fairness
+///
+/// That of a [lock](crate::Lock::lock).
+///
+/// # Cancel safety
+///
+/// Nothing is left: a [`start`](Self::start) that is dropped gives back what it may have begun, which does
+/// not count as an attempt.
+///
+/// # Errors
+///
+/// Those of a [lock](crate::Lock::lock), [`BadInput`](crate::ErrorKind::BadInput) also for a time before 1970,
+/// for attempts of zero, and if `keep` is shorter than the lease;
+/// [`UpgradeWouldDeadlock`](crate::ErrorKind::UpgradeWouldDeadlock) inside a body that
+/// [runs](LockGuard::run) under the same fire.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), redlock_rt::Error> {
+/// use std::time::{Duration, UNIX_EPOCH};
+/// use redlock_rt::{Client, Fire};
+///
+/// let client = Client::embedded();
+/// // 2026-11-28 03:00:00 UTC, in each instance, whatever its clock says.
+/// let fire_time = UNIX_EPOCH + Duration::from_secs(1_795_834_800);
+/// let report = client.once("nightly-report", fire_time).attempts(3);
+///
+/// match report.start().await? {
+///     Fire::Run(guard) => {
+///         guard.run(async { /* the report */ }).await?;
+///         guard.done().await?;
+///     }
+///     Fire::Done(at) => println!("done at {at:?}"),
+///     Fire::Running(by) => println!("{by} runs it"),
+///     Fire::Failed => println!("three attempts have failed"),
+///     _ => {}
+/// }
+/// assert!(matches!(report.start().await?, Fire::Done(_)));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "nothing is started before `start` is awaited"]
+pub struct Once {
+    engine: Handle,
+    name: Result<LockName, BadName>,
+    options: LockOptions,
+    terms: OnceTerms,
+}
+
+/// What becomes of a call for a fire.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Fire {
+    /// The caller runs it. Without [`done`](FireGuard::done), the end of the guard leaves it open.
+    Run(FireGuard),
+    /// This owner has run it for the whole wait of the caller.
+    Running(HoldId),
+    /// It was done at this time, by the clock of Redis.
+    Done(SystemTime),
+    /// All attempts have failed.
+    Failed,
+}
+
+/// The guard of a fire that runs. Dropping it leaves the fire open: others may begin it again.
+pub type FireGuard = LockGuard<Fires>;
+
+impl Once {
+    pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str, fire: SystemTime) -> Self {
+        let since = fire
+            .duration_since(UNIX_EPOCH)
+            .map(|since| since.as_millis());
+        let since = since.map_err(|_| BadName::new(name, "the fire is before 1970"));
+        let request = String::new();
+        Self::named(engine, "once", name, request, |name| {
+            since.map(|millis| format!("{name}:{millis}"))
+        })
+    }
+
+    /// `whole`: makes the whole name of the given one, behind `sort`.
+    pub(super) fn named(
+        engine: &Arc<ClientEngine>,
+        sort: &str,
+        name: &str,
+        request: String,
+        whole: impl FnOnce(String) -> Result<String, BadName>,
+    ) -> Self {
+        // By itself, a blank name is one.
+        let whole = LockName::new(None, name).and_then(|_| whole(format!("{sort}:{name}")));
+        Self {
+            engine: Handle::new(engine),
+            name: whole.and_then(|whole| engine.name(Named::Once, &whole)),
+            options: LockOptions::new(),
+            terms: OnceTerms {
+                keep: Duration::from_secs(24 * 60 * 60),
+                attempts: None,
+                request,
+            },
+        }
+    }
+
+    /// Sets how long Redis remembers a fire after it was done, and its attempts after the last one. Choose a
+    /// time that is longer than an instance may be late, and than clocks may differ; it may not be shorter
+    /// than the lease. Defaults to 24 h.
+    pub fn keep(mut self, keep: Duration) -> Self {
+        self.terms.keep = keep;
+        self
+    }
+
+    /// Sets how often the job may be begun, at least once. Then the result is [`Fire::Failed`], until `keep`
+    /// is over or a handle with more attempts comes. Defaults to `None`: no limit.
+    pub fn attempts(mut self, attempts: impl Into<Option<u32>>) -> Self {
+        self.terms.attempts = attempts.into();
+        self
+    }
+
+    /// Sets the lease: the time after which others begin the job of a process that has crashed. Defaults to
+    /// the client's. The guard renews it.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.options = self.options.lease(lease);
+        self
+    }
+
+    /// Sets how long to wait while another instance runs the job; zero asks once. Defaults to `None`: until
+    /// it is done or has failed, so that a job whose instance dies is begun again by one that waits.
+    pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
+        self.options = self.options.wait(wait);
+        self
+    }
+
+    /// Sets all options of the lock, in place of what [`lease`](Self::lease) and [`wait`](Self::wait) have
+    /// set. A [`min_hold`](LockOptions::min_hold) is refused when it starts: the mark is kept instead. An
+    /// [`Owner`](crate::Owner) does not re-enter its fire.
+    pub fn options(self, options: LockOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// Begins the job, or returns what became of it. Waits while another instance runs it.
+    ///
+    /// # Round trips, fairness, cancel safety
+    ///
+    /// See [`Once`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Once`]. That another instance runs it, or has done it, is none.
+    pub async fn start(&self) -> Result<Fire, Error> {
+        Ok(match self.begin().await? {
+            Ok(guard) => Fire::Run(guard),
+            Err(Found::Done { at, .. }) => Fire::Done(UNIX_EPOCH + at),
+            Err(Found::Running(by)) => Fire::Running(by),
+            Err(_) => Fire::Failed,
+        })
+    }
+
+    /// The guard, or what was found instead.
+    pub(super) async fn begin(&self) -> Result<Result<FireGuard, Found>, Error> {
+        match self.ask(&self.options).await {
+            // Others of this client have asked in its place, and only they know what was found.
+            Err(error) if error.is_timed_out() => {
+                self.ask(&self.options.clone().wait(Duration::ZERO)).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn ask(&self, options: &LockOptions) -> Result<Result<FireGuard, Found>, Error> {
+        let wire = Arc::new(OnceWire::new(self.name.clone()?, self.terms.clone()));
+        options.without_min_hold()?;
+        let terms = options.terms_of(&self.engine, &*wire, None)?;
+        let params = options.params(&self.engine, None);
+        let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
+        match self.engine.lock(recipe, terms, params).await {
+            Ok(guard) => {
+                wire.mark.begin();
+                Ok(Ok(LockGuard::new(guard)))
+            }
+            Err(error) if error.is_contended() => match wire.mark.found() {
+                Some(Found::OtherRequest) => Err(error.known_as(ErrorKind::OtherRequest)),
+                found => found.map(Err).ok_or(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl FireGuard {
+    /// Marks the fire as done, and ends the guard.
+    ///
+    /// Redis compares: it marks the fire only while it has the hold of this guard. If other guards
+    /// [share](LockGuard::reenter) the hold, it is marked when the last of them ends.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Cancel safety
+    ///
+    /// From the first poll on, the call continues in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](crate::ErrorKind::Lost) if the hold was lost: another instance may have begun the job. A
+    /// lost reply is not an error: the call is repeated, and finds its own mark.
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not answer within the
+    /// [response time-out](crate::ClientBuilder::response_timeout); the call then continues in the
+    /// background. [`Unavailable`](crate::ErrorKind::Unavailable) and
+    /// [`Denied`](crate::ErrorKind::Denied) as for [`unlock`](LockGuard::unlock).
+    pub async fn done(self) -> Result<(), Error> {
+        self.done_with(&[]).await
+    }
+
+    pub(super) async fn done_with(self, result: &[u8]) -> Result<(), Error> {
+        self.will_be_done(result);
+        let hold = Arc::clone(&self.inner.hold);
+        let ended = self.inner.unlock().await;
+        if ended.map_err(|error| error.trying(MARK))? == Unlocked::AlreadyExpired {
+            let known = hold.lost_reason(clock::now());
+            return Err(hold.lost_error(MARK, known.unwrap_or(LostReason::Deleted)));
+        }
+        Ok(())
+    }
+
+    /// The end of the last guard marks the fire.
+    pub(crate) fn will_be_done(&self, result: &[u8]) {
+        if let Some(mark) = self.inner.hold.recipe.mark() {
+            mark.set(result);
+        }
+    }
+
+    /// Returns the fencing token: greater than that of each earlier attempt at this fire, for a store that
+    /// compares. See [`FencedLock`](crate::FencedLock).
+    #[must_use]
+    pub fn token(&self) -> u64 {
+        self.inner.token()
+    }
+}

@@ -1,0 +1,141 @@
+//! Calls dropped between any two polls, while every connection moves a few bytes at a time.
+
+use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+
+use redlock_rt::{Client, Fire, embedded::Engine};
+use tests::{Wires, eventually, within};
+use tokio::task::yield_now;
+
+use crate::stage::{DEADLINE, fire_time, run};
+
+/// More than the number of points of any call here.
+const MOST: usize = 2000;
+
+struct Case {
+    _wires: Wires,
+    client: Client,
+    /// On separate, fast wires.
+    other: Client,
+}
+
+impl Case {
+    fn new() -> Self {
+        let engine = Engine::new();
+        let wires = Wires::to_engine(&engine).slow();
+        let settings = |builder: redlock_rt::ClientBuilder| {
+            let linger = Duration::from_millis(5);
+            let never = Duration::from_secs(600);
+            builder.poll_interval(never).linger(linger).build().unwrap()
+        };
+        Self {
+            client: settings(wires.builder()),
+            other: settings(Client::builder().embedded(&engine)),
+            _wires: wires,
+        }
+    }
+
+    /// The fire for the other client, which waits for nobody.
+    async fn fate(&self) -> Fire {
+        let once = self.other.once("job", fire_time()).attempts(1);
+        let once = once.wait(Duration::ZERO);
+        within(DEADLINE, once.start()).await.unwrap()
+    }
+
+    /// Asserts that the client has left nothing.
+    async fn assert_clean(&self) {
+        eventually(DEADLINE, async || {
+            let stats = self.client.stats();
+            let left =
+                stats.held + stats.waiting + stats.subscriptions + stats.names + stats.releases;
+            if left == 0 {
+                Ok(())
+            } else {
+                Err(format!("{stats:?}"))
+            }
+        })
+        .await;
+    }
+}
+
+/// Polls the call this often, and runs all tasks between two polls; returns whether it completed.
+async fn polled<F: Future>(call: F, times: usize) -> bool {
+    let mut call = pin!(call);
+    for _ in 0..times {
+        let done = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx).is_ready())).await;
+        if done {
+            return true;
+        }
+        yield_now().await;
+    }
+    false
+}
+
+/// Runs the case with one more poll each time, until its call completes.
+fn at_every_await(least: usize, case: impl AsyncFn(usize) -> bool) {
+    // One task between two polls.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .event_interval(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        for times in 0..MOST {
+            if case(times).await {
+                assert!(times >= least, "only {times} polls");
+                return;
+            }
+        }
+        panic!("not done after {MOST} polls");
+    });
+}
+
+#[test]
+fn a_start_that_is_dropped_leaves_nothing_and_counts_for_nothing() {
+    at_every_await(10, async |times| {
+        let case = Case::new();
+        let once = case.client.once("job", fire_time()).attempts(1);
+        let mut fire = None;
+        let done = polled(async { fire = Some(once.start().await) }, times).await;
+        let ran = matches!(fire.take(), Some(Ok(Fire::Run(_))));
+        case.assert_clean().await;
+        match case.fate().await {
+            Fire::Failed => assert!(ran),
+            Fire::Run(_) => assert!(!ran),
+            other => panic!("{other:?}"),
+        }
+        done
+    });
+}
+
+#[test]
+fn a_mark_that_is_dropped_is_made_once_it_has_begun() {
+    at_every_await(3, async |times| {
+        let case = Case::new();
+        let guard = run(&case.client.once("job", fire_time()).attempts(1)).await;
+        let done = polled(guard.done(), times).await;
+        case.assert_clean().await;
+        match case.fate().await {
+            Fire::Done(_) => assert!(times > 0),
+            Fire::Failed => assert_eq!(times, 0),
+            other => panic!("{other:?}"),
+        }
+        done
+    });
+}
+
+#[test]
+fn a_wait_that_is_dropped_while_it_is_done_leaves_nothing() {
+    at_every_await(3, async |times| {
+        let case = Case::new();
+        let guard = run(&case.other.once("job", fire_time())).await;
+        let once = case.client.once("job", fire_time());
+        let mut call = Box::pin(once.start());
+        // Asked, subscribed, asked again.
+        assert!(!polled(call.as_mut(), 300).await);
+        guard.done().await.unwrap();
+        let done = polled(call, times).await;
+        case.assert_clean().await;
+        assert!(matches!(case.fate().await, Fire::Done(_)));
+        done
+    });
+}
