@@ -62,6 +62,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! | at most N holders at a time, across processes | [`PermitExpirableSemaphore`] |
 //! | the same, shared with an `RSemaphore`; a crashed process keeps its permits | [`Semaphore`] |
 //! | a job that several instances start, done once for each of its times | [`Once`] |
+//! | a request that its client repeats, answered once | [`Idempotent`] |
 //! | several locks at once, without deadlock | [`MultiLock`] |
 //! | to wait until a number of parties are done, across processes | [`CountDownLatch`] |
 //! | a lock that survives the loss of a server | [`RedLock`] |
@@ -139,8 +140,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! scripts call (`+pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`;
 //! for read-write locks also `+set +zrange +zrem`, `+hrandfield`, which keeps the end of one of
 //! many readers cheap, and for preferred writers `+time +zadd +zremrangebyscore`; for latches
-//! `+decr +get +set +pexpireat +time`; for fencing tokens `+incr +get +set +time`, with `+hmget` for what is done [`Once`];
-//! to steal, and to force with a reason, `+set`, and to be told of it `+get`; for fair locks
+//! `+decr +get +set +pexpireat +time`; for fencing tokens `+incr +get +set +time`, with `+hmget` for what is done [`Once`] or is
+//! [`Idempotent`]; to steal, and to force with a reason, `+set`, and to be told of it `+get`; for fair locks
 //! `+time +hmget +lindex +llen +lpos +lrange +lrem +rpush +zadd +zrange +zrem +zscore`; for
 //! semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard +zcount +zrange
 //! +zrangebyscore +zrem +zscore`, and `+persist` if you take a TTL from one; for [`ReplicaAck`]
@@ -206,6 +207,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! * `macros` (default): the attribute.
 //! * `tls` (default): `rediss://` URLs, with rustls and ring, which compiles C.
 //! * `metrics`: numbers for the `metrics` facade, as docs/observability.md lists them.
+//! * `serde`: [`Idempotent::run_json`], whose answers are stored as JSON.
 //! * `embedded`: an in-process engine for tests and demos. The build compiles Lua 5.1 and needs a C
 //!   compiler.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -255,11 +257,12 @@ pub use redlock_embedded as embedded;
 #[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
 pub use redlock_macros::distributed_lock;
 pub use sync::{
-    ConvertError, CountDownGuard, CountDownLatch, DowngradeError, Fair, FairLock, FairLockGuard,
-    FenceGate, Fenced, FencedLock, FencedLockGuard, FencedValue, Fire, FireGuard, Fires, Kind,
-    LeasedPermit, Lock, LockGuard, LockOptions, MultiLock, MultiLockGuard, OnLost, Once, Part,
-    PermitExpirableSemaphore, PermitOptions, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock,
-    ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew, Semaphore, SemaphorePermit, Spin,
-    SpinLock, SpinLockGuard, StaleToken, UpgradeError, Write, WriteGuard, WriteLock,
+    Answer, ConvertError, CountDownGuard, CountDownLatch, DowngradeError, Fair, FairLock,
+    FairLockGuard, FenceGate, Fenced, FencedLock, FencedLockGuard, FencedValue, Fire, FireGuard,
+    Fires, Idempotent, Kind, LeasedPermit, Lock, LockGuard, LockOptions, MultiLock, MultiLockGuard,
+    OnLost, Once, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock, RLockGuard, Read,
+    ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew, Semaphore,
+    SemaphorePermit, Spin, SpinLock, SpinLockGuard, StaleToken, UpgradeError, Write, WriteGuard,
+    WriteLock,
 };
 pub use wire::{ClientIdentity, FoundKind, Holding, Inspection, Reply};

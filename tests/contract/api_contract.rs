@@ -16,10 +16,11 @@ use std::{
 };
 
 use redlock_rt::{
-    Backoff, Client, ClientBuilder, CountDownLatch, Credentials, Error, ErrorKind, FencedValue,
-    Fsync, GuardState, HoldId, LockOptions, LostReason, MultiLock, Once, Owner, Part,
-    PermitExpirableSemaphore, PermitOptions, Quorum, RLock, RLockGuard, ReadWriteLock, RedLock,
-    Reentrant, Renew, ReplicaAck, Replicas, Reply, Semaphore, Shutdown, Stats, Unlocked, embedded,
+    Answer, Backoff, Client, ClientBuilder, CountDownLatch, Credentials, Error, ErrorKind,
+    FencedValue, Fsync, GuardState, HoldId, Idempotent, LockOptions, LostReason, MultiLock, Once,
+    Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock, RLockGuard, ReadWriteLock,
+    RedLock, Reentrant, Renew, ReplicaAck, Replicas, Reply, Semaphore, Shutdown, Stats, Unlocked,
+    embedded,
 };
 use tests::{LeakCheck, ask, connection_over, told, unique};
 use tokio::{io::AsyncWriteExt, task::yield_now};
@@ -52,9 +53,9 @@ macro_rules! public_types {
 }
 
 public_types! {
-    redlock_rt: Backoff, Client, ClientBuilder, ConvertError<Reentrant>, CountDownGuard,
+    redlock_rt: Answer, Backoff, Client, ClientBuilder, ConvertError<Reentrant>, CountDownGuard,
         CountDownLatch, Credentials, DowngradeError, Error, ErrorKind, Event, Events, Fair, FairLock, FairLockGuard, FenceGate,
-        Fenced, FencedLock, FencedLockGuard, FencedValue, Fire, FireGuard, Fires, FoundKind, Fsync, GuardState, Health, HoldId, Holding, ClientIdentity, Inspection, LateLoss,
+        Fenced, FencedLock, FencedLockGuard, FencedValue, Fire, FireGuard, Fires, FoundKind, Fsync, GuardState, Health, HoldId, Holding, Idempotent, ClientIdentity, Inspection, LateLoss,
         LeasedPermit, Lock<Reentrant>, LockEvent, LockGuard<Reentrant>, LockOptions, LostReason, MultiLock,
         MultiLockGuard, OnLost<'static>, Once, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
         RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant,
@@ -113,7 +114,7 @@ fn values_are_cloned_and_compared() {
         cloned: Client, ClientBuilder, Stats, Shutdown, RLock, LockOptions, PermitOptions, Owner,
         HoldId, Renew, GuardState, LostReason, Unlocked, ErrorKind, Fsync, ReplicaAck, Replicas, Credentials, embedded::Engine,
         ReadWriteLock, MultiLock, Part, Quorum, RedLock, CountDownLatch, Semaphore,
-        PermitExpirableSemaphore, FencedValue, Backoff, Once,
+        PermitExpirableSemaphore, FencedValue, Backoff, Once, Idempotent, Answer,
     );
     all!(
         compared: Stats, Shutdown, HoldId, Renew, Fsync, ReplicaAck, Replicas, GuardState, LostReason, Unlocked, ErrorKind, Reply,
@@ -136,6 +137,7 @@ async fn futures_are_send() {
     let client = Client::embedded();
     owned(client.rlock("a").lock_owned(LockOptions::new()));
     owned(client.fair_lock("a").lock_owned(LockOptions::new()));
+    sent(client.idempotent("a").run(async { Ok::<_, Error>(vec![]) }));
     sent(client.once("a", std::time::UNIX_EPOCH).start());
     let latch = client.count_down_latch("a");
     sent(latch.try_set_count(1));

@@ -1,4 +1,4 @@
-//! Once per fire: marked once, begun again where nobody has marked it, and forgotten by nobody.
+//! Once per fire, and once per request: marked once, begun again where nobody has marked it, and forgotten by nobody.
 
 mod stage;
 
@@ -8,3 +8,4 @@ mod ends;
 mod input;
 mod lost_reply;
 mod processes;
+mod requests;

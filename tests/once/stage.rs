@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use redlock_rt::{Client, Error, Fire, FireGuard, Once};
+use redlock_rt::{Client, Error, Fire, FireGuard, Idempotent, Once};
 pub(crate) use tests::DEADLINE;
 use tests::{Backend, World, eventually, unique, within};
 use tokio::task::JoinHandle;
@@ -52,6 +52,11 @@ impl Stage {
     /// The fire, for this client.
     pub(crate) fn once(&self, client: &Client) -> Once {
         client.once(&self.name, fire_time()).keep(KEEP)
+    }
+
+    /// The request of this test.
+    pub(crate) fn request(&self, client: &Client) -> Idempotent {
+        client.idempotent(&self.name).keep(KEEP)
     }
 
     /// The name of the lock of the fire.

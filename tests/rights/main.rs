@@ -30,8 +30,8 @@ const READ_WRITE: &str = "for read-write locks also `+set +zrange +zrem`, `+hran
                           +zadd +zremrangebyscore`";
 const TOKENS: &str = "for fencing tokens `+incr +get +set +time`";
 const STEALS: &str = "to steal, and to force with a reason, `+set`, and to be told of it `+get`";
-const ONCE: &str =
-    "for fencing tokens `+incr +get +set +time`, with `+hmget` for what is done [`Once`]";
+const ONCE: &str = "for fencing tokens `+incr +get +set +time`, with `+hmget` for what is done [`Once`] or \
+     is [`Idempotent`]";
 const PLAIN: &str = "for semaphores `+get +set +incrby +decrby`";
 const LEASED: &str =
     "and with leases `+time +zadd +zcard +zcount +zrange +zrangebyscore +zrem +zscore`";

@@ -22,8 +22,8 @@ use crate::error::Error;
 use crate::meter::Event;
 use crate::meter::Events;
 use crate::sync::{
-    CountDownLatch, FairLock, FencedLock, FencedValue, MultiLock, Once, PermitExpirableSemaphore,
-    Quorum, RLock, ReadWriteLock, Semaphore, SpinLock,
+    CountDownLatch, FairLock, FencedLock, FencedValue, Idempotent, MultiLock, Once,
+    PermitExpirableSemaphore, Quorum, RLock, ReadWriteLock, Semaphore, SpinLock,
 };
 
 /// A client of one Redis server, or of a Redis Cluster.
@@ -191,6 +191,11 @@ impl Client {
     /// Returns what is to be done once for this nominal time, which has milliseconds. Does no I/O.
     pub fn once(&self, name: impl AsRef<str>, fire_time: impl Into<SystemTime>) -> Once {
         Once::handle(&self.engine, name.as_ref(), fire_time.into())
+    }
+
+    /// Returns the request of this idempotency key. Does no I/O.
+    pub fn idempotent(&self, key: impl AsRef<str>) -> Idempotent {
+        Idempotent::handle(&self.engine, key.as_ref())
     }
 
     /// Returns one lock over the re-entrant locks of all these names. Does no I/O.

@@ -277,7 +277,7 @@ impl GoesOn {
         Self { message, limit }
     }
 
-    pub(super) fn note(&self, released: Result<Unlocked, Error>) {
+    pub(super) fn note<T>(&self, released: Result<T, Error>) {
         if let Err(error) = released
             && let Some(left_out) = self.limit.pass()
         {

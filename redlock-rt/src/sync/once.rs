@@ -93,7 +93,7 @@ pub struct Once {
     engine: Handle,
     name: Result<LockName, BadName>,
     options: LockOptions,
-    terms: OnceTerms,
+    pub(super) terms: OnceTerms,
 }
 
 /// What becomes of a call for a fire.
@@ -119,8 +119,7 @@ impl Once {
             .duration_since(UNIX_EPOCH)
             .map(|since| since.as_millis());
         let since = since.map_err(|_| BadName::new(name, "the fire is before 1970"));
-        let request = String::new();
-        Self::named(engine, "once", name, request, |name| {
+        Self::named(engine, "once", name, |name| {
             since.map(|millis| format!("{name}:{millis}"))
         })
     }
@@ -130,7 +129,6 @@ impl Once {
         engine: &Arc<ClientEngine>,
         sort: &str,
         name: &str,
-        request: String,
         whole: impl FnOnce(String) -> Result<String, BadName>,
     ) -> Self {
         // By itself, a blank name is one.
@@ -142,7 +140,7 @@ impl Once {
             terms: OnceTerms {
                 keep: Duration::from_secs(24 * 60 * 60),
                 attempts: None,
-                request,
+                request: String::new(),
             },
         }
     }

@@ -103,11 +103,11 @@ mod tests {
         assert!(!lanes.has_room(&None));
         lanes.park(&None, 7);
         assert!(lanes.connects(&None) && !lanes.connects(&None));
-        assert_eq!(lanes.answered(&None), [], "it is being connected to");
+        assert_eq!(lanes.answered(&None), [0; 0], "it is being connected to");
         lanes.park(&None, 8);
         assert_eq!(lanes.connected(&None), [7, 8]);
         for _ in 1..MOST_BATCHES {
-            assert_eq!(lanes.answered(&None), []);
+            assert_eq!(lanes.answered(&None), [0; 0]);
         }
         assert!(lanes.0.is_empty());
     }

@@ -230,7 +230,7 @@ fn in_a_mixed_queue_the_oldest_that_are_queued_have_channels() {
             queue.is_queued(number, ALONE, None);
         }
     }
-    assert_eq!(queue.with_channels(), []);
+    assert_eq!(queue.with_channels(), [0; 0]);
     queue.is_queued(9, MIXED, None);
     assert_eq!(queue.with_channels(), [2, 3, 4, 5]);
     queue.leave(3);
@@ -240,13 +240,13 @@ fn in_a_mixed_queue_the_oldest_that_are_queued_have_channels() {
     queue.is_queued(10, ALONE, None);
     assert_eq!(
         queue.with_channels(),
-        [],
+        [0; 0],
         "the waiter that queued beside others has left"
     );
     queue.is_queued(10, ALONE, Some(now));
     assert_eq!(queue.with_channels(), [10], "it is the head");
     queue.leave(10);
-    assert_eq!(queue.with_channels(), []);
+    assert_eq!(queue.with_channels(), [0; 0]);
 }
 
 /// A second beat would take tickets that were dropped during the first for left-overs.
@@ -403,10 +403,10 @@ fn only_those_whose_turn_it_is_are_withdrawn_and_only_if_they_hang() {
         queue.enter(number, number, LEASE, now);
         queue.is_queued(number, ALONE, None);
     }
-    assert_eq!(queue.withdraw(|_| true), [], "it is nobody's turn");
+    assert_eq!(queue.withdraw(|_| true), [0; 0], "it is nobody's turn");
     queue.reported(Some(1), true, &[], now);
     assert_eq!(queue.grant(2, now), Some(2));
-    assert_eq!(queue.withdraw(|_| false), []);
+    assert_eq!(queue.withdraw(|_| false), [0; 0]);
     assert_eq!(queue.withdraw(|seat| *seat == 2), [2]);
     assert_eq!(queue.take_grant(2, None), None);
     assert!(!queue.leave(2), "it is gone");

@@ -1,0 +1,107 @@
+//! What the service answers to a request that comes again.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::{Request, StatusCode},
+};
+use payments::{Bank, router};
+use redlock_rt::Client;
+use tests::{DEADLINE, eventually, within};
+use tower::ServiceExt as _;
+
+/// Status, body, and whether it is an answer that was stored.
+async fn pay(
+    service: &Router,
+    user: &str,
+    key: Option<&str>,
+    amount: &str,
+) -> (StatusCode, String, bool) {
+    let mut request = Request::post(format!("/users/{user}/payments"));
+    if let Some(key) = key {
+        request = request.header("Idempotency-Key", key);
+    }
+    let request = request.body(Body::from(amount.to_owned())).unwrap();
+    let response = within(DEADLINE, service.clone().oneshot(request))
+        .await
+        .unwrap();
+    let (status, headers) = (response.status(), response.headers().clone());
+    let retries = [StatusCode::CONFLICT, StatusCode::SERVICE_UNAVAILABLE];
+    assert_eq!(
+        headers.contains_key("retry-after"),
+        retries.contains(&status)
+    );
+    let body = to_bytes(response.into_body(), 1000).await.unwrap();
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    (status, body, headers.contains_key("idempotency-replayed"))
+}
+
+#[tokio::test]
+async fn a_payment_that_comes_again_is_taken_once() {
+    let bank = Bank::new(10);
+    let service = router(Client::embedded(), Arc::clone(&bank));
+    let (status, receipt, replayed) = pay(&service, "ann", Some("1"), "100").await;
+    assert_eq!((status, replayed), (StatusCode::CREATED, false));
+    let again = pay(&service, "ann", Some("1"), "100").await;
+    assert_eq!(again, (StatusCode::CREATED, receipt.clone(), true));
+    assert_eq!(bank.taken(), 1);
+    // Another payment with the same key, and the same key of another user.
+    let (status, _, _) = pay(&service, "ann", Some("1"), "200").await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    let (status, other, replayed) = pay(&service, "bob", Some("1"), "100").await;
+    assert_eq!((status, replayed), (StatusCode::CREATED, false));
+    assert_ne!(other, receipt);
+    assert_eq!(bank.taken(), 2);
+}
+
+#[tokio::test]
+async fn a_payment_under_way_is_a_conflict() {
+    let bank = Bank::new(0);
+    let locks = Client::embedded();
+    let service = router(locks.clone(), Arc::clone(&bank));
+    let first = tokio::spawn({
+        let service = service.clone();
+        async move { pay(&service, "ann", Some("1"), "100").await }
+    });
+    eventually(DEADLINE, async || locks.stats().held == 1).await;
+    let (status, _, _) = pay(&service, "ann", Some("1"), "100").await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    let (status, _, _) = pay(&service, "ann", Some("1"), "200").await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    bank.open.add_permits(1);
+    let (status, receipt, _) = within(DEADLINE, first).await.unwrap();
+    assert_eq!(status, StatusCode::CREATED);
+    let again = pay(&service, "ann", Some("1"), "100").await;
+    assert_eq!(again, (StatusCode::CREATED, receipt, true));
+}
+
+#[tokio::test]
+async fn a_payment_that_was_declined_may_be_tried_again() {
+    let bank = Bank::new(10);
+    let service = router(Client::embedded(), Arc::clone(&bank));
+    for _ in 0..2 {
+        let (status, _, replayed) = pay(&service, "ann", Some("1"), "0").await;
+        assert_eq!((status, replayed), (StatusCode::PAYMENT_REQUIRED, false));
+    }
+    assert_eq!(bank.taken(), 0);
+}
+
+#[tokio::test]
+async fn what_is_no_key_and_a_redis_that_is_gone_have_their_answers() {
+    let bank = Bank::new(10);
+    let service = router(Client::embedded(), Arc::clone(&bank));
+    let long = "x".repeat(600);
+    for key in [None, Some(long.as_str())] {
+        let (status, _, _) = pay(&service, "ann", key, "100").await;
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+    }
+    // Nobody listens there.
+    let gone = Client::builder()
+        .url("redis://127.0.0.1:1")
+        .build()
+        .unwrap();
+    let (status, _, _) = pay(&router(gone, Arc::clone(&bank)), "ann", Some("1"), "100").await;
+    assert_eq!((status, bank.taken()), (StatusCode::SERVICE_UNAVAILABLE, 0));
+}
