@@ -160,9 +160,9 @@ impl Shop {
         on_timeout = value(Ok(vec![T::from(0)])),
         blocking = true
     )]
-    fn items<'a, T: Clone>(&self, items: &'a [T], one: T) -> Result<Vec<T>, Error>
+    fn items<T>(&self, items: &[T], one: T) -> Result<Vec<T>, Error>
     where
-        T: From<u8>,
+        T: Clone + From<u8>,
     {
         Ok([items, &[one]].concat())
     }

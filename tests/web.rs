@@ -89,13 +89,14 @@ async fn one_request_of_a_name_runs_at_a_time() {
     let (slow, mut begun) = Slow::new();
     let layer = LockLayer::new(&client, name).retry_after(Duration::from_millis(2001));
     let mut service = layer.layer(slow);
-    let mut send = async |name: &str| {
-        let service = service.ready().await.unwrap();
-        tokio::spawn(service.call(Request::new(name.to_owned())))
+    let mut send = |name: &str| {
+        let request = Request::new(name.to_owned());
+        let ready = service.ready().now_or_never().unwrap().unwrap();
+        tokio::spawn(ready.call(request))
     };
-    let first = send(&a).await;
+    let first = send(&a);
     let end = within(DEADLINE, begun.recv()).await.unwrap();
-    let second = within(DEADLINE, send(&a).await).await.unwrap().unwrap();
+    let second = within(DEADLINE, send(&a)).await.unwrap().unwrap();
     assert_eq!(second.status(), StatusCode::LOCKED);
     assert_eq!(
         (retry_after(&second), second.body().as_str()),
@@ -104,7 +105,7 @@ async fn one_request_of_a_name_runs_at_a_time() {
     assert!(error_of(&second).is_contended());
     // Another name, and none.
     for other in [&unique("web"), ""] {
-        let other = send(other).await;
+        let other = send(other);
         let end = within(DEADLINE, begun.recv()).await.unwrap();
         end.send(()).unwrap();
         assert_eq!(other.await.unwrap().unwrap().status(), StatusCode::OK);

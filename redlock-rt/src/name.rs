@@ -11,7 +11,7 @@ use crate::text::ShortText;
 const MAX_NAME: usize = 512;
 
 /// How keys that belong to another name begin, before `:` or `_braced:`.
-const DERIVED: [&str; 10] = [
+const DERIVED: [&str; 11] = [
     "redisson_lock_queue",
     "redisson_lock_timeout",
     "redisson_lock_token",

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use redlock_rt::{
-    Client, ErrorKind, GuardState, LockGuard, LockOptions, LostReason, Theft, Unlocked,
-    embedded::Engine,
+    Client, ErrorKind, FencedLockGuard, GuardState, LockGuard, LockOptions, LostReason, Theft,
+    Unlocked, embedded::Engine,
 };
 use tests::{DEADLINE, RedisServer, World, eventually, shared_server, within};
 
@@ -149,7 +149,7 @@ async fn of_many_thieves_one_has_the_lock_in_the_end() {
             Err(error) => assert_eq!(error.kind(), ErrorKind::Contended, "{error}"),
         }
     }
-    guards.sort_by_key(LockGuard::token);
+    guards.sort_by_key(FencedLockGuard::token);
     let last = guards.pop().unwrap();
     for guard in guards.iter().chain([&first]) {
         assert!(guard.token() < last.token());

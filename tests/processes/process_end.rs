@@ -80,7 +80,7 @@ async fn a_count_down_guard_dropped_at_the_end_of_main_is_not_counted() {
             leave(&name, "latch", "workers", end).await;
             let left = runs - run - 1;
             eventually(DEADLINE / 4, async || match latch.count().await.unwrap() {
-                count if count == left.into() => Ok(()),
+                count if count == u64::from(left) => Ok(()),
                 count => Err(format!("{end}, run {run}: {count} instead of {left}")),
             })
             .await;

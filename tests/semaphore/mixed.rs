@@ -144,7 +144,8 @@ async fn round(leased: bool, kills: bool, seed: u64) {
     eventually(LONG, async || {
         let free = direct.semaphore("s").available_permits().await.unwrap();
         let stats = clients.each_ref().map(Client::stats);
-        match stats.iter().all(|s| s.releases == 0 && s.waiting == 0) && free == PERMITS.into() {
+        match stats.iter().all(|s| s.releases == 0 && s.waiting == 0) && free == i64::from(PERMITS)
+        {
             true => Ok(()),
             false => Err(format!("{free} are free: {stats:?}")),
         }

@@ -212,6 +212,7 @@ mod tests {
             rest: None,
             tokens: 7,
             under: None,
+            steal: None,
         };
         let wire = wire();
         let call = wire.acquire(&ask);
