@@ -64,6 +64,7 @@ mod template;
 /// | `lease` | the time after which Redis frees the lock of a crashed process | the client's default |
 /// | `renew` | `true`, `false`, or the interval at which the lease is renewed while the body runs | `true`: every third of the lease |
 /// | `max_hold` | the longest time for which the lock is held, however long the body takes | no limit |
+/// | `once` | the nominal time of a fire, `Into<SystemTime>`: the body runs [once for it](#once-for-each-fire) | at each call |
 /// | `min_hold` | the shortest time for which the [lock stays taken](#periodic-jobs), however soon the body ends | until the body ends |
 /// | `replica_ack` | [how many replicas](#replicas) must have the lock before the body runs | the client's default |
 /// | `fsync` | [which servers](#replicas) must have the lock on disk before the body runs | the client's default |
@@ -435,6 +436,39 @@ mod template;
 /// ended.
 ///
 /// ```
+/// # Once for each fire
+///
+/// `once` is the nominal time of a job that several instances start: the body runs once for each name and
+/// time, as with [`Client::once`](https://docs.rs/redlock-rt/latest/redlock_rt/struct.Once.html), whatever the
+/// clocks say. The function returns `Result<Option<T>, E>`, where `Ok(None)` is what a call returns that has
+/// run nothing: another instance has done it, or has run it for all of `wait`. A body that returns an
+/// error, panics, is dropped, or whose process dies leaves the fire open: a call that waits begins it again.
+/// One that returns `Ok(..)` has done it, also `Ok(None)`; if Redis cannot be told, the log says so, and
+/// the fire is open when the lease is over.
+///
+/// ```
+/// use std::time::{Duration, SystemTime, UNIX_EPOCH};
+/// use redlock_rt::{Client, Error, distributed_lock};
+///
+/// #[distributed_lock(key = "nightly-report", once = fire)]
+/// async fn report(fire: SystemTime) -> Result<Option<u32>, Error> {
+///     Ok(Some(1000))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// # redlock_rt::set_default_client(Client::embedded());
+/// let fire = UNIX_EPOCH + Duration::from_secs(1_795_834_800);
+/// assert_eq!(report(fire).await?, Some(1000));
+/// assert_eq!(report(fire).await?, None);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The lock has the name `once:KEY:TIME`, a fencing token (`token`), and a mark that Redis keeps for a day.
+/// `kind`, `keys`, `owner`, `min_hold`, `on_timeout` and `when` do not go with it. For a limit of attempts, or
+/// another time for which the mark is kept, use `Client::once`.
+///
 /// # use redlock_rt::{Client, Error, distributed_lock};
 /// #[distributed_lock(key = "report", wait = "0s", min_hold = "5m", on_timeout = skip)]
 /// async fn nightly_report() -> Result<bool, Error> {

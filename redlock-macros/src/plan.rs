@@ -10,6 +10,8 @@ use syn::{Expr, ExprPath, LitStr, Path, Type};
 pub(crate) struct Plan {
     pub(crate) keys: Keys,
     pub(crate) kind: LockKindArg,
+    /// Of a type that is `Into<SystemTime>`: the fire for which the function runs once.
+    pub(crate) once: Option<Expr>,
     pub(crate) wait: Option<Wait>,
     pub(crate) lease: Option<TimeArg>,
     pub(crate) renew: Option<RenewArg>,
@@ -158,6 +160,8 @@ pub(crate) enum Fallback {
     Error,
     /// Returns `Ok(Default::default())`. The place of the word.
     Skip(Span),
+    /// Returns `Ok(None)`: others run what is done once, or have done it.
+    NotRun,
     /// Returns this value, of the declared type.
     Value(Expr),
     /// Returns the output of this async function, called with the same parameters; each of them has

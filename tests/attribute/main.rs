@@ -15,6 +15,7 @@ mod kinds;
 mod loss;
 mod map_err;
 mod nested;
+mod once;
 mod options;
 mod order;
 mod places;

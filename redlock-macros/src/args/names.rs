@@ -6,10 +6,11 @@ use syn::ext::IdentExt as _;
 use crate::messages::{Names, nearest};
 
 /// Every option with an example of its value, in the order in which messages list them.
-pub(super) const OPTIONS: [(&str, &str); 22] = [
+pub(super) const OPTIONS: [(&str, &str); 23] = [
     ("key", "\"order:<user_id>\""),
     ("keys", "[\"account:<from>\", \"account:<to>\"]"),
     ("kind", "fair"),
+    ("once", "fire_time"),
     ("wait", "\"1s\""),
     ("lease", "\"30s\""),
     ("renew", "true"),

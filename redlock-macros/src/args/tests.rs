@@ -99,7 +99,7 @@ fn a_bad_value_is_no_reason_to_call_the_second_one_the_first() {
 
 #[test]
 fn unknown_options_get_a_hint_and_the_list() {
-    let list = "the options are `key`, `keys`, `kind`, `wait`, `lease`, `renew`, `max_hold`, \
+    let list = "the options are `key`, `keys`, `kind`, `once`, `wait`, `lease`, `renew`, `max_hold`, \
                 `min_hold`, `replica_ack`, `fsync`, `client`, `owner`, `on_timeout`, `on_unavailable`, `on_lost`, \
                 `map_err`, `when`, `guard`, `token`, `name`, `blocking`, `crate`";
     for (text, hint) in [

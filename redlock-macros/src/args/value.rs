@@ -162,6 +162,18 @@ pub(super) fn owner(_: &Ident, value: Expr, errors: &mut Errors) -> Option<Expr>
     None
 }
 
+pub(super) fn fire(_: &Ident, value: Expr, errors: &mut Errors) -> Option<Expr> {
+    if is_open(&value) {
+        return Some(value);
+    }
+    errors.on(
+        &value,
+        "`once` is the nominal time for which the function runs, an expression without quotes, such as \
+         a parameter: `once = fire_time`",
+    );
+    None
+}
+
 pub(super) fn condition(_: &Ident, value: Expr, errors: &mut Errors) -> Option<Expr> {
     if is_open(&value) || matches!(literal(&value), Some(Lit::Bool(_))) {
         return Some(value);

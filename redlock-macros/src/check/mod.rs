@@ -12,7 +12,7 @@ use syn::Type;
 use crate::args::{Args, KeyArg, KeysArg, OptionSlot, Spanned};
 use crate::errors::Errors;
 use crate::function::Function;
-use crate::plan::{KeyPart, KeyWhat, Keys, LockedKey, Plan};
+use crate::plan::{Fallback, KeyPart, KeyWhat, Keys, LockedKey, Plan};
 use crate::template::TemplateSegment;
 
 /// Checks the options of each attribute on `function` against each other and against it.
@@ -42,9 +42,14 @@ fn plan(
     options::check(&args, errors);
     parameters::check(&args, function, errors);
     let keys = keys(args.key, args.keys, function, errors);
+    let otherwise = match args.once {
+        OptionSlot::Unset => Fallback::default(),
+        _ => Fallback::NotRun,
+    };
     Some(Plan {
         keys: keys?,
         kind: args.kind.value().unwrap_or_default(),
+        once: args.once.value(),
         wait: args.wait.value(),
         lease: args.lease.value(),
         renew: args.renew.value(),
@@ -54,7 +59,7 @@ fn plan(
         fsync: args.fsync.value(),
         client: args.client.value(),
         owner: args.owner.value(),
-        on_timeout: args.on_timeout.value().unwrap_or_default(),
+        on_timeout: args.on_timeout.value().unwrap_or(otherwise),
         on_unavailable: args.on_unavailable.value().unwrap_or_default(),
         on_lost: args.on_lost.value().unwrap_or_default(),
         map_err: args.map_err.value(),

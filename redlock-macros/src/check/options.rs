@@ -14,6 +14,7 @@ pub(super) fn check(args: &Args, errors: &mut Errors) {
     keys(args, errors);
     kinds(args, errors);
     bindings(args, errors);
+    once(args, errors);
     servers(args, errors);
 }
 
@@ -161,13 +162,60 @@ fn kinds(args: &Args, errors: &mut Errors) {
                 "`token` goes only with one `key`: the locks of `keys` have no fencing token \
                  together; leave it out",
             );
-        } else if !matches!(kind, LockKindArg::Fenced) {
+        } else if !matches!(kind, LockKindArg::Fenced) && args.once.is_unset() {
             errors.at(
                 token.span,
                 "only a fenced lock has a fencing token: add `kind = fenced`",
             );
         }
     }
+}
+
+/// What is done once has a lock of its own, and an answer of its own where it is not run.
+fn once(args: &Args, errors: &mut Errors) {
+    if args.once.is_unset() {
+        return;
+    }
+    let mut refuse = |span: Option<Span>, option: &str, why: &str| {
+        if let Some(span) = span {
+            errors.at(
+                span,
+                format_args!("`{option}` does not go with `once`: {why}"),
+            );
+        }
+    };
+    let span = args.kind.get().map(|kind| kind.span);
+    refuse(
+        span,
+        "kind",
+        "what is done once has a lock of its own kind; leave it out",
+    );
+    let span = args.keys.get().map(|keys| keys.span);
+    refuse(span, "keys", "it has one name; use `key`");
+    let span = args.owner.get().map(|owner| owner.span);
+    refuse(
+        span,
+        "owner",
+        "nobody re-enters what is done once; leave it out",
+    );
+    let span = args.min_hold.get().map(|time| time.span);
+    refuse(
+        span,
+        "min_hold",
+        "a fire that is done stays done; leave it out",
+    );
+    let span = args.on_timeout.get().map(|fallback| fallback.span);
+    refuse(
+        span,
+        "on_timeout",
+        "a call that runs nothing returns `Ok(None)`; leave it out",
+    );
+    let span = args.when.get().map(|when| when.span);
+    refuse(
+        span,
+        "when",
+        "put the condition into the caller, or into the body",
+    );
 }
 
 fn bindings(args: &Args, errors: &mut Errors) {

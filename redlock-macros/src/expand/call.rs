@@ -35,7 +35,13 @@ pub(super) fn call(plan: &Plan, function: &Function, names: &ExpansionNames) -> 
     ];
     let options = options.into_iter().flatten();
     let options = quote_spanned!(here=> #private::LockOptions::new() #(#options)*);
-    let kind = kind(&plan.kind, private);
+    let kind = match &plan.once {
+        Some(fire) => {
+            let there = relocated(private, here.located_at(fire.span()));
+            quote_spanned!(here=> Once(#there::fire(#fire)))
+        }
+        None => kind(&plan.kind, private),
+    };
     quote_spanned! {here=>
         #private::AttributeCall::new(#label, #key, #client, #options) #wait #on_lost .enter(#private::Primitive::#kind)
     }

@@ -69,6 +69,7 @@ fn fallback(
             let there = relocated(private, at_skip);
             quote_spanned!(at_skip=> #there::skip())
         }
+        Fallback::NotRun => quote_spanned!(here=> nothing()),
         Fallback::Value(value) => quote_spanned!(here=> #value),
         Fallback::Call(path) => {
             let at_path = here.located_at(path.span());

@@ -130,8 +130,10 @@ fn locked(
     brace.surround(&mut block, |tokens| {
         tokens.extend([&hint, &bindings, body].map(TokenStream::clone));
     });
+    let once = once(plan, &names, quote_spanned!(here=> async move #block));
+    let (fires, body) = &once;
     let run = quote_spanned! {here=>
-        let body = async move #block;
+        let body = #body;
         let (output, body) = #private::Output::of(body);
         let place = {
             use #private::{Sendable as _, Unsendable as _};
@@ -158,6 +160,7 @@ fn locked(
     // `Send`.
     quote_spanned! {here=>
         #outer_hint
+        #fires
         let entering = #entering;
         let session = match entering.await {
             #private::core::result::Result::Ok(session) => session,
@@ -167,6 +170,29 @@ fn locked(
         #run
         session.run(place, #fail, body).await
     }
+}
+
+/// What a function that runs once needs of its return type, and the body that marks the fire where it has
+/// succeeded: the release that follows tells Redis.
+fn once(plan: &Plan, names: &ExpansionNames, body: TokenStream) -> (TokenStream, TokenStream) {
+    let (here, private, returns) = (Span::mixed_site(), &names.private, &names.returns);
+    if plan.once.is_none() {
+        return (TokenStream::new(), body);
+    }
+    let there = relocated(private, names.at_returns);
+    let fires =
+        quote_spanned!(names.at_returns=> let (nothing, is_done) = #there::fires::<#returns>(););
+    let body = quote_spanned! {here=>
+        {
+            let fire = session.held();
+            async move {
+                let value: #returns = (#body).await;
+                fire.marks(is_done(&value));
+                value
+            }
+        }
+    };
+    (fires, body)
 }
 
 /// The output type of an async block is inferred from its first `return`. So this makes the declared
@@ -210,6 +236,7 @@ fn bindings(plan: &Plan, names: &ExpansionNames) -> TokenStream {
     let here = Span::mixed_site();
     let private = &names.private;
     let kind = match (&plan.keys, &plan.kind) {
+        _ if plan.once.is_some() => quote_spanned!(here=> once),
         (Keys::Each(..) | Keys::List(_), _) => quote_spanned!(here=> multi),
         (_, LockKindArg::Reentrant) => quote_spanned!(here=> reentrant),
         (_, LockKindArg::Fair) => quote_spanned!(here=> fair),
@@ -225,7 +252,7 @@ fn bindings(plan: &Plan, names: &ExpansionNames) -> TokenStream {
         .map(|guard| quote_spanned!(here=> let #guard = held.#kind();));
     let token = plan.token.as_ref().map(|token| {
         quote_spanned! {here=>
-            let #token: #private::core::primitive::u64 = held.fenced().token();
+            let #token: #private::core::primitive::u64 = held.#kind().token();
         }
     });
     quote_spanned!(here=> #guard #token)

@@ -1,6 +1,6 @@
 //! A call of a function under the attribute, up to where its body may run.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::ACTION;
 use super::guard::Guard;
@@ -8,8 +8,8 @@ use super::key::Key;
 use super::run::Entering;
 use super::session::{LockedBody, OnLost};
 use crate::client::{Client, default_client};
-use crate::error::Error;
-use crate::sync::{LockOptions, MultiLock, Part, PermitOptions, Renew};
+use crate::error::{Error, ErrorKind};
+use crate::sync::{Fire, LockOptions, MultiLock, Part, PermitOptions, Renew};
 
 /// A kind of lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub enum Primitive {
         /// The number of permits to acquire.
         take: u32,
     },
+    /// What is done once for this nominal time.
+    Once(SystemTime),
 }
 
 /// Returns the given client, or the default client.
@@ -57,6 +59,11 @@ pub fn client(explicit: Option<&Client>) -> Result<Client, Error> {
 /// A span, `true` or `false`.
 pub fn renew(renew: impl Into<Renew>) -> Renew {
     renew.into()
+}
+
+/// A nominal time.
+pub fn fire(time: impl Into<SystemTime>) -> SystemTime {
+    time.into()
 }
 
 /// One call, with the options of its function.
@@ -125,6 +132,16 @@ impl AttributeCall {
                 let options = PermitOptions::of(take, options);
                 let semaphore = client.permit_expirable_semaphore(name).limit(limit);
                 Guard::Permit(semaphore.acquire_with(options).await?)
+            }
+            (Primitive::Once(fire), Key::One(name)) => {
+                let once = client.once(&name, fire).options(options);
+                let Fire::Run(guard) = once.start().await? else {
+                    return Err(Error::new(ErrorKind::Contended, ACTION).named(&name.into()));
+                };
+                Guard::Once(guard)
+            }
+            (Primitive::Once(_), Key::All(_)) => {
+                return Err(Error::bad_input(ACTION, "no fire of several names"));
             }
             (Primitive::Semaphore { .. }, Key::All(_)) => {
                 return Err(Error::bad_input(ACTION, "no permits of several semaphores"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::engine::{GuardState, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;
 use crate::sync::{
-    FairLockGuard, FencedLockGuard, LeasedPermit, MultiLockGuard, RLockGuard, ReadGuard,
+    FairLockGuard, FencedLockGuard, FireGuard, LeasedPermit, MultiLockGuard, RLockGuard, ReadGuard,
     SpinLockGuard, WriteGuard,
 };
 
@@ -24,6 +24,8 @@ pub enum Guard {
     Fenced(FencedLockGuard),
     /// A spin lock.
     Spin(SpinLockGuard),
+    /// A fire.
+    Once(FireGuard),
     /// Several locks.
     Multi(MultiLockGuard),
     /// Permits.
@@ -40,6 +42,7 @@ macro_rules! each {
             Guard::Write($one) => $does,
             Guard::Fenced($one) => $does,
             Guard::Spin($one) => $does,
+            Guard::Once($one) => $does,
             Guard::Multi($one) => $does,
             Guard::Permit($permit) => $releases,
         }
@@ -97,6 +100,7 @@ known! {
     write: Write(WriteGuard),
     fenced: Fenced(FencedLockGuard),
     spin: Spin(SpinLockGuard),
+    once: Once(FireGuard),
     multi: Multi(MultiLockGuard),
     permit: Permit(LeasedPermit),
 }

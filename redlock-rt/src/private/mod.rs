@@ -4,6 +4,7 @@
 //! attribute, this module only once.
 
 mod call;
+mod fires;
 mod guard;
 mod key;
 mod output;
@@ -17,7 +18,8 @@ pub use crate::blocking::BlockOn;
 pub use crate::engine::{Fsync, Owner, ReplicaAck};
 pub use crate::sync::LockOptions;
 
-pub use self::call::{AttributeCall, LockKind, Primitive, client, renew};
+pub use self::call::{AttributeCall, LockKind, Primitive, client, fire, renew};
+pub use self::fires::{RunsOnce, fires};
 pub use self::guard::{Guard, Held};
 pub use self::key::{Key, Segment, key, key_of, keys, list};
 pub use self::output::{Deferred, Immediate, Keep, Output, Sendable, Unsendable, never};
