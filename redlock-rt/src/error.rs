@@ -24,7 +24,8 @@ pub enum ErrorKind {
     /// The lock was lost before the operation: it expired, was deleted or was taken over.
     /// [`lost_reason`](Error::lost_reason) returns the reason.
     Lost,
-    /// The caller holds the lock for reading, and would wait for itself for ever.
+    /// The caller holds the lock for reading, or runs what is done [once](crate::Once), and would wait for
+    /// itself for ever.
     UpgradeWouldDeadlock,
     /// Fewer servers than [`replica_ack`](crate::LockOptions::replica_ack) and
     /// [`fsync`](crate::LockOptions::fsync) ask for acknowledged the lock in time. The lock was

@@ -46,6 +46,10 @@ async fn under_a_fire_itself_it_is_refused() {
         let nested = first.run(once.start());
         let error = within(DEADLINE, nested).await.unwrap().unwrap_err();
         assert!(error.is_upgrade_would_deadlock(), "{error}");
+        assert!(
+            error.to_string().contains("run by the caller itself"),
+            "{error}"
+        );
     }
     first.done().await.unwrap();
     stage.assert_clean().await;

@@ -152,7 +152,7 @@ async fn an_announced_switch_makes_all_connections_leave_the_old_master() {
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Deleted);
     // The subscription too: it waits where the lock is free.
     drop(within(DEADLINE, waiter).await.unwrap().unwrap());
-    assert_eq!(before.connections(Which::All), [0_u64; 0], "all have left");
+    assert_eq!(before.connections(Which::All), [0; 0], "all have left");
     assert!(others.is_valid());
 }
 

@@ -29,6 +29,10 @@ impl<T, E> RunsOnce for Result<Option<T>, E> {
 
 /// The value of a call that has run nothing, and whether one that has run has done it. Asked for in one
 /// place, so that a wrong type is one error.
+#[allow(
+    clippy::type_complexity,
+    reason = "expanded code takes it apart at once"
+)]
 pub fn fires<R: RunsOnce>() -> (fn() -> R, fn(&R) -> bool) {
     (R::nothing, R::is_done)
 }

@@ -85,7 +85,7 @@ pub enum Answer<T = Vec<u8>> {
     First(T),
     /// That of an earlier call.
     Stored(T),
-    /// None yet: this owner has run it for the whole wait of the caller.
+    /// None yet: this owner runs it, when Redis was last asked during the wait.
     InProgress(HoldId),
 }
 

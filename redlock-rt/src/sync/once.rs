@@ -102,7 +102,7 @@ pub struct Once {
 pub enum Fire {
     /// The caller runs it. Without [`done`](FireGuard::done), the end of the guard leaves it open.
     Run(FireGuard),
-    /// This owner has run it for the whole wait of the caller.
+    /// Another caller runs it: this owner, when Redis was last asked during the wait.
     Running(HoldId),
     /// It was done at this time, by the clock of Redis.
     Done(SystemTime),
@@ -225,6 +225,9 @@ impl Once {
                 Some(Found::OtherRequest) => Err(error.known_as(ErrorKind::OtherRequest)),
                 found => found.map(Err).ok_or(error),
             },
+            Err(error) if error.is_upgrade_would_deadlock() => {
+                Err(error.saying("run by the caller itself"))
+            }
             Err(error) => Err(error),
         }
     }
