@@ -56,6 +56,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! | one holder at a time, across processes | [`RLock`] |
 //! | the same, around a function | `#[distributed_lock]` |
 //! | the same, where an overlap does harm: a token that the resource compares | [`FencedLock`] |
+//! | one leader among the instances of a service, in terms | [`LeaderElection`] |
 //! | first come, first served, across processes | [`FairLock`] |
 //! | many readers or one writer | [`ReadWriteLock`] |
 //! | one holder at a time, for holds of milliseconds; waiters poll | [`SpinLock`] |
@@ -259,10 +260,10 @@ pub use redlock_macros::distributed_lock;
 pub use sync::{
     Answer, ConvertError, CountDownGuard, CountDownLatch, DowngradeError, Fair, FairLock,
     FairLockGuard, FenceGate, Fenced, FencedLock, FencedLockGuard, FencedValue, Fire, FireGuard,
-    Fires, Idempotent, Kind, LeasedPermit, Lock, LockGuard, LockOptions, MultiLock, MultiLockGuard,
-    OnLost, Once, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock, RLockGuard, Read,
-    ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew, Semaphore,
-    SemaphorePermit, Spin, SpinLock, SpinLockGuard, StaleToken, UpgradeError, Write, WriteGuard,
-    WriteLock,
+    Fires, Idempotent, Kind, Leader, LeaderElection, Leadership, LeasedPermit, Lock, LockGuard,
+    LockOptions, MultiLock, MultiLockGuard, OnLost, Once, Part, PermitExpirableSemaphore,
+    PermitOptions, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock,
+    RedLockGuard, Reentrant, Renew, Semaphore, SemaphorePermit, Spin, SpinLock, SpinLockGuard,
+    StaleToken, UpgradeError, Write, WriteGuard, WriteLock,
 };
 pub use wire::{ClientIdentity, FoundKind, Holding, Inspection, Reply};

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use redlock_rt::{LockOptions, Owner, Unlocked};
-use tests::lock_and_unlock;
+use tests::{eventually, lock_and_unlock, within};
 use tokio::task::yield_now;
 
-use crate::stage::{At, NAME, Stage, unlocked};
+use crate::{
+    DEADLINE,
+    stage::{At, NAME, Stage, unlocked},
+};
 
 pub(crate) async fn lock(stage: &mut Stage, at: At) -> bool {
     let lock = stage.lock();
@@ -85,6 +88,38 @@ pub(crate) async fn steal_of_a_fenced_lock(stage: &mut Stage, at: At) -> bool {
     let outcome = stage.drop_at(at, lock.steal("stuck")).await;
     drop(victim);
     unlocked(outcome).await
+}
+
+pub(crate) async fn campaign(stage: &mut Stage, at: At) -> bool {
+    stage.fenced();
+    let election = stage.client.leader_election(NAME);
+    let Some(leadership) = stage.drop_at(at, election.campaign()).await else {
+        return false;
+    };
+    leadership.unwrap().resign().await.unwrap();
+    true
+}
+
+/// One who has resigned stands back while another campaigns.
+pub(crate) async fn campaign_of_one_who_has_resigned(stage: &mut Stage, at: At) -> bool {
+    stage.fenced();
+    let [election, other] = [&stage.client, &stage.other].map(|one| one.leader_election(NAME));
+    let leadership = election.campaign().await.unwrap();
+    let waiting = tokio::spawn(async move { other.campaign().await.unwrap() });
+    eventually(DEADLINE, async || stage.other.stats().subscriptions == 1).await;
+    leadership.resign().await.unwrap();
+    let won = within(DEADLINE, waiting).await.unwrap();
+    stage.then(move || drop(won));
+    let outcome = stage.drop_at(at, election.campaign()).await;
+    outcome.map(|again| drop(again.unwrap())).is_some()
+}
+
+pub(crate) async fn resign(stage: &mut Stage, at: At) -> bool {
+    stage.fenced();
+    let election = stage.client.leader_election(NAME);
+    let leadership = election.campaign().await.unwrap();
+    let outcome = stage.drop_at(at, leadership.resign()).await;
+    outcome.map(Result::unwrap).is_some()
 }
 
 pub(crate) async fn lock_of_an_owner(stage: &mut Stage, at: At) -> bool {

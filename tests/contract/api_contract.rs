@@ -17,10 +17,10 @@ use std::{
 
 use redlock_rt::{
     Answer, Backoff, Client, ClientBuilder, CountDownLatch, Credentials, Error, ErrorKind,
-    FencedValue, Fsync, GuardState, HoldId, Idempotent, LockOptions, LostReason, MultiLock, Once,
-    Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock, RLockGuard, ReadWriteLock,
-    RedLock, Reentrant, Renew, ReplicaAck, Replicas, Reply, Semaphore, Shutdown, Stats, Unlocked,
-    embedded,
+    FencedValue, Fsync, GuardState, HoldId, Idempotent, Leader, LeaderElection, LockOptions,
+    LostReason, MultiLock, Once, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum,
+    RLock, RLockGuard, ReadWriteLock, RedLock, Reentrant, Renew, ReplicaAck, Replicas, Reply,
+    Semaphore, Shutdown, Stats, Unlocked, embedded,
 };
 use tests::{LeakCheck, ask, connection_over, told, unique};
 use tokio::{io::AsyncWriteExt, task::yield_now};
@@ -55,7 +55,7 @@ macro_rules! public_types {
 public_types! {
     redlock_rt: Answer, Backoff, Client, ClientBuilder, ConvertError<Reentrant>, CountDownGuard,
         CountDownLatch, Credentials, DowngradeError, Error, ErrorKind, Event, Events, Fair, FairLock, FairLockGuard, FenceGate,
-        Fenced, FencedLock, FencedLockGuard, FencedValue, Fire, FireGuard, Fires, FoundKind, Fsync, GuardState, Health, HoldId, Holding, Idempotent, ClientIdentity, Inspection, LateLoss,
+        Fenced, FencedLock, FencedLockGuard, FencedValue, Fire, FireGuard, Fires, FoundKind, Fsync, GuardState, Health, HoldId, Holding, Idempotent, ClientIdentity, Inspection, LateLoss, Leader, LeaderElection, Leadership,
         LeasedPermit, Lock<Reentrant>, LockEvent, LockGuard<Reentrant>, LockOptions, LostReason, MultiLock,
         MultiLockGuard, OnLost<'static>, Once, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
         RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant,
@@ -114,7 +114,7 @@ fn values_are_cloned_and_compared() {
         cloned: Client, ClientBuilder, Stats, Shutdown, RLock, LockOptions, PermitOptions, Owner,
         HoldId, Renew, GuardState, LostReason, Unlocked, ErrorKind, Fsync, ReplicaAck, Replicas, Credentials, embedded::Engine,
         ReadWriteLock, MultiLock, Part, Quorum, RedLock, CountDownLatch, Semaphore,
-        PermitExpirableSemaphore, FencedValue, Backoff, Once, Idempotent, Answer,
+        PermitExpirableSemaphore, FencedValue, Backoff, Once, Idempotent, Answer, LeaderElection, Leader,
     );
     all!(
         compared: Stats, Shutdown, HoldId, Renew, Fsync, ReplicaAck, Replicas, GuardState, LostReason, Unlocked, ErrorKind, Reply,

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::meter::Event;
 use crate::meter::Events;
 use crate::sync::{
-    CountDownLatch, FairLock, FencedLock, FencedValue, Idempotent, MultiLock, Once,
+    CountDownLatch, FairLock, FencedLock, FencedValue, Idempotent, LeaderElection, MultiLock, Once,
     PermitExpirableSemaphore, Quorum, RLock, ReadWriteLock, Semaphore, SpinLock,
 };
 
@@ -171,6 +171,12 @@ impl Client {
     #[must_use]
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
         FencedLock::handle(&self.engine, name.as_ref())
+    }
+
+    /// Returns the election of a leader of this name. Does no I/O.
+    #[must_use]
+    pub fn leader_election(&self, name: impl AsRef<str>) -> LeaderElection {
+        LeaderElection::handle(&self.engine, name.as_ref())
     }
 
     /// Returns the value of this key that refuses writes with old fencing tokens. Does no I/O.

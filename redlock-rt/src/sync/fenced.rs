@@ -109,6 +109,11 @@ impl FencedLock {
         })
     }
 
+    /// The lock of an election.
+    pub(super) fn leading(engine: &Arc<ClientEngine>, name: &str) -> Self {
+        Self::new(engine, Named::Fenced, name, FencedWire::leading)
+    }
+
     /// Sets how long Redis keeps the last token after an acquisition. Defaults to `None`: for ever,
     /// as in Redisson, which is one small key for each name ever locked.
     ///

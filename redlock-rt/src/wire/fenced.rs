@@ -8,16 +8,18 @@ use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, Tokens};
 use super::rlock::RLockWire;
 use super::script::{Call, LONGEST_SPAN, millis, script};
-use crate::name::LockName;
+use crate::name::{HoldId, LockName};
 
 script!(ACQUIRE = "lock_hash" + "take" + "fencing" + "fenced_acquire");
 script!(STEAL = "lock_hash" + "take" + "steal" + "fencing" + "fenced_steal");
 script!(TOKEN = "fenced_token");
+script!(LEADER = "lock_hash" + "leader");
 
 /// The calls of a FencedLock.
 #[derive(Debug)]
 pub(crate) struct FencedWire {
     lock: RLockWire,
+    profile: &'static Profile,
     token_key: String,
     token_ttl: Option<Duration>,
 }
@@ -28,14 +30,23 @@ impl FencedWire {
         Self {
             token_key: keys::lock_token(&name),
             lock: RLockWire::new(name),
+            profile: &profile::FENCED,
             token_ttl,
+        }
+    }
+
+    /// The calls of an election, whose holds are leaders.
+    pub(crate) fn leading(name: LockName) -> Self {
+        Self {
+            profile: &profile::LEADER,
+            ..Self::new(name, None)
         }
     }
 }
 
 impl Recipe for FencedWire {
     fn profile(&self) -> &'static Profile {
-        &profile::FENCED
+        self.profile
     }
 
     fn name(&self) -> &LockName {
@@ -112,6 +123,27 @@ pub(crate) fn present_token(reply: Reply) -> Result<Option<u64>, Malformed> {
     }
 }
 
+/// Asks who leads. [`present_leader`] reads the reply.
+pub(crate) fn ask_leader(name: &LockName) -> Call {
+    let call = Call::new(&LEADER).key(name.as_str());
+    call.key(&keys::lock_token(name))
+}
+
+/// Reads the reply to [`ask_leader`]: the last term, and the hold of its leader if it still leads.
+pub(crate) fn present_leader(reply: Reply) -> Result<(u64, Option<HoldId>), Malformed> {
+    let Reply::List(items) = &reply else {
+        return Err(Malformed(reply));
+    };
+    let (term, owner) = match &items[..] {
+        [] => return Ok((0, None)),
+        [Reply::Text(term)] => (term, None),
+        [Reply::Text(term), Reply::Text(owner)] => (term, Some(HoldId::from_wire(owner))),
+        _ => return Err(Malformed(reply)),
+    };
+    let term = term.parse();
+    term.map(|term| (term, owner)).map_err(|_| Malformed(reply))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +177,7 @@ mod tests {
             assert_eq!(call.texts()[1..3], ["redlock_stolen:{n}:v:1", tokens]);
         }
         assert_agrees(&ask_token(wire(None).name()));
+        assert_agrees(&ask_leader(wire(None).name()));
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Named {
     /// sharded.
     fn derived(self, name: &LockName) -> Vec<String> {
         match self {
-            Self::RLock => vec![keys::lock_channel(name).into()],
+            Self::RLock => vec![keys::lock_channel(name).into(), keys::theft(name, "…")],
             Self::Spin => vec![],
             Self::Fair => vec![
                 keys::fair_queue(name).to_string(),
@@ -40,7 +40,11 @@ impl Named {
                 keys::fair_notes(name).to_string(),
                 keys::lock_channel(name).into(),
             ],
-            Self::Fenced => vec![keys::lock_token(name), keys::lock_channel(name).into()],
+            Self::Fenced => vec![
+                keys::lock_token(name),
+                keys::lock_channel(name).into(),
+                keys::theft(name, "…"),
+            ],
             Self::Once => vec![
                 keys::lock_token(name),
                 keys::once_mark(name),

@@ -115,6 +115,14 @@ pub(super) const ONCE: Profile = Profile {
     ..PLAIN
 };
 
+/// A leader's term is the token that its own call has brought.
+pub(super) const LEADER: Profile = Profile {
+    kind: "leader",
+    hands_over: false,
+    reenters: &["leader"],
+    ..FENCED
+};
+
 /// Every waiter has a place in Redis.
 pub(super) const FAIR: Profile = Profile {
     kind: "fair",
@@ -182,6 +190,7 @@ mod tests {
             &SPIN,
             &FENCED,
             &ONCE,
+            &LEADER,
             &FAIR,
             &READ,
             &WRITE,

@@ -2,12 +2,14 @@
 //!
 //!     participant lock URL NAME TASKS LOG               contends for a lock
 //!     participant permits URL NAME TASKS LOG LEASE_MS   contends for permits
+//!     participant lead URL NAME LEASE_MS LOG            campaigns to be the leader
 //!     participant leave URL NAME WHAT RUNTIME END       ends while it holds something
 //!     participant once URL JOB LOG FIRES OFFSET_MS START_MS   starts a job at its times
 //!     participant fork URL NAME HOW                     forks, with a client from before
 
 mod contest;
 mod fork;
+mod lead;
 mod leave;
 mod lock;
 mod once;
@@ -29,6 +31,7 @@ fn main() -> Result<(), Failure> {
         ["permits", url, name, tasks, log, lease] => {
             permits::run(url, name, tasks.parse()?, log, lease.parse()?)
         }
+        ["lead", url, name, lease, log] => lead::run(url, name, lease.parse()?, log),
         ["leave", url, name, what, runtime, end] => leave::run(url, name, what, runtime, end),
         ["once", url, job, log, fires, offset, start] => once::run(
             url,

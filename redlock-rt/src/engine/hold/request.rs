@@ -81,7 +81,9 @@ impl Request {
         // Only a queue in Redis needs to know how long a waiter stays. No other call reads the
         // clock.
         let until = until.filter(|_| self.recipe.queue().is_some());
-        let may_share = self.recipe.profile().fenced && !self.engine.config.hand_over.is_zero();
+        let profile = self.recipe.profile();
+        let may_share =
+            profile.fenced && profile.hands_over && !self.engine.config.hand_over.is_zero();
         let shares = may_share && self.waiters.will_share();
         let under = match self.claim {
             Claim::Under(owner) => Some(self.engine.id.hold_text(owner)),

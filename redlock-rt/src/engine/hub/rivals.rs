@@ -179,6 +179,11 @@ impl Rivals {
         self.releasing = None;
     }
 
+    /// Whether others received the last announcement.
+    pub(crate) fn listen(&self) -> bool {
+        self.others > 0
+    }
+
     /// Whether others want the lock, as far as is known.
     pub(crate) fn compete(&self) -> bool {
         self.clients() > 1
