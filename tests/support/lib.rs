@@ -110,3 +110,8 @@ pub use self::{
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// The code of docs/cookbook.md, to be compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/cookbook.md")]
+pub struct Cookbook;
