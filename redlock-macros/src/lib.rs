@@ -436,6 +436,21 @@ mod template;
 /// ended.
 ///
 /// ```
+/// # use redlock_rt::{Client, Error, distributed_lock};
+/// #[distributed_lock(key = "report", wait = "0s", min_hold = "5m", on_timeout = skip)]
+/// async fn nightly_report() -> Result<bool, Error> {
+///     Ok(true)
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// # redlock_rt::set_default_client(Client::embedded());
+///
+/// assert!(nightly_report().await?);
+/// assert!(!nightly_report().await?);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Once for each fire
 ///
 /// `once` is the nominal time of a job that several instances start: the body runs once for each name and
@@ -468,21 +483,6 @@ mod template;
 /// The lock has the name `once:KEY:TIME`, a fencing token (`token`), and a mark that Redis keeps for a day.
 /// `kind`, `keys`, `owner`, `min_hold`, `on_timeout` and `when` do not go with it. For a limit of attempts, or
 /// another time for which the mark is kept, use `Client::once`.
-///
-/// # use redlock_rt::{Client, Error, distributed_lock};
-/// #[distributed_lock(key = "report", wait = "0s", min_hold = "5m", on_timeout = skip)]
-/// async fn nightly_report() -> Result<bool, Error> {
-///     Ok(true)
-/// }
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Error> {
-/// # redlock_rt::set_default_client(Client::embedded());
-///
-/// assert!(nightly_report().await?);
-/// assert!(!nightly_report().await?);
-/// # Ok(())
-/// # }
-/// ```
 ///
 /// # Replicas
 ///
