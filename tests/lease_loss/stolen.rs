@@ -216,6 +216,23 @@ async fn a_note_that_nobody_reads_expires() {
     assert!(!left);
 }
 
+/// What another program has put in the place of a note says nothing, and is no reason to distrust the reply.
+#[tokio::test]
+async fn a_note_of_somebody_else_is_none() {
+    let world = World::on(&shared_server(), "note").await;
+    let client = world.client_with(|builder| builder.lease(LEASE));
+    for value in ["", "x", "\u{e9}"] {
+        let guard = client.rlock(&world.name).lock().await.unwrap();
+        let note = format!("redlock_stolen:{{{}}}:{}", world.name, guard.hold_id());
+        let _: () = world.redis(&["SET", &note, value, "PX", "60000"]).await;
+        let _: u8 = world.redis(&["DEL", &world.name]).await;
+        let error = guard.extend(LEASE).await.unwrap_err();
+        assert_eq!(error.lost_reason(), Some(LostReason::Deleted), "{value:?}");
+    }
+    world.forget_thefts().await;
+    world.assert_clean().await;
+}
+
 /// Of every kind, and all readers.
 #[tokio::test]
 async fn a_forced_release_may_say_why() {

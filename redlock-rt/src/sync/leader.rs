@@ -67,7 +67,7 @@ const ACTION: &str = "ask for the leader";
 #[derive(Clone)]
 pub struct LeaderElection {
     lock: FencedLock,
-    lease: Option<Duration>,
+    options: LockOptions,
     /// The term that this handle or a clone has resigned last, and until when it lets others win.
     resigned: Arc<Mutex<Option<(u64, Instant)>>>,
 }
@@ -97,7 +97,7 @@ impl LeaderElection {
     pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str) -> Self {
         Self {
             lock: FencedLock::leading(engine, name),
-            lease: None,
+            options: LockOptions::new(),
             resigned: Arc::default(),
         }
     }
@@ -105,9 +105,9 @@ impl LeaderElection {
     /// Sets how long a leader that was killed stays in office. Defaults to the client's
     /// [lease](crate::ClientBuilder::lease).
     #[must_use]
-    pub fn lease(self, lease: impl Into<Option<Duration>>) -> Self {
-        let lease = lease.into();
-        Self { lease, ..self }
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.options = self.options.lease(lease);
+        self
     }
 
     /// Waits until this caller is the leader.
@@ -126,14 +126,10 @@ impl LeaderElection {
     /// Those of [`Lock::lock`](crate::Lock::lock).
     pub async fn campaign(&self) -> Result<Leadership, Error> {
         let resigned = *lock_std(&self.resigned);
-        if let Some((term, until)) = resigned {
+        if let Some((term, until)) = resigned.filter(|(_, until)| clock::now() < *until) {
             let _ = clock::before(Some(until), self.terms_after(term).next()).await;
         }
-        let options = match self.lease {
-            Some(lease) => LockOptions::new().lease(lease),
-            None => LockOptions::new(),
-        };
-        let guard = self.lock.lock_with(options).await?;
+        let guard = self.lock.lock_with(self.options.clone()).await?;
         if self.lock.engine.config.identity.is_some() {
             // The client says who it is beside its renewals, and this is one.
             guard.inner.doubt();
@@ -258,7 +254,7 @@ impl LeaderElection {
     fn terms_after(&self, term: u64) -> BoxStream<'static, Result<(u64, Option<HoldId>), Error>> {
         let observer = Observer {
             election: self.clone(),
-            bell: Arc::default(),
+            announced: Arc::default(),
             subscription: Subscription::default(),
             seen: term,
         };
@@ -330,7 +326,8 @@ impl Leadership {
 /// One who looks for the next leader.
 struct Observer {
     election: LeaderElection,
-    bell: Arc<Bell>,
+    /// Woken when something is announced.
+    announced: Arc<Notify>,
     subscription: Subscription,
     /// Its term.
     seen: u64,
@@ -345,7 +342,8 @@ impl Observer {
             // Before it looks, so that it misses nothing; the runtime of the tasks may have ended.
             engine.ensure_tasks();
             if let Some(channel) = channel {
-                self.subscription.start(&engine.hub, channel, &self.bell);
+                self.subscription
+                    .start(&engine.hub, channel, &self.announced);
             }
             let poll = engine.config.poll_interval;
             match self.election.look().await {
@@ -359,7 +357,7 @@ impl Observer {
                 Err(error) => return Err(error),
             }
             let until = clock::after(clock::now(), pause);
-            if clock::before(Some(until), self.bell.rung.notified())
+            if clock::before(Some(until), self.announced.notified())
                 .await
                 .is_some()
             {
@@ -369,19 +367,13 @@ impl Observer {
     }
 }
 
-/// Rings when something is announced.
-#[derive(Default)]
-struct Bell {
-    rung: Notify,
-}
-
-impl ChannelListener for Bell {
+impl ChannelListener for Notify {
     fn confirmed(&self) {
-        self.rung.notify_one();
+        self.notify_one();
     }
 
     fn heard(&self, _: &Message, _: Option<Duration>) {
-        self.rung.notify_one();
+        self.notify_one();
     }
 }
 

@@ -220,11 +220,10 @@ impl TryFrom<Reply> for HoldReply {
             Reply::Int(3) => Ok(Self::TooLong),
             Reply::Int(0) => Ok(Self::Gone),
             Reply::Int(-1) => Ok(Self::Taken),
-            // A note by somebody else says nothing.
-            Reply::Text(note) => {
-                let theft = Theft::read(&note).map(Arc::new);
-                Ok(theft.map_or(Self::Taken, Self::Stolen))
-            }
+            Reply::Text(ref note) => match Theft::read(note) {
+                Some(theft) => Ok(Self::Stolen(Arc::new(theft))),
+                None => Err(Malformed(reply)),
+            },
             other => Err(Malformed(other)),
         }
     }

@@ -111,8 +111,7 @@ mod tests {
         assert_eq!(words[..2], ["redlock_stolen:{n}:v:1", "20000"]);
         let read = HoldReply::try_from(Reply::Text(words[2].to_owned()));
         assert_eq!(read, Ok(HoldReply::Stolen(theft)));
-        let others = HoldReply::try_from(Reply::Text("nothing".to_owned()));
-        assert_eq!(others, Ok(HoldReply::Taken));
+        assert!(HoldReply::try_from(Reply::Text("nothing".to_owned())).is_err());
     }
 
     #[test]

@@ -93,7 +93,7 @@ for i, key in ipairs(KEYS) do
     else
         local tag = string.find(key, '{', 1, true) and key or '{' .. key .. '}'
         local note = redis.pcall('GET', 'redlock_stolen:' .. tag .. ':' .. string.gsub(field, ':write$', ''))
-        replies[i] = type(note) == 'string' and note or -redis.call('EXISTS', key)
+        replies[i] = type(note) == 'string' and string.find(note, '%z') and note or -redis.call('EXISTS', key)
     end
 end
 return replies

@@ -19,7 +19,7 @@ local count = redis.call('HGET', KEYS[1], ARGV[2])
 if not count then
     local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
     local note = redis.pcall('GET', 'redlock_stolen:' .. tag .. ':' .. string.gsub(ARGV[2], ':write$', ''))
-    return type(note) == 'string' and note or -redis.call('EXISTS', KEYS[1])
+    return type(note) == 'string' and string.find(note, '%z') and note or -redis.call('EXISTS', KEYS[1])
 end
 if count == '0' then
     return 0
