@@ -170,7 +170,7 @@ async fn a_key_of_another_request_is_an_error_of_its_own() {
     let others_are_refused = async || {
         let nothing = stage.request(&other);
         for request in [nothing.clone(), nothing.request("pay 200")] {
-            let error = request.run(never()).await.unwrap_err();
+            let error = within(DEADLINE, request.run(never())).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::OtherRequest, "{error}");
             assert!(error.to_string().contains(&key), "{error}");
         }
