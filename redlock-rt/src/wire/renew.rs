@@ -4,7 +4,7 @@ use super::recipe::{Recipe, WantedLease};
 use super::script::{Call, millis, script};
 use crate::text::ShortText;
 
-script!(RENEW = "permit_ids" + "rw_leases" + "renew");
+script!(RENEW = "permit_ids" + "rw_leases" + "loss" + "renew");
 
 /// A hold whose lease is to be extended; a lease of zero only verifies.
 pub(crate) struct Renewal<'a> {

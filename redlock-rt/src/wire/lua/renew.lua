@@ -1,6 +1,6 @@
 -- Lengthens the leases of many holds in one call; the watchdog's script, for locks of every kind.
 --
--- Prelude: permit_ids, rw_leases
+-- Prelude: permit_ids, rw_leases, loss
 -- KEYS: 1..n the locks (HASH: field -> hold count; of permits, STRING)
 -- ARGV: 5i-4 lease of hold i in ms (0: only look), 5i-3 field of hold i, 5i-2 prefix of the keys that
 --   carry the leases of a read hold (empty: the lock's own TTL does) or the sorted set of the permits'
@@ -24,8 +24,7 @@
 --   asks for each half alone.
 -- * A hold of several permits is lost if one of them is gone; the others are still renewed, until
 --   the hold is released.
--- * The keys of a read hold, the set of permits and the note of a theft are in the slot of their lock. The
---   note is read on the way of a loss alone; where it may not be read, there is none.
+-- * The keys of a read hold, and the set of permits, are in the slot of their lock.
 -- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
 --   that does not end stops the server.
 -- Redisson: LockTask.renew, ReadLockTask.renew; it renews no permits.
@@ -91,9 +90,7 @@ for i, key in ipairs(KEYS) do
         end
         replies[i] = alive and (long and 3 or 1) or 0
     else
-        local tag = string.find(key, '{', 1, true) and key or '{' .. key .. '}'
-        local note = redis.pcall('GET', 'redlock_stolen:' .. tag .. ':' .. string.gsub(field, ':write$', ''))
-        replies[i] = type(note) == 'string' and string.find(note, '%z') and note or -redis.call('EXISTS', key)
+        replies[i] = loss_of(key, field)
     end
 end
 return replies

@@ -1,5 +1,6 @@
 -- Sets the hold count of a hold and its lease: re-entry, partial release, extension.
 --
+-- Prelude: loss
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: 1 lease in ms (0: leave the TTL as it is), 2 field of the hold, 3 hold count, 4 the longest lease
 --   that any call of the hold has asked for in ms, 5 of a write hold, prefix of the keys that carry the
@@ -17,9 +18,7 @@
 -- Redisson: the re-entry branch of tryLockInner, the partial branch of unlockInner.
 local count = redis.call('HGET', KEYS[1], ARGV[2])
 if not count then
-    local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
-    local note = redis.pcall('GET', 'redlock_stolen:' .. tag .. ':' .. string.gsub(ARGV[2], ':write$', ''))
-    return type(note) == 'string' and string.find(note, '%z') and note or -redis.call('EXISTS', KEYS[1])
+    return loss_of(KEYS[1], ARGV[2])
 end
 if count == '0' then
     return 0
