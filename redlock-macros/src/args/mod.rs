@@ -97,6 +97,10 @@ impl<T> OptionSlot<T> {
         self.set().map(|set| set.value)
     }
 
+    pub(crate) fn span(&self) -> Option<Span> {
+        self.get().map(|set| set.span)
+    }
+
     pub(crate) fn is_unset(&self) -> bool {
         matches!(self, Self::Unset)
     }

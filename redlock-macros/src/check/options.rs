@@ -176,46 +176,38 @@ fn once(args: &Args, errors: &mut Errors) {
     if args.once.is_unset() {
         return;
     }
-    let mut refuse = |span: Option<Span>, option: &str, why: &str| {
+    let kind = "what is done once has a lock of its own kind; leave it out";
+    for (span, option, why) in [
+        (args.kind.span(), "kind", kind),
+        (args.keys.span(), "keys", "it has one name; use `key`"),
+        (
+            args.owner.span(),
+            "owner",
+            "nobody re-enters what is done once; leave it out",
+        ),
+        (
+            args.min_hold.span(),
+            "min_hold",
+            "a fire that is done stays done; leave it out",
+        ),
+        (
+            args.on_timeout.span(),
+            "on_timeout",
+            "a call that runs nothing returns `Ok(None)`; leave it out",
+        ),
+        (
+            args.when.span(),
+            "when",
+            "put the condition into the caller, or into the body",
+        ),
+    ] {
         if let Some(span) = span {
             errors.at(
                 span,
                 format_args!("`{option}` does not go with `once`: {why}"),
             );
         }
-    };
-    let span = args.kind.get().map(|kind| kind.span);
-    refuse(
-        span,
-        "kind",
-        "what is done once has a lock of its own kind; leave it out",
-    );
-    let span = args.keys.get().map(|keys| keys.span);
-    refuse(span, "keys", "it has one name; use `key`");
-    let span = args.owner.get().map(|owner| owner.span);
-    refuse(
-        span,
-        "owner",
-        "nobody re-enters what is done once; leave it out",
-    );
-    let span = args.min_hold.get().map(|time| time.span);
-    refuse(
-        span,
-        "min_hold",
-        "a fire that is done stays done; leave it out",
-    );
-    let span = args.on_timeout.get().map(|fallback| fallback.span);
-    refuse(
-        span,
-        "on_timeout",
-        "a call that runs nothing returns `Ok(None)`; leave it out",
-    );
-    let span = args.when.get().map(|when| when.span);
-    refuse(
-        span,
-        "when",
-        "put the condition into the caller, or into the body",
-    );
+    }
 }
 
 fn bindings(args: &Args, errors: &mut Errors) {
