@@ -1,15 +1,11 @@
 //! Calls dropped between any two polls, while every connection moves a few bytes at a time.
 
-use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+use std::time::Duration;
 
 use redlock_rt::{Client, Fire, embedded::Engine};
-use tests::{Wires, eventually, within};
-use tokio::task::yield_now;
+use tests::{Wires, at_every_await, eventually, polled, within};
 
 use crate::stage::{DEADLINE, fire_time, run};
-
-/// More than the number of points of any call here.
-const MOST: usize = 2000;
 
 struct Case {
     _wires: Wires,
@@ -55,38 +51,6 @@ impl Case {
         })
         .await;
     }
-}
-
-/// Polls the call this often, and runs all tasks between two polls; returns whether it completed.
-async fn polled<F: Future>(call: F, times: usize) -> bool {
-    let mut call = pin!(call);
-    for _ in 0..times {
-        let done = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx).is_ready())).await;
-        if done {
-            return true;
-        }
-        yield_now().await;
-    }
-    false
-}
-
-/// Runs the case with one more poll each time, until its call completes.
-fn at_every_await(least: usize, case: impl AsyncFn(usize) -> bool) {
-    // One task between two polls.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .event_interval(1)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        for times in 0..MOST {
-            if case(times).await {
-                assert!(times >= least, "only {times} polls");
-                return;
-            }
-        }
-        panic!("not done after {MOST} polls");
-    });
 }
 
 #[test]

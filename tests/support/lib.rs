@@ -27,6 +27,7 @@
 //! | [`History`], [`Turns`] | no two holders at once, over several processes |
 //! | [`history`] | the rules by which what several clients did is right |
 //! | [`sim`] | the library on a simulated network, in simulated time |
+//! | [`at_every_await`], [`polled`] | a call dropped at each of its awaits |
 //! | [`eventually`], [`within`] | waiting under a deadline |
 
 // The harness fails a test by panicking, so a section about it in each item would say nothing.
@@ -40,6 +41,7 @@ mod contender;
 mod driver;
 mod ends;
 mod eventually;
+mod every_await;
 mod executor;
 pub mod history;
 mod leak;
@@ -76,6 +78,7 @@ pub use self::{
     driver::{Answer, Driver, DriverError, Pending},
     ends::{ENDS, End},
     eventually::{DEADLINE, Verdict, eventually, within},
+    every_await::{at_every_await, polled},
     executor::block_on,
     history::{Overlap, Turn, TurnLog as History, Turns},
     leak::{LeakCheck, assert_clean, in_use},
