@@ -13,9 +13,7 @@ use super::fenced::{FencedLock, FencedLockGuard};
 use super::options::LockOptions;
 use crate::clock;
 use crate::connection::Message;
-use crate::engine::{
-    ChannelListener, ClientEngine, LostReason, Subscription, Unlocked, run_until_lost,
-};
+use crate::engine::{ChannelListener, ClientEngine, LostReason, Subscription, Unlocked};
 use crate::error::Error;
 use crate::name::HoldId;
 use crate::shim::lock_std;
@@ -176,10 +174,8 @@ impl LeaderElection {
     ) -> Result<Infallible, Error> {
         loop {
             let leadership = self.campaign().await?;
-            let inner = &leadership.guard.inner;
-            let lost_error = |reason| inner.hold.lost_error("lead", reason);
             let body = body.clone()(&leadership);
-            let ran = run_until_lost(inner.state(), inner.lost(), lost_error, body).await;
+            let ran = leadership.guard.inner.run("lead", body).await;
             if ran.is_ok() {
                 // Goes on in the background, whatever the reply is.
                 let _ = leadership.resign().await;
