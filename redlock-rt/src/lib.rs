@@ -226,7 +226,6 @@ mod name;
 mod pause;
 mod shim;
 mod sync;
-mod text;
 mod wire;
 
 #[cfg(any(doc, doctest))]

@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::text::ShortText;
 
 /// The longest name in bytes.
 const MAX_NAME: usize = 512;
@@ -143,8 +142,8 @@ impl ClientId {
     }
 
     /// The text of [`hold_id`](Self::hold_id).
-    pub(crate) fn hold_text(&self, number: u64) -> ShortText {
-        ShortText::numbered(&self.0, number)
+    pub(crate) fn hold_text(&self, number: u64) -> String {
+        [&self.0, ":", itoa::Buffer::new().format(number)].concat()
     }
 
     /// The number of a hold of this client.

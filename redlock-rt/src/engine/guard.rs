@@ -341,7 +341,7 @@ impl fmt::Debug for HoldGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
             .field("name", self.hold.recipe.name())
-            .field("id", &&*self.hold.id())
+            .field("id", &self.hold.id())
             .field("state", &self.state())
             .finish_non_exhaustive()
     }

@@ -1,7 +1,6 @@
 //! The form of a value in which `DUMP` returns it and `RESTORE` takes it.
 
 use crc::{CRC_64_REDIS, Crc, Table};
-use smallvec::SmallVec;
 
 /// The oldest form of a hash: its size, then fields and values. Every server reads it.
 const HASH: u8 = 4;
@@ -11,12 +10,10 @@ const VERSION: u16 = 6;
 /// With the tables for sixteen bytes at a time: each lock that is taken has one to compute.
 static CHECKSUM: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
-/// Room for that of an owner of ours.
-pub(super) type Dump = SmallVec<[u8; 96]>;
-
 /// A hash with one field.
-pub(super) fn hash(field: &[u8], value: &[u8]) -> Dump {
-    let mut dump = Dump::new();
+pub(super) fn hash(field: &[u8], value: &[u8]) -> Vec<u8> {
+    // Room for an owner of ours.
+    let mut dump = Vec::with_capacity(96);
     dump.extend_from_slice(&[HASH, 1]);
     for text in [field, value] {
         push_len(&mut dump, text.len());
@@ -29,7 +26,7 @@ pub(super) fn hash(field: &[u8], value: &[u8]) -> Dump {
 }
 
 /// A length of up to 6, 14 or 32 bits, which the first two bits tell.
-fn push_len(dump: &mut Dump, len: usize) {
+fn push_len(dump: &mut Vec<u8>, len: usize) {
     match (u8::try_from(len), u16::try_from(len)) {
         (Ok(len @ ..64), _) => dump.push(len),
         (_, Ok(len @ ..0x4000)) => dump.extend_from_slice(&(0x4000 | len).to_be_bytes()),
@@ -69,7 +66,7 @@ mod tests {
             (0x3fff, &[0x7f, 0xff]),
             (0x4000, &[0x80, 0, 0, 0x40, 0]),
         ] {
-            let mut dump = Dump::new();
+            let mut dump = Vec::new();
             push_len(&mut dump, len);
             assert_eq!(&dump[..], expected, "{len}");
         }

@@ -77,7 +77,7 @@ impl FairQueue {
 
     /// The channel on which other kinds of clients announce a waiter's turn.
     pub(crate) fn channel_of(&self, waiter: &HoldId) -> String {
-        [&*self.prefix().text(), ":", waiter.as_str()].concat()
+        format!("{}:{}", String::from(self.prefix()), waiter.as_str())
     }
 
     pub(super) fn keyed(&self, call: Call) -> Call {

@@ -1,13 +1,12 @@
 //! The only module that builds the names of keys and channels.
 
 use crate::name::{ClientId, LockName};
-use crate::text::ShortText;
 
 /// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped, as in Redisson. So the names
 /// `a` and `{a}` share these keys, as in Redisson, whose clients must find them.
-fn prefixed(prefix: &str, name: &LockName) -> ShortText {
+fn prefixed(prefix: &str, name: &LockName) -> String {
     let [open, name, close] = wrapped(name);
-    ShortText::of(&[prefix, ":", open, name, close])
+    [prefix, ":", open, name, close].concat()
 }
 
 /// The parts of `{NAME}`; a name that contains `{` anywhere is not wrapped.
@@ -47,11 +46,6 @@ impl<'a> Channel<'a> {
         };
         [self.prefix, open, name, close]
     }
-
-    /// Its text, to look it up.
-    pub(crate) fn text(self) -> ShortText {
-        ShortText::of(&self.parts())
-    }
 }
 
 impl From<Channel<'_>> for String {
@@ -67,7 +61,7 @@ fn own(prefix: &str, name: &LockName) -> String {
     if is_in_braces(name.as_str()) {
         format!("{prefix}_braced:{}", name.as_str())
     } else {
-        prefixed(prefix, name).to_string()
+        prefixed(prefix, name)
     }
 }
 
@@ -86,18 +80,18 @@ pub(crate) fn lock_channel(name: &LockName) -> Channel<'_> {
 
 /// The owners that wait for a fair lock. The text of this key and of the next two is made where it is
 /// needed, since each waiter may have a handle of its own.
-pub(crate) fn fair_queue(name: &LockName) -> ShortText {
+pub(crate) fn fair_queue(name: &LockName) -> String {
     prefixed("redisson_lock_queue", name)
 }
 
 /// The deadlines of these owners.
-pub(crate) fn fair_deadlines(name: &LockName) -> ShortText {
+pub(crate) fn fair_deadlines(name: &LockName) -> String {
     prefixed("redisson_lock_timeout", name)
 }
 
 /// The notes of our clients on the queue of a fair lock. Not Redisson's, but about the entries of
 /// Redisson's queue: two names that share that queue must share the notes too.
-pub(crate) fn fair_notes(name: &LockName) -> ShortText {
+pub(crate) fn fair_notes(name: &LockName) -> String {
     prefixed("redlock_fair", name)
 }
 
@@ -190,7 +184,7 @@ pub(crate) fn once_mark(name: &LockName) -> String {
 
 /// The last fencing token given for a lock.
 pub(crate) fn lock_token(name: &LockName) -> String {
-    prefixed("redisson_lock_token", name).to_string()
+    prefixed("redisson_lock_token", name)
 }
 
 /// The last fencing token seen for a value of this key.
@@ -239,7 +233,7 @@ mod tests {
     #[test]
     fn a_lock_was_named_like_the_token_of_another() {
         for name in ["a", "{a}", "{a}b"].map(|name| LockName::new(None, name).unwrap()) {
-            let texts = [fair_queue, fair_deadlines, fair_notes].map(|key| key(&name).to_string());
+            let texts = [fair_queue, fair_deadlines, fair_notes].map(|key| key(&name));
             let owns = [
                 rw_waiting_writers,
                 semaphore_holds,
@@ -310,7 +304,7 @@ mod tests {
             assert_eq!(fair_twin(name).as_deref(), twin, "{name}");
             let Some(twin) = twin else { continue };
             assert_eq!(fair_twin(twin).as_deref(), Some(name));
-            let queue = |name| fair_queue(&LockName::new(None, name).unwrap()).to_string();
+            let queue = |name| fair_queue(&LockName::new(None, name).unwrap());
             assert_eq!(queue(name), queue(twin));
         }
     }

@@ -35,9 +35,9 @@ impl Named {
             Self::RLock => vec![keys::lock_channel(name).into(), keys::theft(name, "…")],
             Self::Spin => vec![],
             Self::Fair => vec![
-                keys::fair_queue(name).to_string(),
-                keys::fair_deadlines(name).to_string(),
-                keys::fair_notes(name).to_string(),
+                keys::fair_queue(name),
+                keys::fair_deadlines(name),
+                keys::fair_notes(name),
                 keys::lock_channel(name).into(),
             ],
             Self::Fenced => vec![
@@ -110,7 +110,6 @@ mod tests {
 
     use super::*;
     use crate::name::ClientId;
-    use crate::text::ShortText;
     use crate::wire::{self, Publish};
     use crate::wire::{
         Ask, Call, FairWire, FencedValueWire, FencedWire, Heartbeat, LatchWire, LockRecipe,
@@ -319,7 +318,7 @@ mod tests {
         };
         let renewal = Renewal {
             recipe,
-            owner: ShortText::of(&[owner]),
+            owner: owner.to_owned(),
             wanted: WantedLease { lease: S, most: S },
         };
         let optional = [

@@ -2,14 +2,13 @@
 
 use super::recipe::{Recipe, WantedLease};
 use super::script::{Call, millis, script};
-use crate::text::ShortText;
 
 script!(RENEW = "permit_ids" + "rw_leases" + "loss" + "renew");
 
 /// A hold whose lease is to be extended; a lease of zero only verifies.
 pub(crate) struct Renewal<'a> {
     pub(crate) recipe: &'a dyn Recipe,
-    pub(crate) owner: ShortText,
+    pub(crate) owner: String,
     pub(crate) wanted: WantedLease,
 }
 
@@ -52,9 +51,9 @@ mod tests {
     fn keys_come_first() {
         let wire = |name| RLockWire::new(LockName::new(None, name).unwrap());
         let (a, b) = (wire("a"), wire("b"));
-        let renewal = |recipe, owner, lease| Renewal {
+        let renewal = |recipe, owner: &str, lease| Renewal {
             recipe,
-            owner: ShortText::of(&[owner]),
+            owner: owner.to_owned(),
             wanted: WantedLease {
                 lease,
                 most: Duration::from_secs(40),

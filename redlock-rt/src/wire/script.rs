@@ -56,7 +56,7 @@ struct Words {
     script: &'static Script,
     keys: usize,
     /// All words concatenated, and where each ends.
-    text: SmallVec<[u8; 128]>,
+    text: Vec<u8>,
     ends: SmallVec<[u32; 6]>,
     /// The index of the word with the channel.
     channel: Option<usize>,
@@ -83,7 +83,7 @@ impl Call {
         Self(Box::new(Words {
             script,
             keys: 0,
-            text: SmallVec::new(),
+            text: Vec::with_capacity(128),
             ends: SmallVec::new(),
             channel: None,
             publish: None,

@@ -29,9 +29,16 @@ fn word(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 fn header(out: &mut Vec<u8>, kind: u8, count: usize) {
-    out.push(kind);
-    out.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
-    out.extend_from_slice(b"\r\n");
+    let digit = |digit: usize| b'0' + (digit % 10) as u8;
+    match count {
+        ..10 => out.extend_from_slice(&[kind, digit(count), b'\r', b'\n']),
+        ..100 => out.extend_from_slice(&[kind, digit(count / 10), digit(count), b'\r', b'\n']),
+        _ => {
+            out.push(kind);
+            out.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+    }
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ impl World {
     /// this waiter.
     fn gives(&self, mut guard: HoldGuard, waiter: &Waiter) -> thread::JoinHandle<()> {
         let (_, release) = guard.leave(clock::now()).unwrap();
-        let waiter = waiter.attempt.request.id().to_string();
+        let waiter = waiter.attempt.request.id();
         let given = vec![Reply::Int(1), Reply::Int(2), Reply::Text(waiter)];
         let answered = PendingCleanup::release_sent(release);
         spawn(move || answered(Reply::List(given)))

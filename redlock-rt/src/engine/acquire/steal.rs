@@ -39,7 +39,7 @@ impl Steal<'_> {
         attempt.request.claim = Claim::Steal(Arc::new(StealCall {
             from: self.from.cloned(),
             theft: Arc::new(Theft {
-                by: engine.thief(|| attempt.request.id().to_string()),
+                by: engine.thief(|| attempt.request.id()),
                 why: self.why.to_owned(),
             }),
         }));

@@ -28,7 +28,6 @@ use crate::error::Error;
 use crate::meter::LockEvent;
 use crate::name::HoldId;
 use crate::shim::{Mutex, lock};
-use crate::text::ShortText;
 use crate::wire::{Call, HoldReply, Recipe, Tokens, yields};
 
 /// The waiters of one lock, beside the holds of this client in it.
@@ -211,7 +210,7 @@ impl Hold {
 
     /// The text of its id, which is made where it is needed: each lock that is held would have room
     /// for it.
-    pub(crate) fn id(&self) -> ShortText {
+    pub(crate) fn id(&self) -> String {
         self.engine.id.hold_text(self.owner)
     }
 

@@ -7,7 +7,6 @@ use super::{LockQueue, Terms};
 use crate::clock;
 use crate::connection::To;
 use crate::engine::ClientEngine;
-use crate::text::ShortText;
 use crate::wire::{Ask, Call, Recipe, Steal};
 
 /// What a request takes.
@@ -72,7 +71,7 @@ impl Request {
     }
 
     /// The text of the hold's id.
-    pub(crate) fn id(&self) -> ShortText {
+    pub(crate) fn id(&self) -> String {
         self.engine.id.hold_text(self.owner)
     }
 

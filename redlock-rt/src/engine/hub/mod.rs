@@ -107,7 +107,7 @@ impl Hub {
         end: SubscriptionEnd,
         listener: impl FnOnce() -> Arc<dyn ChannelListener>,
     ) -> Option<(Attachment, Option<Instant>)> {
-        let text = channel.text();
+        let text = String::from(channel);
         let mut registry = lock(&self.registry);
         if !registry.is_confirmed(&text) {
             return None;
@@ -160,7 +160,7 @@ impl Hub {
         if self.channels() == 0 {
             return None;
         }
-        lock(&self.registry).rivals(&channel.text()).map(ask)
+        lock(&self.registry).rivals(&String::from(channel)).map(ask)
     }
 
     /// This many connections received what this client has published on a channel.
@@ -168,7 +168,8 @@ impl Hub {
         if receivers == 0 && self.channels() == 0 {
             return;
         }
-        let (text, receivers) = (channel.text(), u32::try_from(receivers).unwrap_or(u32::MAX));
+        let text = String::from(channel);
+        let receivers = u32::try_from(receivers).unwrap_or(u32::MAX);
         let mut registry = lock(&self.registry);
         if registry.released(&text, || self.place_of(&text), receivers, clock::now()) {
             self.changed(registry);

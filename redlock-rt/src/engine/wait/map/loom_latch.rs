@@ -77,7 +77,7 @@ fn a_waiter_that_looked_before_the_subscription_looks_again() {
             thread::spawn(move || {
                 confirm();
                 open.store(true, Ordering::Release);
-                hub.delivered(&latch_channel(&name()).text());
+                hub.delivered(&String::from(latch_channel(&name())));
             })
         };
         let other = {
