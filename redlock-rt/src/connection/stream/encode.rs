@@ -32,7 +32,7 @@ fn header(out: &mut Vec<u8>, kind: u8, count: usize) {
     let digit = |digit: usize| b'0' + (digit % 10) as u8;
     match count {
         ..10 => out.extend_from_slice(&[kind, digit(count), b'\r', b'\n']),
-        ..100 => out.extend_from_slice(&[kind, digit(count / 10), digit(count), b'\r', b'\n']),
+        10..100 => out.extend_from_slice(&[kind, digit(count / 10), digit(count), b'\r', b'\n']),
         _ => {
             out.push(kind);
             out.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
