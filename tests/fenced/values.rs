@@ -77,6 +77,38 @@ async fn older_tokens_are_refused_and_the_last_passes_again() {
 }
 
 #[tokio::test]
+async fn an_older_holder_does_not_write_between_the_read_and_the_write_of_a_newer_one() {
+    let stage = Stage::open("reads", &shared_server().url()).await;
+    let value = &stage.value;
+    assert_eq!(value.get(1).await.unwrap(), None);
+    value.set("10", 1).await.unwrap();
+    assert_eq!(value.get(2).await.unwrap().as_deref(), Some("10"));
+    assert_kind(value.set("11", 1).await, ErrorKind::StaleToken, "older");
+    assert_kind(value.get(1).await, ErrorKind::StaleToken, "older");
+    value.set("11", 2).await.unwrap();
+    assert_eq!(stage.is().await.as_deref(), Some("11"));
+    let _: usize = stage.scene.redis(&["DEL", &stage.key]).await;
+    let _: usize = stage.scene.redis(&["RPUSH", &stage.key, "a"]).await;
+    assert_kind(
+        value.get(2).await,
+        ErrorKind::WrongType,
+        "read fenced value",
+    );
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_read_whose_reply_is_lost_is_repeated() {
+    let proxy = Proxy::to(&shared_server());
+    let stage = Stage::open("lost read", &proxy.url()).await;
+    stage.value.set("a", 1).await.unwrap();
+    proxy.swallow_reply(CALL, 1);
+    let read = within(DEADLINE, stage.value.get(1)).await;
+    assert_eq!(read.unwrap().as_deref(), Some("a"));
+    stage.end().await;
+}
+
+#[tokio::test]
 async fn a_script_sees_its_own_and_answers_anything() {
     let stage = Stage::open("exec", &shared_server().url()).await;
     let value = &stage.value;

@@ -12,6 +12,7 @@ use crate::wire::{
 };
 
 const SET: &str = "set fenced value";
+const GET: &str = "read fenced value";
 const EXEC: &str = "run a script on fenced value";
 
 /// A value in Redis that refuses writes with a fencing token older than one seen before.
@@ -25,7 +26,9 @@ const EXEC: &str = "run a script on fenced value";
 /// The value must be in the Redis of the lock, or in one whose data is as safe: after a fail-over
 /// that loses the last token, an older token passes.
 ///
-/// To read the value, GET the key with any client. In a cluster the two keys are in one slot.
+/// To look at the value, GET the key with any client. A holder that writes what depends on the value reads
+/// with [`get`](Self::get): after a plain GET, an older holder may still write before the newer one does, and
+/// that write would be lost. In a cluster the two keys are in one slot.
 ///
 /// # Cancel safety
 ///
@@ -110,6 +113,47 @@ impl FencedValue {
         self.write(SET, wire, call, Repeat::Always, read, token)
             .await
             .map(|_| ())
+    }
+
+    /// Reads the value; `None` if there is none. From then on writes with older tokens are refused, so the
+    /// value stays as it is until this holder, or a newer one, writes.
+    ///
+    /// # Round trips
+    ///
+    /// One.
+    ///
+    /// # Errors
+    ///
+    /// See [above](Self#errors); [`WrongType`](ErrorKind::WrongType) for a value that is no text.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), redlock_rt::Error> {
+    /// let client = redlock_rt::Client::embedded();
+    /// let guard = client.fenced_lock("visits").lock().await?;
+    /// let visits = client.fenced_value("visits:count");
+    ///
+    /// let count: u64 = visits.get(guard.token()).await?.map_or(0, |count| count.parse().unwrap_or(0));
+    /// visits.set((count + 1).to_string(), guard.token()).await?;
+    /// # guard.unlock().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn get(&self, token: u64) -> Result<Option<String>, Error> {
+        let wire = self.wire(GET)?;
+        let call = wire.exec(
+            "return redis.call('GET', KEYS[1])",
+            &[],
+            token,
+            self.fence_ttl,
+        );
+        let read = self.write(GET, wire, call, Repeat::Always, was_run, token);
+        Ok(match read.await? {
+            Reply::Text(value) => Some(value),
+            _ => None,
+        })
     }
 
     /// Runs a Lua script on the value, and returns its result.
