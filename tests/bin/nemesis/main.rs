@@ -1,0 +1,58 @@
+//! Real servers, real processes, real time, and faults: what every kind of lock then does.
+//!
+//!     nemesis run TOPOLOGY [--seconds N] [--seed N] [--faults 'A,B'] [--out DIR]
+//!     nemesis short                a short run of each topology; fails if a promise is broken
+//!     nemesis report               writes docs/faults.md from docs/faults/*.json
+//!
+//! TOPOLOGY is one of single, single-everysec, single-none, sentinel, cluster, redlock, ack.
+
+#![allow(clippy::print_stdout)]
+
+mod check;
+mod crew;
+mod event;
+mod faults;
+mod plot;
+mod report;
+mod run;
+mod subject;
+mod topology;
+mod worker;
+
+use std::{env, error::Error, path::Path, time::Duration};
+
+use self::run::Plan;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["worker", servers, store, start, tasks, log] => {
+            worker::run(servers, store, start, tasks.parse()?, Path::new(log))
+        }
+        ["run", topology, ref options @ ..] => {
+            let plan = Plan::of(topology, options)?;
+            let outcome = run::run(&plan)?;
+            report::print(&outcome);
+            report::broken(&outcome)
+        }
+        ["short"] => {
+            for topology in ["single", "sentinel", "cluster", "redlock", "ack"] {
+                let plan = Plan {
+                    seconds: Duration::from_secs(30),
+                    ..Plan::of(topology, &[])?
+                };
+                let outcome = run::run(&plan)?;
+                report::print(&outcome);
+                report::broken(&outcome)?;
+            }
+            Ok(())
+        }
+        ["report"] => report::write(Path::new("docs")),
+        _ => {
+            Err(format!("usage: nemesis run TOPOLOGY … | short | report, not {arguments:?}").into())
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What runs have shown, as tables.
+
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+
+use super::{Failure, check::Seen, plot, run::Outcome, topology::TOPOLOGIES};
+
+/// Faults after which a server may not have what it had acknowledged, and topologies where a failover loses it.
+fn may_overlap(topology: &str, fault: &str) -> bool {
+    let lost = fault == "FLUSHALL";
+    let forgets = fault == "kill and restart a server"
+        && matches!(topology, "single-everysec" | "single-none");
+    let fails_over = fault.starts_with("failover") && topology != "ack";
+    lost || forgets || fails_over
+}
+
+/// Fails if what the pages promise was broken.
+pub(crate) fn broken(outcome: &Outcome) -> Result<(), Failure> {
+    let mut broken = Vec::new();
+    for (fault, kinds) in &outcome.seen {
+        for (kind, seen) in kinds.iter().filter(|(kind, _)| *kind != "count:off") {
+            if seen.valid_overlaps > 0 && !may_overlap(&outcome.topology, fault) {
+                broken.push(format!(
+                    "{fault}: {} overlaps of valid guards of {kind}",
+                    seen.valid_overlaps
+                ));
+            }
+            if seen.tokens_back > 0 && !may_overlap(&outcome.topology, fault) {
+                broken.push(format!(
+                    "{fault}: {} tokens of {kind} went back",
+                    seen.tokens_back
+                ));
+            }
+        }
+    }
+    if outcome
+        .counters
+        .get("fenced")
+        .is_some_and(|counted| counted.lost > 0)
+    {
+        broken.push("updates were lost behind a store that compares tokens".to_owned());
+    }
+    if !outcome.left.is_empty() {
+        broken.push(format!("left behind: {:?}", outcome.left));
+    }
+    if outcome.stuck > 0 {
+        broken.push(format!("{} processes did not end", outcome.stuck));
+    }
+    match broken.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "{}, seed {}:\n{}",
+            outcome.topology,
+            outcome.seed,
+            broken.join("\n")
+        )
+        .into()),
+    }
+}
+
+/// All kinds together.
+fn sum(kinds: &BTreeMap<String, Seen>) -> Seen {
+    let mut sum = Seen::default();
+    for seen in kinds.values() {
+        sum.acquired += seen.acquired;
+        sum.valid_overlaps += seen.valid_overlaps;
+        sum.bodies_overlap += seen.bodies_overlap;
+        sum.tokens_back += seen.tokens_back;
+        sum.passed_by += seen.passed_by;
+        sum.lost += seen.lost;
+        sum.longest_told_ms = sum.longest_told_ms.max(seen.longest_told_ms);
+        sum.longest_wait_ms = sum.longest_wait_ms.max(seen.longest_wait_ms);
+        sum.longest_gap_ms = sum.longest_gap_ms.max(seen.longest_gap_ms);
+        for (error, times) in &seen.failed {
+            *sum.failed.entry(error.clone()).or_default() += times;
+        }
+    }
+    sum
+}
+
+const HEAD: &str = "| fault | times | acquired | failed | overlaps of valid guards | bodies that ran on beside another | tokens that went back | passed in the fair queue | guards lost | told after, ms | longest wait, ms | longest without, ms |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+";
+
+fn table(outcome: &Outcome) -> String {
+    let mut text = HEAD.to_owned();
+    for (fault, kinds) in &outcome.seen {
+        let seen = sum(kinds);
+        let failed: u64 = seen.failed.values().sum();
+        let times = outcome.strikes.get(fault).copied().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "| {fault} | {times} | {} | {failed} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            seen.acquired,
+            seen.valid_overlaps,
+            seen.bodies_overlap,
+            seen.tokens_back,
+            seen.passed_by,
+            seen.lost,
+            seen.longest_told_ms,
+            seen.longest_wait_ms,
+            seen.longest_gap_ms,
+        );
+    }
+    text
+}
+
+pub(crate) fn print(outcome: &Outcome) {
+    println!("{}", table(outcome));
+    println!("counters: {:?}", outcome.counters);
+    if !outcome.left.is_empty() {
+        println!("left: {:?}", outcome.left);
+    }
+}
+
+/// Writes faults.md and its charts into the folder of the pages, from `faults/*.json` there.
+pub(crate) fn write(docs: &Path) -> Result<(), Failure> {
+    let mut outcomes = Vec::<Outcome>::new();
+    for name in TOPOLOGIES {
+        let path = docs.join("faults").join(format!("{name}.json"));
+        if path.exists() {
+            outcomes.push(serde_json::from_str(&fs::read_to_string(path)?)?);
+        }
+    }
+    let mut page = include_str!("page.md").to_owned();
+    for (mark, text) in [
+        ("SUMMARY", summary(&outcomes)),
+        ("COUNTERS", counters(&outcomes)),
+        ("TABLES", outcomes.iter().map(section).collect()),
+    ] {
+        page = page.replace(&format!("<!-- {mark} -->\n"), &text);
+    }
+    fs::write(docs.join("faults.md"), page)?;
+    let lines = outcomes
+        .iter()
+        .filter(|outcome| outcome.around.iter().any(|count| *count > 0));
+    let lines = lines.map(|outcome| {
+        let failovers = outcome
+            .strikes
+            .iter()
+            .filter(|(fault, _)| fault.starts_with("failover"));
+        let failovers: u64 = failovers.map(|(_, times)| times).sum();
+        let each = outcome
+            .around
+            .iter()
+            .map(|count| *count as f64 / failovers.max(1) as f64);
+        (outcome.topology.clone(), each.collect())
+    });
+    fs::write(
+        docs.join("faults/failover.svg"),
+        plot::lines(&lines.collect::<Vec<_>>()),
+    )?;
+    let shares = outcomes.iter().flat_map(|outcome| {
+        outcome.counters.iter().map(|(kind, counted)| {
+            let share = counted.lost as f64 / counted.written.max(1) as f64;
+            (format!("{}, {}", outcome.topology, around(kind)), share)
+        })
+    });
+    fs::write(
+        docs.join("faults/counters.svg"),
+        plot::bars(&shares.collect::<Vec<_>>()),
+    )?;
+    Ok(())
+}
+
+/// What a counter is guarded by.
+fn around(kind: &str) -> &'static str {
+    match kind {
+        "off" => "no lock",
+        "rlock" => "RLock",
+        "fenced" => "FencedLock, a store that compares",
+        _ => "RedLock",
+    }
+}
+
+fn summary(outcomes: &[Outcome]) -> String {
+    let mut text = "| servers | seconds | faults | acquired | overlaps of valid guards: where the lock is promised | where its server lost it | tokens that went back: promised | where lost | keys and channels left |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+".to_owned();
+    for outcome in outcomes {
+        let mut seen = [Seen::default(), Seen::default()];
+        for (fault, kinds) in &outcome.seen {
+            let all = &mut seen[usize::from(may_overlap(&outcome.topology, fault))];
+            let mut kinds = kinds.clone();
+            kinds.insert(String::new(), std::mem::take(all));
+            *all = sum(&kinds);
+        }
+        let [kept, lost] = seen;
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            outcome.topology,
+            outcome.seconds,
+            outcome.strikes.values().sum::<u64>(),
+            kept.acquired + lost.acquired,
+            kept.valid_overlaps,
+            lost.valid_overlaps,
+            kept.tokens_back,
+            lost.tokens_back,
+            outcome.left.len(),
+        );
+    }
+    text
+}
+
+fn counters(outcomes: &[Outcome]) -> String {
+    let mut text =
+        "| servers | guarded by | counted | refused by the store | outcome unknown | lost |
+| --- | --- | --- | --- | --- | --- |
+"
+        .to_owned();
+    for outcome in outcomes {
+        for (kind, counted) in &outcome.counters {
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} | {} |",
+                outcome.topology,
+                around(kind),
+                counted.written,
+                counted.refused,
+                counted.unknown,
+                counted.lost,
+            );
+        }
+    }
+    text
+}
+
+fn section(outcome: &Outcome) -> String {
+    format!(
+        "### {}\n\nRedis {}, {} s, seed {}.\n\n{}\n",
+        outcome.topology,
+        outcome.server,
+        outcome.seconds,
+        outcome.seed,
+        table(outcome),
+    )
+}

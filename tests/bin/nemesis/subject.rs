@@ -1,0 +1,142 @@
+//! What the workers contend for: a handle and a guard of each kind, by a word.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use redlock_rt::{
+    Client, Error, Fair, Fenced, Kind, LeasedPermit, Lock, LockGuard, LockOptions, MultiLock,
+    MultiLockGuard, PermitExpirableSemaphore, PermitOptions, Quorum, Read, RedLock, RedLockGuard,
+    Reentrant, Spin, Write,
+};
+
+/// The permits of the semaphore.
+pub(crate) const PERMITS: usize = 2;
+
+/// The kinds on one server, and in a cluster.
+pub(crate) const KINDS: &[&str] = &[
+    "rlock", "fair", "spin", "fenced", "read", "write", "multi", "permits",
+];
+
+/// The lock around the counter whose lost updates are counted; `off`: none.
+pub(crate) const COUNTERS: &[&str] = &["off", "rlock", "fenced"];
+
+pub(crate) trait Handle: Send + Sync {
+    fn acquire(&self, wait: Duration) -> BoxFuture<'_, Result<Box<dyn Guard>, Error>>;
+}
+
+pub(crate) trait Guard: Send + Sync {
+    fn is_valid(&self) -> bool;
+    fn token(&self) -> Option<u64> {
+        None
+    }
+    fn end(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>>;
+}
+
+pub(crate) enum Clients {
+    One(Client),
+    Five(Quorum),
+}
+
+impl Clients {
+    /// The handle of a kind, as a word, under a name that starts with this.
+    pub(crate) fn handle(&self, kind: &str, start: &str) -> Option<Box<dyn Handle>> {
+        let name = format!("{start}:{kind}");
+        let client = match self {
+            Self::Five(quorum) => {
+                return (kind == "redlock").then(|| Box::new(quorum.redlock(&name)) as _);
+            }
+            Self::One(client) => client,
+        };
+        let modes = || client.read_write_lock(format!("{start}:modes"));
+        Some(match kind {
+            "rlock" => Box::new(client.rlock(name)),
+            "fair" => Box::new(client.fair_lock(name)),
+            "spin" => Box::new(client.spin_lock(name)),
+            "fenced" => Box::new(client.fenced_lock(name)),
+            "read" => Box::new(modes().read_lock()),
+            "write" => Box::new(modes().write_lock()),
+            "multi" => {
+                Box::new(client.multi_lock([format!("{{{name}}}a"), format!("{{{name}}}b")]))
+            }
+            "permits" => Box::new(
+                client
+                    .permit_expirable_semaphore(name)
+                    .limit(u32::try_from(PERMITS).expect("a few")),
+            ),
+            _ => return None,
+        })
+    }
+}
+
+/// The token of a guard, of the kind that has one.
+trait Tokens: Kind + Sized {
+    fn token(_guard: &LockGuard<Self>) -> Option<u64> {
+        None
+    }
+}
+
+impl Tokens for Reentrant {}
+impl Tokens for Fair {}
+impl Tokens for Spin {}
+impl Tokens for Read {}
+impl Tokens for Write {}
+impl Tokens for Fenced {
+    fn token(guard: &LockGuard<Self>) -> Option<u64> {
+        Some(guard.token())
+    }
+}
+
+/// The methods that all types have by the same names, and no trait in common.
+macro_rules! kind {
+    ({$($of:tt)*} $lock:ty, $guard:ty, $acquire:ident, $options:ident, $end:ident, $token:expr) => {
+        impl $($of)* Handle for $lock {
+            fn acquire(&self, wait: Duration) -> BoxFuture<'_, Result<Box<dyn Guard>, Error>> {
+                Box::pin(async move {
+                    let guard = self.$acquire($options::new().wait(wait)).await?;
+                    Ok(Box::new(guard) as Box<dyn Guard>)
+                })
+            }
+        }
+
+        impl $($of)* Guard for $guard {
+            fn is_valid(&self) -> bool {
+                self.is_valid()
+            }
+
+            fn token(&self) -> Option<u64> {
+                let token: fn(&Self) -> Option<u64> = $token;
+                token(self)
+            }
+
+            fn end(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
+                Box::pin(async move { (*self).$end().await.map(drop) })
+            }
+        }
+    };
+}
+
+kind!({<K: Tokens>} Lock<K>, LockGuard<K>, lock_with, LockOptions, unlock, K::token);
+kind!(
+    {} MultiLock,
+    MultiLockGuard,
+    lock_with,
+    LockOptions,
+    unlock,
+    |_| None
+);
+kind!(
+    {} RedLock,
+    RedLockGuard,
+    lock_with,
+    LockOptions,
+    unlock,
+    |_| None
+);
+kind!(
+    {} PermitExpirableSemaphore,
+    LeasedPermit,
+    acquire_with,
+    PermitOptions,
+    release,
+    |_| None
+);

@@ -1,0 +1,264 @@
+//! A process whose tasks take turns at locks of all kinds, and write down what their guards say.
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use redis::{AsyncCommands, aio::MultiplexedConnection};
+use redlock_rt::{
+    Client, ClientBuilder, Error, ErrorKind, FencedValue, Quorum, ReplicaAck, Shutdown,
+};
+use tests::connection_to;
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{
+    Failure,
+    event::{self, Act, Journal, Stage, now},
+    subject::{COUNTERS, Clients, Guard, Handle, KINDS},
+};
+
+/// The lease of all locks.
+pub(crate) const LEASE: Duration = Duration::from_secs(1);
+/// How long a caller waits for a lock.
+const WAIT: Duration = Duration::from_secs(5);
+/// Between two questions to a guard.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Ends with its stdin. `servers`: a URL, or `red:`, `ack:` or `cluster:` and URLs with commas between.
+pub(crate) fn run(
+    servers: &str,
+    store: &str,
+    start: &str,
+    tasks: u32,
+    log: &Path,
+) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let log: &'static File = Box::leak(Box::new(event::open(log)?));
+    let stopped = Arc::new(AtomicBool::new(false));
+    runtime.block_on(async {
+        let (clients, all) = connect(servers)?;
+        let store_client = Client::connect(store).await?;
+        let mut contenders = JoinSet::new();
+        let kinds = KINDS.iter().chain(["redlock"].iter());
+        for (number, kind) in (0..).zip(kinds) {
+            for task in 0..tasks {
+                let Some(handle) = clients.handle(kind, start) else {
+                    continue;
+                };
+                let journal = Journal {
+                    file: log,
+                    task: number * tasks + task,
+                    subject: (*kind).to_owned(),
+                };
+                contenders.spawn(contend(handle, journal, Arc::clone(&stopped)));
+            }
+        }
+        let around = match &clients {
+            Clients::One(_) => COUNTERS,
+            Clients::Five(_) => &["off", "redlock"],
+        };
+        for (number, kind) in (1000..).zip(around) {
+            let counter = Counter {
+                handle: clients.handle(kind, &format!("{start}:count")),
+                key: format!("{start}:counter:{kind}"),
+                store: connection_to(store).await?,
+                fenced: (*kind == "fenced")
+                    .then(|| store_client.fenced_value(format!("{start}:counter:fenced"))),
+            };
+            let journal = Journal {
+                file: log,
+                task: number,
+                subject: format!("count:{kind}"),
+            };
+            contenders.spawn(count(counter, journal, Arc::clone(&stopped)));
+        }
+        writeln!(io::stdout(), "ready")?;
+        let (ended, end) = tokio::sync::oneshot::channel();
+        thread::spawn(move || {
+            // The harness holds the other end.
+            let _ = io::copy(&mut io::stdin(), &mut io::sink());
+            let _ = ended.send(());
+        });
+        let _ = end.await;
+        stopped.store(true, Ordering::Relaxed);
+        contenders.join_all().await;
+        for client in all.iter().chain([&store_client]) {
+            client.shutdown(Shutdown::ReleaseAll).await?;
+        }
+        Ok(())
+    })
+}
+
+fn builder() -> ClientBuilder {
+    Client::builder().lease(LEASE)
+}
+
+fn connect(servers: &str) -> Result<(Clients, Vec<Client>), Failure> {
+    let one = |builder: ClientBuilder| {
+        let client = builder.build()?;
+        Ok::<_, Error>((Clients::One(client.clone()), vec![client]))
+    };
+    Ok(match servers.split_once(':') {
+        Some(("red", urls)) => {
+            let clients = urls.split(',').map(|url| builder().url(url).build());
+            let clients = clients.collect::<Result<Vec<_>, _>>()?;
+            (Clients::Five(Quorum::new(clients.clone())?), clients)
+        }
+        Some(("cluster", urls)) => one(builder().cluster(urls.split(',')))?,
+        Some(("ack", url)) => one(builder().url(url).replica_ack(ReplicaAck::AtLeast(1)))?,
+        _ => one(builder().url(servers))?,
+    })
+}
+
+/// An acquisition, written down.
+async fn acquire(handle: &dyn Handle, journal: &Journal<'_>) -> Option<Box<dyn Guard>> {
+    journal.note(Act::Lock, Stage::Invoke);
+    match handle.acquire(WAIT).await {
+        Ok(guard) => {
+            journal.note_at(now(), Act::Lock, Stage::Ok, guard.token(), None);
+            Some(guard)
+        }
+        Err(error) => {
+            journal.note_at(
+                now(),
+                Act::Lock,
+                Stage::Fail,
+                None,
+                Some(format!("{:?}", error.kind())),
+            );
+            // As callers do, without a storm where errors come at once.
+            sleep(Duration::from_millis(20)).await;
+            None
+        }
+    }
+}
+
+/// The body: it looks at the guard, and goes on to its end whatever the guard says.
+async fn body(guard: &dyn Guard, journal: &Journal<'_>, lasts: Duration) {
+    let (mut valid, end) = (
+        true,
+        now() + u64::try_from(lasts.as_nanos()).expect("short"),
+    );
+    while now() < end {
+        // Taken before the question, so a pause between both makes nothing valid that was not.
+        let at = now();
+        if valid && !guard.is_valid() {
+            valid = false;
+            journal.note(Act::Lost, Stage::Ok);
+        } else if valid {
+            journal.note_at(at, Act::Valid, Stage::Ok, None, None);
+        }
+        sleep(LOOK).await;
+    }
+    let at = now();
+    if valid && guard.is_valid() {
+        journal.note_at(at, Act::Valid, Stage::Ok, None, None);
+    }
+}
+
+async fn end(guard: Box<dyn Guard>, journal: &Journal<'_>) {
+    journal.note(Act::End, Stage::Invoke);
+    let (stage, error) = match guard.end().await {
+        Ok(()) => (Stage::Ok, None),
+        Err(error) => (Stage::Info, Some(format!("{:?}", error.kind()))),
+    };
+    journal.note_at(now(), Act::End, stage, None, error);
+}
+
+async fn contend(handle: Box<dyn Handle>, journal: Journal<'static>, stopped: Arc<AtomicBool>) {
+    while !stopped.load(Ordering::Relaxed) {
+        if let Some(guard) = acquire(&*handle, &journal).await {
+            let lasts = match fastrand::u8(..100) {
+                ..90 => fastrand::u64(1..12),
+                90..98 => fastrand::u64(20..80),
+                _ => fastrand::u64(1000..1500),
+            };
+            body(&*guard, &journal, Duration::from_millis(lasts)).await;
+            end(guard, &journal).await;
+        }
+        sleep(Duration::from_millis(fastrand::u64(..10))).await;
+    }
+}
+
+struct Counter {
+    /// `None`: no lock.
+    handle: Option<Box<dyn Handle>>,
+    key: String,
+    store: MultiplexedConnection,
+    /// A store that compares tokens, in place of the plain one.
+    fenced: Option<FencedValue>,
+}
+
+impl Counter {
+    /// `None`: a newer token was seen.
+    async fn read(&mut self, token: Option<u64>) -> Result<Option<u64>, Failure> {
+        let value: Option<u64> = match (&self.fenced, token) {
+            (Some(fenced), Some(token)) => match fenced.get(token).await {
+                Ok(value) => value.map(|value| value.parse()).transpose()?,
+                Err(error) if error.kind() == ErrorKind::StaleToken => return Ok(None),
+                Err(error) => return Err(error.into()),
+            },
+            _ => self.store.get(&self.key).await?,
+        };
+        Ok(Some(value.unwrap_or(0)))
+    }
+
+    /// Whether it was written.
+    async fn write(&mut self, value: u64, token: Option<u64>) -> Result<bool, Failure> {
+        match (&self.fenced, token) {
+            (Some(fenced), Some(token)) => match fenced.set(value.to_string(), token).await {
+                Ok(()) => Ok(true),
+                Err(error) if error.kind() == ErrorKind::StaleToken => Ok(false),
+                Err(error) => Err(error.into()),
+            },
+            _ => {
+                let () = self.store.set(&self.key, value).await?;
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// Reads, works, and writes what was read and one more, under the lock.
+async fn count(mut counter: Counter, journal: Journal<'static>, stopped: Arc<AtomicBool>) {
+    while !stopped.load(Ordering::Relaxed) {
+        let guard = match &counter.handle {
+            None => None,
+            Some(handle) => match acquire(&**handle, &journal).await {
+                None => continue,
+                guard => guard,
+            },
+        };
+        journal.note(Act::Count, Stage::Invoke);
+        let counted = async {
+            let token = guard.as_ref().and_then(|guard| guard.token());
+            let Some(before) = counter.read(token).await? else {
+                return Ok((false, None));
+            };
+            sleep(Duration::from_millis(fastrand::u64(5..40))).await;
+            let written = counter.write(before + 1, token).await?;
+            Ok::<_, Failure>((written, Some(before + 1)))
+        };
+        let (stage, value, error) = match counted.await {
+            Ok((true, value)) => (Stage::Ok, value, None),
+            Ok((false, value)) => (Stage::Fail, value, None),
+            Err(error) => (Stage::Info, None, Some(error.to_string())),
+        };
+        journal.note_at(now(), Act::Count, stage, value, error);
+        if let Some(guard) = guard {
+            end(guard, &journal).await;
+        }
+        sleep(Duration::from_millis(fastrand::u64(..20))).await;
+    }
+}
