@@ -56,6 +56,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! | one holder at a time, across processes | [`RLock`] |
 //! | the same, around a function | `#[distributed_lock]` |
 //! | the same, where an overlap does harm: a token that the resource compares | [`FencedLock`] |
+//! | a lock that begins in one process and ends in another | [`Ticket`] |
 //! | one leader among the instances of a service, in terms | [`LeaderElection`] |
 //! | first come, first served, across processes | [`FairLock`] |
 //! | many readers or one writer | [`ReadWriteLock`] |
@@ -208,7 +209,7 @@ assert_eq!(place_order(7).await?, "paid");
 //! * `macros` (default): the attribute.
 //! * `tls` (default): `rediss://` URLs, with rustls and ring, which compiles C.
 //! * `metrics`: numbers for the `metrics` facade, as docs/observability.md lists them.
-//! * `serde`: [`Idempotent::run_json`], whose answers are stored as JSON.
+//! * `serde`: [`Idempotent::run_json`], whose answers are stored as JSON; a [`Ticket`] in a message.
 //! * `embedded`: an in-process engine for tests and demos. The build compiles Lua 5.1 and needs a C
 //!   compiler.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -257,12 +258,12 @@ pub use redlock_embedded as embedded;
 #[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
 pub use redlock_macros::distributed_lock;
 pub use sync::{
-    Answer, ConvertError, CountDownGuard, CountDownLatch, DowngradeError, Fair, FairLock,
-    FairLockGuard, FenceGate, Fenced, FencedLock, FencedLockGuard, FencedValue, Fire, FireGuard,
-    Fires, Idempotent, Kind, Leader, LeaderElection, Leadership, LeasedPermit, Lock, LockGuard,
-    LockOptions, MultiLock, MultiLockGuard, OnLost, Once, Part, PermitExpirableSemaphore,
-    PermitOptions, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock,
-    RedLockGuard, Reentrant, Renew, Semaphore, SemaphorePermit, Spin, SpinLock, SpinLockGuard,
-    StaleToken, UpgradeError, Write, WriteGuard, WriteLock,
+    Adoptable, Answer, ConvertError, CountDownGuard, CountDownLatch, DowngradeError, Fair,
+    FairLock, FairLockGuard, FenceGate, Fenced, FencedLock, FencedLockGuard, FencedValue, Fire,
+    FireGuard, Fires, Idempotent, Kind, Leader, LeaderElection, Leadership, LeasedPermit, Lock,
+    LockGuard, LockOptions, MultiLock, MultiLockGuard, OnLost, Once, Part,
+    PermitExpirableSemaphore, PermitOptions, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock,
+    ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew, Semaphore, SemaphorePermit, Spin,
+    SpinLock, SpinLockGuard, StaleToken, Ticket, UpgradeError, Write, WriteGuard, WriteLock,
 };
 pub use wire::{ClientIdentity, FoundKind, Holding, Inspection, Reply};

@@ -173,6 +173,14 @@ impl HoldId {
         Self(text.into())
     }
 
+    /// Reads the identity of a hold of this crate.
+    pub(crate) fn of_ours(text: &str) -> Option<Self> {
+        let (client, number) = text.rsplit_once(':')?;
+        uuid::Uuid::parse_str(client).ok()?;
+        number.parse::<u64>().ok()?;
+        (client.get(14..18) == Some(ClientId::MARK)).then(|| Self::from_wire(text))
+    }
+
     /// Returns the identity as stored in Redis.
     #[must_use]
     pub fn as_str(&self) -> &str {

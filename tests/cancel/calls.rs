@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{LockOptions, Owner, Unlocked};
+use redlock_rt::{LockOptions, Owner, Reentrant, Unlocked};
 use tests::{eventually, lock_and_unlock, within};
 use tokio::task::yield_now;
 
@@ -88,6 +88,18 @@ pub(crate) async fn steal_of_a_fenced_lock(stage: &mut Stage, at: At) -> bool {
     let outcome = stage.drop_at(at, lock.steal("stuck")).await;
     drop(victim);
     unlocked(outcome).await
+}
+
+/// The ticket may be used up: the lock is free then, or the ticket's until its lease is over.
+pub(crate) async fn adopt(stage: &mut Stage, at: At) -> bool {
+    let guard = stage.other.rlock(NAME).lock().await.unwrap();
+    let ticket = guard.into_ticket().unwrap();
+    let client = stage.client.clone();
+    let outcome = stage.drop_at(at, client.adopt::<Reentrant>(&ticket)).await;
+    let completed = unlocked(outcome).await;
+    let back = stage.other.adopt::<Reentrant>(&ticket).await;
+    assert!(!completed || back.is_err());
+    completed
 }
 
 pub(crate) async fn campaign(stage: &mut Stage, at: At) -> bool {

@@ -64,6 +64,7 @@ cases! {
         lock_in_a_body_that_holds_it(5)
         steal(8)
         steal_of_a_fenced_lock(8)
+        adopt(5)
         campaign(5)
         campaign_of_one_who_has_resigned(10)
         resign(5)

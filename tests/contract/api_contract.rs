@@ -60,12 +60,12 @@ public_types! {
         MultiLockGuard, OnLost<'static>, Once, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
         RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant,
         Renew, ReplicaAck, Replicas, Reply, RetryPolicy, Semaphore, SemaphorePermit, ServerEvent, ServerHealth, Shutdown, Spin, SpinLock, SpinLockGuard,
-        StaleToken, Stats, Theft, Unlocked, UpgradeError, Write, WriteGuard, WriteLock;
+        StaleToken, Stats, Theft, Ticket, Unlocked, UpgradeError, Write, WriteGuard, WriteLock;
     embedded: Engine, Listener, Session;
 }
 
 /// Implemented by this crate alone.
-const PUBLIC_TRAITS: [&str; 1] = ["Kind"];
+const PUBLIC_TRAITS: [&str; 2] = ["Adoptable", "Kind"];
 
 /// The public types and traits at the outermost level of a source file.
 fn public_names(source: &str) -> BTreeSet<&str> {

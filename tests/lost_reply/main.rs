@@ -92,6 +92,8 @@ cases! {
     others:
         a_force_unlock_whose_reply_was_lost_freed_the_lock_of_the_next_holder
         a_steal_is_repeated
+        an_adoption_finds_its_own_hold
+        a_repeated_adoption_takes_nothing_from_a_later_holder
         a_repeated_steal_takes_nothing_from_a_later_holder
         questions_are_repeated;
     late:

@@ -1,6 +1,6 @@
 //! Calls that concern no hold of their own.
 
-use redlock_rt::{ErrorKind, LostReason, Unlocked};
+use redlock_rt::{ErrorKind, LostReason, Reentrant, Unlocked};
 use tests::{Loss, Place, Which, calls, within};
 
 use crate::{DEADLINE, each, stage::Stage};
@@ -78,6 +78,49 @@ pub(crate) async fn a_repeated_steal_takes_nothing_from_a_later_holder(place: Pl
     drop(victim);
     stage.forget_thefts().await;
     stage.assert_clean().await;
+}
+
+pub(crate) async fn an_adoption_finds_its_own_hold(place: Place) {
+    each(place, &Loss::ALL, async |loss| {
+        let stage = Stage::set(place, "adopted").await;
+        // Loads the script.
+        drop(stage.lock.steal("loads the script").await.unwrap());
+        let ticket = stage.other.lock().await.unwrap().into_ticket().unwrap();
+        stage.proxy().lose(loss, stage.calls("rlock_steal"), 1);
+        let guard = stage.client.adopt::<Reentrant>(&ticket).await.unwrap();
+        stage.assert_held(&guard, 1).await;
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        stage.assert_clean().await;
+    })
+    .await;
+}
+
+/// By the time of the repeat the lock is not the adopter's any more: another has it, or nobody.
+pub(crate) async fn a_repeated_adoption_takes_nothing_from_a_later_holder(place: Place) {
+    for is_free in [false, true] {
+        let stage = Stage::set(place, "late-adoption").await;
+        drop(stage.lock.steal("loads the script").await.unwrap());
+        let ticket = stage.other.lock().await.unwrap().into_ticket().unwrap();
+        let connection = stage.connection();
+        let gate = stage.proxy().hold_reply(stage.calls("rlock_steal"));
+        let client = stage.client.clone();
+        let adopting = tokio::spawn(async move { client.adopt::<Reentrant>(&ticket).await });
+        within(DEADLINE, gate.reached()).await;
+        assert!(stage.other.force_unlock().await.unwrap());
+        let third = within(DEADLINE, stage.other.lock()).await.unwrap();
+        let third = match is_free {
+            true => third.unlock().await.map(|_| None).unwrap(),
+            false => Some(third),
+        };
+        stage.proxy().cut(Which::Connection(connection));
+        gate.open();
+        let error = within(DEADLINE, adopting).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotOwner, "{error}");
+        let holder = stage.other.holder().await.unwrap();
+        assert_eq!(holder.as_ref(), third.as_ref().map(|third| third.hold_id()));
+        drop(third);
+        stage.assert_clean().await;
+    }
 }
 
 /// Calls that only read are repeated.

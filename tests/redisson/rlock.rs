@@ -206,6 +206,23 @@ async fn we_steal_its_lock() {
     both.end().await;
 }
 
+/// Its holder came when the lease of our ticket was over.
+#[tokio::test]
+async fn we_adopt_nothing_that_it_has() {
+    let both = Both::open("ticket").await;
+    let options = LockOptions::new().lease(LEASE);
+    let guard = both.ours.lock_with(options).await.unwrap();
+    let ticket = guard.into_ticket().unwrap();
+    let waiter = both.they_wait(1).await;
+    within(DEADLINE, waiter).await.unwrap();
+    let client = both.world.client();
+    let adopted = client.adopt::<redlock_rt::Reentrant>(&ticket).await;
+    assert!(adopted.unwrap_err().is_not_owner());
+    assert!(both.theirs.is_held_by(1).await.unwrap());
+    assert_eq!(both.theirs.unlock(1).await.unwrap(), RedissonUnlock::Freed);
+    both.end().await;
+}
+
 #[tokio::test]
 async fn our_force_unlock_frees_its() {
     let both = Both::open("our-force").await;

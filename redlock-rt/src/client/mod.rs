@@ -22,8 +22,9 @@ use crate::error::Error;
 use crate::meter::Event;
 use crate::meter::Events;
 use crate::sync::{
-    CountDownLatch, FairLock, FencedLock, FencedValue, Idempotent, LeaderElection, MultiLock, Once,
-    PermitExpirableSemaphore, Quorum, RLock, ReadWriteLock, Semaphore, SpinLock,
+    Adoptable, CountDownLatch, FairLock, FencedLock, FencedValue, Idempotent, LeaderElection,
+    LockGuard, LockOptions, MultiLock, Once, PermitExpirableSemaphore, Quorum, RLock,
+    ReadWriteLock, Semaphore, SpinLock, Ticket,
 };
 
 /// A client of one Redis server, or of a Redis Cluster.
@@ -226,6 +227,53 @@ impl Client {
     #[must_use]
     pub fn permit_expirable_semaphore(&self, name: impl AsRef<str>) -> PermitExpirableSemaphore {
         PermitExpirableSemaphore::handle(&self.engine, name.as_ref())
+    }
+
+    /// Goes on with the hold of a ticket, from whichever process and namespace.
+    ///
+    /// The guard has a hold of its own, with this client's [lease](ClientBuilder::lease), is renewed, and tells the
+    /// truth as any other. That of a [`FencedLock`] has a new token, greater than the ticket's. Redis decides whether
+    /// the lease of the ticket is over, not its [deadline](Ticket::deadline).
+    ///
+    /// # Round trips
+    ///
+    /// One. A repeat after a lost reply finds its own hold.
+    ///
+    /// # Fairness
+    ///
+    /// None: the lock was not free meanwhile, and those who wait go on waiting.
+    ///
+    /// # Cancel safety
+    ///
+    /// The ticket may be used up, and the lock free: what the call has acquired is released in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`NotOwner`](crate::ErrorKind::NotOwner) if the hold of the ticket is not there any more: its lease was over,
+    /// it was adopted before, or it was freed or stolen. Nothing changes then.
+    /// [`BadInput`](crate::ErrorKind::BadInput) if the ticket is of the other kind of lock. Those of
+    /// [`Lock::try_lock`](crate::Lock::try_lock); after them the ticket may be used up, too, if Redis did not answer.
+    ///
+    /// # Examples
+    ///
+    /// See [`Ticket`].
+    pub async fn adopt<K: Adoptable>(&self, ticket: &Ticket) -> Result<LockGuard<K>, Error> {
+        self.adopt_with(ticket, LockOptions::new()).await
+    }
+
+    /// As [`adopt`](Self::adopt), with these options. A [`max_hold`](LockOptions::max_hold) and a
+    /// [`min_hold`](LockOptions::min_hold) begin anew; a [`wait`](LockOptions::wait) has no meaning.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`adopt`](Self::adopt), and [`BadInput`](crate::ErrorKind::BadInput) for options that are not valid, or
+    /// with an [`Owner`](crate::Owner).
+    pub async fn adopt_with<K: Adoptable>(
+        &self,
+        ticket: &Ticket,
+        options: LockOptions,
+    ) -> Result<LockGuard<K>, Error> {
+        ticket.adopt(&self.engine, &options).await
     }
 
     /// Returns the client's UUID, the part of an owner before its number.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 
 use super::hand_over::HandOver;
-use super::hold::{GuardId, GuardState, Hold, Leave, Left, LostReason, Request, Terms};
+use super::hold::{GuardId, GuardState, Hold, Lease, Leave, Left, LostReason, Request, Terms};
 use super::release::{Cleanup, PendingCleanup};
 use crate::clock;
 use crate::error::Error;
@@ -295,8 +295,29 @@ impl HoldGuard {
         }
     }
 
+    /// Ends the guard and leaves the hold in Redis for its lease, which is over then; `None`: nothing changes, since
+    /// the hold is not valid, is that of other guards too, or has a shortest time.
+    pub(crate) fn leave_behind(&mut self) -> Option<Instant> {
+        let (id, now) = (self.id, clock::now());
+        let (left, mut pending) = self.leave_if(now, |lease| {
+            let ends = lease.count() == 1 && lease.min_hold() <= Some(now);
+            ends && lease.state(id, now).is_valid()
+        })?;
+        pending.only_forgets();
+        Some(left.deadline)
+    }
+
     /// Ends the guard; from here on no renewal is sent for its hold if it was the last.
     pub(super) fn leave(&mut self, now: Instant) -> Option<(Left, PendingCleanup)> {
+        self.leave_if(now, |_| true)
+    }
+
+    /// Ends the guard if `may` says so at that moment.
+    fn leave_if(
+        &mut self,
+        now: Instant,
+        may: impl FnOnce(&mut Lease) -> bool,
+    ) -> Option<(Left, PendingCleanup)> {
         if std::mem::replace(&mut self.left, true) {
             return None;
         }
@@ -304,7 +325,9 @@ impl HoldGuard {
         // Before the watchdog forgets the hold: a shut-down finds one of the two.
         let open = PendingCleanup::register(hold);
         let left = hold.engine.watchdog.unwatch_if(hold, || {
-            let left = hold.lease().leave_at(self.id, now);
+            let mut lease = hold.lease();
+            self.left = may(&mut lease);
+            let left = self.left.then(|| lease.leave_at(self.id, now)).flatten();
             let last = left.as_ref().is_some_and(|left| left.leave == Leave::Last);
             (left, last)
         })?;

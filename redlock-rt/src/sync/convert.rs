@@ -16,8 +16,8 @@ use crate::wire::{ReadWire, Recipe, WriteWire};
 /// A guard that could not be converted, with the reason. The guard is unchanged.
 #[clippy::has_significant_drop]
 pub struct ConvertError<K: Kind> {
-    guard: LockGuard<K>,
-    error: Error,
+    pub(super) guard: LockGuard<K>,
+    pub(super) error: Error,
 }
 
 /// Why a [`ReadGuard`] could not be upgraded, with that guard.

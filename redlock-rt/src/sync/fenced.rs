@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::guard::LockGuard;
-use super::kind::sealed::Sealed;
+use super::kind::sealed::{Adoptable, Sealed};
 use super::lock::Lock;
 use crate::engine::ClientEngine;
 use crate::error::Error;
@@ -101,6 +101,8 @@ pub type FencedLock = Lock<Fenced>;
 pub type FencedLockGuard = LockGuard<Fenced>;
 
 impl Sealed for Fenced {}
+
+impl Adoptable for Fenced {}
 
 impl FencedLock {
     pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str) -> Self {

@@ -4,9 +4,23 @@
 pub trait Kind: sealed::Sealed + 'static {}
 impl<K: sealed::Sealed + 'static> Kind for K {}
 
+/// A kind of lock whose hold can go to another process by a [`Ticket`](crate::Ticket):
+/// [`Reentrant`](crate::Reentrant) and [`Fenced`](crate::Fenced). Implemented by this crate alone.
+///
+/// Not a fair lock, whose next holder is a waiter in its queue; a read lock, which others have too; a spin lock, whose
+/// holds are over before a ticket has arrived; or several locks at once. A
+/// [permit](crate::PermitExpirableSemaphore) is given back by its id from anywhere.
+pub trait Adoptable: Kind + sealed::Adoptable {}
+impl<K: Kind + sealed::Adoptable> Adoptable for K {}
+
+#[allow(unnameable_types, reason = "sealed: nobody else is to implement it")]
 pub(super) mod sealed {
-    #[allow(unnameable_types, reason = "sealed: nobody else is to implement it")]
     pub trait Sealed {}
+
+    pub trait Adoptable {
+        /// Whether its holds have tokens.
+        const FENCED: bool = true;
+    }
 }
 
 /// The kind of a handle to a lock of any kind, for the questions that all kinds share.

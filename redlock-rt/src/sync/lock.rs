@@ -333,21 +333,27 @@ impl<K: Kind> Lock<K> {
         const ACTION: &str = "steal lock";
         self.check_reason(ACTION, why)?;
         let seen = self.inspect().await.map_err(|error| error.trying(ACTION))?;
-        let options = LockOptions::new();
+        let from = seen.first().map(|holder| &holder.owner);
+        let why = Some(why);
+        self.take_from(ACTION, Steal { from, why }, &LockOptions::new())
+            .await
+    }
+
+    pub(super) async fn take_from(
+        &self,
+        action: &'static str,
+        steal: Steal<'_>,
+        options: &LockOptions,
+    ) -> Result<LockGuard<K>, Error> {
         let recipe: Arc<dyn Recipe> = Arc::clone(self.wire()?) as _;
         let terms = options.terms_of(&self.engine, &*recipe, None)?;
         let params = AcquireParams {
-            steal: Some(Steal {
-                from: seen.first().map(|holder| &holder.owner),
-                why,
-            }),
+            steal: Some(steal),
             ..options.params(&self.engine, None)
         };
         let guard = self.engine.lock(recipe, terms, params).await;
-        Ok(LockGuard::lasting(
-            guard.map_err(|error| error.trying(ACTION))?,
-            &options,
-        ))
+        let guard = guard.map_err(|error| error.trying(action))?;
+        Ok(LockGuard::lasting(guard, options))
     }
 
     /// Returns whether the lock is held, or stays locked for the rest of a

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::guard::LockGuard;
-use super::kind::sealed::Sealed;
+use super::kind::sealed::{Adoptable, Sealed};
 use super::lock::Lock;
 use crate::engine::ClientEngine;
 use crate::error::Error;
@@ -48,6 +48,10 @@ pub type RLock = Lock<Reentrant>;
 pub type RLockGuard = LockGuard<Reentrant>;
 
 impl Sealed for Reentrant {}
+
+impl Adoptable for Reentrant {
+    const FENCED: bool = false;
+}
 
 impl RLock {
     pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str) -> Self {

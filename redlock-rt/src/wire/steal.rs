@@ -22,7 +22,8 @@ const MARGIN: Duration = Duration::from_secs(10);
 pub(crate) struct Steal {
     /// The holder that was seen. No other loses the lock, so a repeat takes nothing from a later one.
     pub(crate) from: Option<HoldId>,
-    pub(crate) theft: Arc<Theft>,
+    /// `None`: the holder has left it to the caller, and nobody else's absence lets the caller have it.
+    pub(crate) theft: Option<Arc<Theft>>,
 }
 
 impl Steal {
@@ -36,13 +37,14 @@ impl Steal {
         ask: &Ask<'_>,
     ) -> Call {
         let from = self.from.as_ref().map_or("", HoldId::as_str);
+        let note = self.theft.as_ref().map(|theft| theft.note());
         let call = Call::new(script).key(name.as_str());
         let call = call.key(&keys::theft(name, from));
         let call = token.into_iter().fold(call, Call::key);
         call.number(millis(ask.lease))
             .arg(ask.owner)
             .arg(from)
-            .arg(&self.theft.note())
+            .arg(note.as_deref().unwrap_or_default())
             .number(millis(MARGIN))
             .channel_arg(channel)
             .publishing()
@@ -92,7 +94,7 @@ mod tests {
             let (by, why) = ("me".to_owned(), "stuck\nworker".to_owned());
             Self {
                 from: Some(HoldId::from_wire("v:1")),
-                theft: Arc::new(Theft { by, why }),
+                theft: Some(Arc::new(Theft { by, why })),
             }
         }
     }
@@ -100,6 +102,7 @@ mod tests {
     #[test]
     fn a_note_says_by_whom_and_why() {
         let Steal { from, theft } = Steal::for_tests();
+        let theft = theft.unwrap();
         let holder = Holder {
             owner: from.unwrap(),
             count: 1,

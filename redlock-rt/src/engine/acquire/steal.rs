@@ -1,4 +1,4 @@
-//! Taking a lock by force.
+//! Taking a lock from its holder: by force, or as the holder wants it.
 
 use std::sync::Arc;
 
@@ -13,16 +13,20 @@ use crate::error::{Error, ErrorKind, Theft};
 use crate::name::HoldId;
 use crate::wire::{Recipe, Steal as StealCall};
 
+const SEEN: &str = "it has another holder than the one that was seen";
+const LEFT: &str = "its lease was over, or it was adopted before";
+
 /// From whom a lock is taken, and why.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Steal<'a> {
     /// The holder that was seen; `None`: the lock was free.
     pub(crate) from: Option<&'a HoldId>,
-    pub(crate) why: &'a str,
+    /// `None`: the holder has left it to this client.
+    pub(crate) why: Option<&'a str>,
 }
 
 impl Steal<'_> {
-    /// Takes the lock, past the local queue, if nobody else has it by then.
+    /// Takes the lock, past the local queue, if nobody else has it by then. What is adopted must not be free either.
     ///
     /// # Cancel safety
     ///
@@ -38,16 +42,21 @@ impl Steal<'_> {
         let mut attempt = Attempt::new(engine, Arc::clone(&recipe), waiters, terms);
         attempt.request.claim = Claim::Steal(Arc::new(StealCall {
             from: self.from.cloned(),
-            theft: Arc::new(Theft {
-                by: engine.thief(|| attempt.request.id()),
-                why: self.why.to_owned(),
+            theft: self.why.map(|why| {
+                let by = engine.thief(|| attempt.request.id());
+                let why = why.to_owned();
+                Arc::new(Theft { by, why })
             }),
         }));
         let until = engine.patience(clock::now());
         let outcome = try_once(engine, &recipe, attempt, None, until).await?;
         outcome.map_err(|_| {
-            let error = Error::new(ErrorKind::Contended, ACTION).named(recipe.name().as_arc());
-            error.detail("it has another holder than the one that was seen")
+            let (kind, why) = match self.why {
+                Some(_) => (ErrorKind::Contended, SEEN),
+                None => (ErrorKind::NotOwner, LEFT),
+            };
+            let error = Error::new(kind, ACTION).named(recipe.name().as_arc());
+            error.detail(why)
         })
     }
 }
@@ -60,11 +69,11 @@ impl Attempt {
     /// The lock was taken: a holder of this client knows from whom, and why, before the thief has it.
     pub(super) fn tell_victim(&self) {
         if let Claim::Steal(steal) = &self.request.claim
-            && let Some(from) = &steal.from
+            && let (Some(from), Some(theft)) = (&steal.from, &steal.theft)
             && let Some(hold) = self.request.waiters.subject.one()
             && *from.as_str() == *hold.id()
         {
-            hold.mark_lost(LostReason::Stolen(Arc::clone(&steal.theft)));
+            hold.mark_lost(LostReason::Stolen(Arc::clone(theft)));
         }
     }
 }

@@ -3,8 +3,8 @@
 -- Prelude: lock_hash, take, steal
 -- KEYS: 1 the lock (HASH: owner -> hold count), 2 the note for the owner that loses it (STRING)
 -- ARGV: 1 lease in ms, 2 owner, 3 the owner that was seen (empty: none), 4 by whom and why, with a NUL
---   between, 5 how much longer than the lease the note lives in ms, 6 channel, 7 publish command
--- Returns: nil = taken; else the milliseconds for which another owner has it (-1: no TTL)
+--   between (empty: it is adopted), 5 how much longer than the lease the note lives in ms, 6 channel, 7 publish command
+-- Returns: nil = taken; else the milliseconds for which another owner has it (-1: no TTL, or nobody has it)
 --
 -- Invariants: those of the preludes.
 -- Redisson: none.

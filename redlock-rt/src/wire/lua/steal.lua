@@ -1,4 +1,5 @@
--- Takes a lock from the owner that the caller saw: common code of scripts that steal.
+-- Takes a lock from the owner that the caller saw, or that has left it to the caller: common code of scripts
+-- that steal.
 --
 -- Prelude: lock_hash, take
 -- KEYS: none
@@ -11,19 +12,27 @@
 -- * Nothing is deleted unless the thief can have a token.
 -- * The note is there before the lock is gone. It lives for the rest of the lease and `margin` ms more: the
 --   holder looks before its lease is over.
+-- * An empty note: the lock is adopted. There is no victim, nothing is announced, since the lock stays taken, and
+--   a free lock is refused: the lease is over, and somebody may have had the lock since.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: forceUnlock, then tryLockInner.
 local function steal(lock, note, lease, owner, from, told, margin, channel, publish, token)
+    local adopts = told == ''
     if redis.call('HEXISTS', lock, from) == 0 or redis.call('HLEN', lock) ~= 1 then
+        if adopts and redis.call('HEXISTS', lock, owner) == 0 then
+            return math.max(redis.call('PTTL', lock), -1)
+        end
         return take(lock, lease, owner, token)
     end
     local given = token(false)
     if type(given) == 'table' and given.err then
         return given
     end
-    local lives = math.max(redis.call('PTTL', lock), 0) + margin
-    redis.call('SET', note, told, 'PX', string.format('%.0f', lives))
+    if not adopts then
+        local lives = math.max(redis.call('PTTL', lock), 0) + margin
+        redis.call('SET', note, told, 'PX', string.format('%.0f', lives))
+        redis.pcall(publish, channel, '0')
+    end
     redis.call('DEL', lock)
-    redis.pcall(publish, channel, '0')
     return take(lock, lease, owner, function() return given end)
 end
