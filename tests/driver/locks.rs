@@ -255,3 +255,33 @@ async fn a_forced_release_is_answered() {
         "lost"
     );
 }
+
+/// A lock that begins in one process, and is finished in another.
+#[tokio::test]
+async fn a_hold_goes_from_one_process_to_another() {
+    let name = unique("ticket");
+    let (one, two) = (connected().await, connected().await);
+    for kind in ["", "fenced."] {
+        let lock = async |driver: &Driver, what: &str| driver.ok(&format!("{kind}{what}")).await;
+        let token = lock(&one, &format!("lock {name} a")).await;
+        let ticket = lock(&one, &format!("ticket {name} a")).await;
+        assert_eq!(lock(&one, &format!("held {name} a")).await, "false");
+        assert_eq!(lock(&one, &format!("islocked {name}")).await, "true");
+        let adopt = |owner: &str| format!("{kind}adopt {name} {owner} {ticket}");
+        let adopted = two.ok(&adopt("b")).await;
+        match (token.parse::<u64>(), adopted.parse::<u64>()) {
+            (Ok(first), Ok(second)) => assert!(second > first && kind == "fenced."),
+            _ => assert_eq!((&*token, &*adopted), ("ok", "ok")),
+        }
+        for driver in [&one, &two] {
+            assert_eq!(driver.call(&adopt("c")).await.err_kind(), "not_owner");
+        }
+        assert_eq!(lock(&two, &format!("held {name} b")).await, "true");
+        let wrong = two.call(&format!("fair.adopt {name} b {ticket}")).await;
+        assert_eq!(wrong.err_kind(), "usage");
+        assert_eq!(lock(&two, &format!("unlock {name} b")).await, "true");
+        assert_eq!(lock(&one, &format!("islocked {name}")).await, "false");
+    }
+    let wrong = one.call(&format!("adopt {name} a rlock.1")).await;
+    assert_eq!(wrong.err_kind(), "bad_input");
+}

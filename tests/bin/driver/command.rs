@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use redlock_rt::Ticket;
+
 use super::{
     answer::Failure,
     clients::Target,
@@ -63,7 +65,7 @@ pub(crate) enum LockCommand {
 }
 
 /// The commands of an owner about a lock or its hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OwnedCommand {
     Lock {
         lease: Option<Duration>,
@@ -75,6 +77,9 @@ pub(crate) enum OwnedCommand {
     Unlock,
     /// Into the other mode of a read-write lock.
     Convert,
+    /// The hold goes to whoever adopts it.
+    Ticket,
+    Adopt(Ticket),
     HeldBy,
     Held,
     Lost {
@@ -87,7 +92,7 @@ pub(crate) enum OwnedCommand {
 
 impl OwnedCommand {
     /// Whether the command answers at once, also while another command of the owner is pending.
-    pub(crate) fn is_immediate(self) -> bool {
+    pub(crate) fn is_immediate(&self) -> bool {
         matches!(
             self,
             Self::Held | Self::Lost { .. } | Self::HoldCount | Self::Owner | Self::Position
@@ -186,7 +191,8 @@ fn of_lock(command: &str, args: &[&str]) -> Result<Command, Failure> {
         "holder" => LockCommand::Holder,
         "len" if kind == LockKind::Fair => LockCommand::Len,
         "position" if kind == LockKind::Fair => return owned(command, kind, verb, args),
-        "lock" | "trylock" | "unlock" | "heldby" | "held" | "lost" | "holdcount" | "owner" => {
+        "lock" | "trylock" | "unlock" | "heldby" | "held" | "lost" | "holdcount" | "owner"
+        | "ticket" | "adopt" => {
             return owned(command, kind, verb, args);
         }
         _ => return Err(unknown()),
@@ -227,6 +233,7 @@ fn owned(command: &str, kind: LockKind, verb: &str, args: &[&str]) -> Result<Com
         "lock" => "NAME OWNER [leaseMs]",
         "trylock" => "NAME OWNER [waitMs [leaseMs]]",
         "lost" => "NAME OWNER waitMs",
+        "adopt" => "NAME OWNER TICKET",
         _ => "NAME OWNER",
     };
     let usage = || Failure::usage(format!("{command} {form}"));
@@ -255,6 +262,8 @@ fn owned(command: &str, kind: LockKind, verb: &str, args: &[&str]) -> Result<Com
         ("holdcount", []) => OwnedCommand::HoldCount,
         ("owner", []) => OwnedCommand::Owner,
         ("position", []) => OwnedCommand::Position,
+        ("ticket", []) => OwnedCommand::Ticket,
+        ("adopt", [ticket]) => OwnedCommand::Adopt(ticket.parse()?),
         _ => return Err(usage()),
     };
     Ok(Command::Owned {
@@ -318,7 +327,7 @@ mod tests {
     fn leases_and_waits() {
         let watchdog = OwnedCommand::Lock { lease: None };
         for line in ["1 lock n o", "1 lock n o 0", "1 lock n o -1"] {
-            assert_eq!(parse(line), owned(watchdog));
+            assert_eq!(parse(line), owned(watchdog.clone()));
         }
         assert_eq!(
             parse("1 lock n o 5"),
@@ -421,6 +430,8 @@ mod tests {
             "1 trylock n o 1 2 3",
             "1 unlock n",
             "1 lost n o",
+            "1 ticket n",
+            "1 adopt n o",
             "1 ttl",
             "1 ttl a b",
             "1 connect",

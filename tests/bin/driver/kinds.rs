@@ -7,9 +7,9 @@ use std::{
 
 use futures::future::BoxFuture;
 use redlock_rt::{
-    ConvertError, Error, Fair, FairLock, Fenced, GuardState, HoldId, Kind, Lock, LockGuard,
-    LockOptions, LostReason, MultiLock, MultiLockGuard, Read, RedLock, RedLockGuard, Reentrant,
-    Spin, Unlocked, Write,
+    Adoptable, Client, ConvertError, Error, Fair, FairLock, Fenced, GuardState, HoldId, Kind, Lock,
+    LockGuard, LockOptions, LostReason, MultiLock, MultiLockGuard, Read, RedLock, RedLockGuard,
+    Reentrant, Spin, Ticket, Unlocked, Write,
 };
 
 use super::{answer::Failure, clients::Connected};
@@ -125,6 +125,11 @@ pub(crate) trait Handle: Send + Sync {
     fn queue(&self) -> Option<&FairLock> {
         None
     }
+
+    /// Goes on with the hold of a ticket.
+    fn adopt(&self, _: &Client, _: Ticket) -> BoxFuture<'static, Adopted> {
+        Box::pin(async { Err(no_tickets()) })
+    }
     fn lock(&self, options: LockOptions) -> BoxFuture<'_, Result<Box<dyn Held>, Error>>;
     fn force_unlock(&self) -> BoxFuture<'_, Result<bool, Error>>;
     fn is_locked(&self) -> BoxFuture<'_, Result<bool, Error>>;
@@ -141,7 +146,13 @@ pub(crate) trait Held: Debug + Send + Sync {
     fn hold_count(&self) -> u32;
     fn token(&self) -> Option<u64>;
     fn convert(self: Box<Self>) -> BoxFuture<'static, Converted>;
+    fn ticket(self: Box<Self>) -> Left;
 }
+
+/// A guard that goes on with the hold of a ticket.
+pub(crate) type Adopted = Result<Box<dyn Held>, Failure>;
+/// The text of a ticket; or the guard that there is, and why.
+pub(crate) type Left = Result<String, (Box<dyn Held>, Failure)>;
 
 /// A guard in the other mode; or the one that there was, and why.
 pub(crate) type Converted = Result<Box<dyn Held>, (Box<dyn Held>, Failure)>;
@@ -163,9 +174,45 @@ pub(crate) trait Known: Kind + Sized {
         let why = Failure::usage("it has one mode only");
         Box::pin(async { Err((Box::new(guard) as Box<dyn Held>, why)) })
     }
+
+    fn ticket(guard: LockGuard<Self>) -> Left {
+        Err((Box::new(guard), no_tickets()))
+    }
+
+    fn adopt(_: &Client, _: Ticket) -> BoxFuture<'static, Adopted> {
+        Box::pin(async { Err(no_tickets()) })
+    }
 }
 
-impl Known for Reentrant {}
+fn no_tickets() -> Failure {
+    Failure::usage("it has no tickets")
+}
+
+fn adopted<K: Known + Adoptable>(client: &Client, ticket: Ticket) -> BoxFuture<'static, Adopted> {
+    let client = client.clone();
+    Box::pin(async move {
+        let guard = client.adopt::<K>(&ticket).await?;
+        Ok(Box::new(guard) as Box<dyn Held>)
+    })
+}
+
+fn left<K: Known + Adoptable>(guard: LockGuard<K>) -> Left {
+    let ticket = guard.into_ticket().map_err(|refused| {
+        let why = refused.error().into();
+        (Box::new(refused.into_guard()) as Box<dyn Held>, why)
+    });
+    ticket.map(|ticket| ticket.to_string())
+}
+
+impl Known for Reentrant {
+    fn ticket(guard: LockGuard<Self>) -> Left {
+        left(guard)
+    }
+
+    fn adopt(client: &Client, ticket: Ticket) -> BoxFuture<'static, Adopted> {
+        adopted::<Self>(client, ticket)
+    }
+}
 
 impl Known for Fair {
     fn queue(lock: &Lock<Self>) -> Option<&FairLock> {
@@ -178,6 +225,14 @@ impl Known for Fenced {
 
     fn token(guard: &LockGuard<Self>) -> Option<u64> {
         Some(guard.token())
+    }
+
+    fn ticket(guard: LockGuard<Self>) -> Left {
+        left(guard)
+    }
+
+    fn adopt(client: &Client, ticket: Ticket) -> BoxFuture<'static, Adopted> {
+        adopted::<Self>(client, ticket)
     }
 }
 
@@ -263,6 +318,10 @@ impl<K: Known> Handle for Lock<K> {
     fn queue(&self) -> Option<&FairLock> {
         K::queue(self)
     }
+
+    fn adopt(&self, client: &Client, ticket: Ticket) -> BoxFuture<'static, Adopted> {
+        K::adopt(client, ticket)
+    }
 }
 
 impl<K: Known> Held for LockGuard<K> {
@@ -278,6 +337,10 @@ impl<K: Known> Held for LockGuard<K> {
 
     fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
         K::convert(*self)
+    }
+
+    fn ticket(self: Box<Self>) -> Left {
+        K::ticket(*self)
     }
 }
 
@@ -303,6 +366,10 @@ macro_rules! composite {
             fn convert(self: Box<Self>) -> BoxFuture<'static, Converted> {
                 let why = Failure::usage("it has one mode only");
                 Box::pin(async { Err((self as Box<dyn Held>, why)) })
+            }
+
+            fn ticket(self: Box<Self>) -> Left {
+                Err((self, no_tickets()))
             }
         }
     };

@@ -46,6 +46,13 @@ pub(crate) async fn owned_command(
         }
         OwnedCommand::Unlock => owner.unlock(id).await,
         OwnedCommand::Convert => owner.convert(id).await,
+        OwnedCommand::Ticket => owner.ticket(id).await,
+        OwnedCommand::Adopt(ticket) => {
+            let guard = lock.adopt(&client.client, ticket).await?;
+            let token = guard.token();
+            owner.add(id, guard);
+            Ok(token.map_or_else(|| "ok".to_owned(), |token| token.to_string()))
+        }
         OwnedCommand::HeldBy => {
             let Some(ours) = owner.id(id) else {
                 return Ok("false".to_owned());

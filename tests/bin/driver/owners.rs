@@ -70,14 +70,7 @@ impl OwnerState {
 
     /// Releases the guard of the last re-entry.
     pub(crate) async fn unlock(&self, of: &LockId) -> Outcome {
-        let slot = self.take(of).ok_or_else(|| not_held(of))?;
-        slot.leaving.send_replace(true);
-        let guard = slot
-            .guard
-            .write()
-            .await
-            .take()
-            .ok_or_else(|| not_held(of))?;
+        let guard = self.take_guard(of).await?;
         match guard.unlock().await? {
             Unlocked::Released => Ok("true".to_owned()),
             Unlocked::StillHeld => Ok("false".to_owned()),
@@ -87,16 +80,25 @@ impl OwnerState {
         }
     }
 
+    /// Takes the guard of the last re-entry out.
+    async fn take_guard(&self, of: &LockId) -> Result<Box<dyn Held>, Failure> {
+        let slot = self.take(of).ok_or_else(|| not_held(of))?;
+        slot.leaving.send_replace(true);
+        let guard = slot.guard.write().await.take();
+        guard.ok_or_else(|| not_held(of))
+    }
+
+    /// Makes a ticket of the guard.
+    pub(crate) async fn ticket(&self, of: &LockId) -> Outcome {
+        self.take_guard(of).await?.ticket().map_err(|(guard, why)| {
+            self.add(of, guard);
+            why
+        })
+    }
+
     /// Converts the guard of the last re-entry into one of the other mode.
     pub(crate) async fn convert(&self, from: &LockId) -> Outcome {
-        let slot = self.take(from).ok_or_else(|| not_held(from))?;
-        slot.leaving.send_replace(true);
-        let guard = slot
-            .guard
-            .write()
-            .await
-            .take()
-            .ok_or_else(|| not_held(from))?;
+        let guard = self.take_guard(from).await?;
         match guard.convert().await {
             Ok(guard) => {
                 self.add(&from.other_mode(), guard);
