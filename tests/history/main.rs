@@ -16,6 +16,7 @@ mod refusals;
 mod replicated;
 mod serving;
 mod shares;
+mod tickets;
 mod tokens;
 mod told;
 

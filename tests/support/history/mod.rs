@@ -20,6 +20,7 @@ mod refusals;
 mod replicated;
 mod serving;
 mod shares;
+mod tickets;
 mod tokens;
 mod told;
 mod turns;
@@ -29,9 +30,9 @@ use std::fmt;
 
 pub use self::{
     record::{
-        Ack, Acquisition, Again, Ahead, End, Flood, Foreign, Grant, Heard, History, LatchAct,
-        LatchCall, Mode, Moved, Ms, Outcome, Part, Pause, Redirection, Sight, Strike, Terms,
-        TimedCall, Wiped,
+        Ack, Acquisition, Adoption, Again, Ahead, End, Flood, Foreign, Grant, Heard, History,
+        LatchAct, LatchCall, Mode, Moved, Ms, Outcome, Part, Pause, Redirection, Sight, Strike,
+        Terms, TimedCall, Wiped,
     },
     turns::{History as TurnLog, Overlap, Turn, Turns},
     verdict::{EXCUSES, Verdict},
@@ -74,6 +75,7 @@ pub fn judge(history: &History) -> Verdict {
         exclusion::check,
         fifo::check,
         tokens::check,
+        tickets::check,
         bounds::check,
         serving::check,
         shares::check,

@@ -26,6 +26,8 @@ pub struct History {
     pub ttls: Vec<(Ms, String)>,
     /// All acquisitions, granted or not.
     pub acquisitions: Vec<Acquisition>,
+    /// Which of them adopt a ticket.
+    pub adoptions: Vec<Adoption>,
     /// The parts of holds on several servers.
     pub parts: Vec<Part>,
     /// What was done with latches.
@@ -266,6 +268,15 @@ pub struct Acquisition {
     pub returned: Option<(Ms, Outcome)>,
     /// What was given out.
     pub grant: Option<Grant>,
+}
+
+/// A call that adopts a hold from a ticket.
+#[derive(Clone, Debug)]
+pub struct Adoption {
+    /// The hold that the ticket names.
+    pub owner: String,
+    /// The place of the call in the history.
+    pub acquisition: usize,
 }
 
 /// A part of a hold on several servers: the hold on one of them.

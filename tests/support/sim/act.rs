@@ -13,6 +13,7 @@ use super::java::Java;
 use super::log::{Clock, Log};
 use super::net::Shared;
 use super::plan::{Plan, Step, Terms, Thing, Turn};
+use super::tickets::Tickets;
 use crate::history::{LatchAct, Ms, TimedCall};
 
 /// What all tasks of a host share.
@@ -35,6 +36,8 @@ pub(super) struct Host {
     pub(super) wall: Arc<AtomicI64>,
     /// Numbers of processes.
     pub(super) processes: Arc<Mutex<u32>>,
+    /// All that were made, on any host.
+    pub(super) tickets: Tickets,
     /// How far each task has come.
     pub(super) progress: Mutex<Vec<usize>>,
     /// How many tasks are in the middle of something.
@@ -110,6 +113,7 @@ impl Host {
 
     async fn step(&self, task: usize, step: Step) {
         let (Step::Turn(Turn { after, .. })
+        | Step::Adopt(Turn { after, .. })
         | Step::CountDown { after, .. }
         | Step::Await { after, .. }
         | Step::Look { after, .. }
@@ -121,6 +125,7 @@ impl Host {
         }
         match step {
             Step::Turn(turn) => self.turn(task, turn).await,
+            Step::Adopt(turn) => self.adopt(task, turn).await,
             Step::CountDown {
                 thing, by_guard, ..
             } => self.count_down(thing, by_guard).await,

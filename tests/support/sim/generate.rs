@@ -199,6 +199,7 @@ impl Plan {
             plan.add_java(random);
         }
         plan.add_aside();
+        plan.add_tickets();
         plan
     }
 }

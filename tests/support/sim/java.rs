@@ -137,6 +137,8 @@ impl Host {
             Step::CountDown { thing, .. } => self.java_count_down(thing).await,
             Step::Await { thing, wait, .. } => self.java_wait(thing, wait).await,
             Step::Look { thing, .. } => self.java_look(thing).await,
+            // Redisson has no tickets.
+            Step::Adopt(_) => {}
             Step::ShutDown { .. } => {
                 self.line(format!("h{}.{task} ends its client", self.place));
                 drop(self.java_slot().take());

@@ -47,6 +47,7 @@ mod sights;
 mod slots;
 mod stream;
 mod throng;
+mod tickets;
 mod troubles;
 mod ttl;
 mod turn;

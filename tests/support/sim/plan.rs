@@ -207,6 +207,8 @@ impl Thing {
 pub enum Step {
     /// Takes and gives back a lock or permits.
     Turn(Turn),
+    /// Adopts the last ticket of a lock, and goes on with a turn.
+    Adopt(Turn),
     /// Counts a latch down.
     CountDown {
         /// Which.
@@ -304,6 +306,8 @@ pub enum Ending {
     Cut(u32),
     /// The guard is dropped.
     Drop,
+    /// Of an `RLock` and a `FencedLock`: a ticket, for whoever adopts it.
+    Ticket,
 }
 
 /// Something that goes wrong.

@@ -55,6 +55,10 @@ impl World {
         {
             self.outlast_leases();
         }
+        // A ticket that nobody has adopted ends with its lease.
+        if self.machines.iter().any(|one| !one.host.tickets.is_empty()) {
+            self.outlast_leases();
+        }
         for what in self.without_lease() {
             left.push(Violation::new("leftovers", self.now, what));
         }
@@ -159,7 +163,8 @@ impl World {
             return;
         }
         let excused = |owner: &Owner<'_>| {
-            self.is_over(owner) || self.is_back(owner) || self.is_kept(owner.key, owner.word)
+            let left = self.is_back(owner) || self.is_of_a_ticket(owner);
+            left || self.is_over(owner) || self.is_kept(owner.key, owner.word)
         };
         for what in self.keys_of(&idle, excused) {
             self.ghosts.push(Violation::new("ghost", self.now, what));
@@ -218,6 +223,12 @@ impl World {
         let host = self.machines.iter().position(on);
         leases.all(|lease| lease == Some(0))
             && host.is_some_and(|host| self.struck.iter().any(|struck| struck.hinders(host)))
+    }
+
+    /// Whether this is left to whoever has its ticket.
+    fn is_of_a_ticket(&self, owner: &Owner<'_>) -> bool {
+        let mut machines = self.machines.iter();
+        machines.any(|machine| machine.host.tickets.name(owner.word))
     }
 
     /// Whether the end of this may be among what a master wrote last, which its successor does not know:

@@ -13,6 +13,7 @@ use super::log::{Clock, Log};
 use super::machine::Machine;
 use super::node::Node;
 use super::plan::{Fault, Plan, Refusal, Trouble};
+use super::tickets::Tickets;
 use super::ttl::SetTtl;
 use super::wall::{self, Jump};
 use crate::history::{self, History, Ms, Violation};
@@ -147,6 +148,7 @@ impl World {
                 .unwrap_or(0),
         };
         let processes = Arc::new(Mutex::new(0));
+        let tickets = Tickets::default();
         let machines = (0..plan.hosts.len()).map(|place| {
             let host = Host {
                 place,
@@ -160,6 +162,7 @@ impl World {
                 threads: AtomicU64::new(0),
                 wall: Arc::new(AtomicI64::new(0)),
                 processes: Arc::clone(&processes),
+                tickets: tickets.clone(),
                 progress: Mutex::new(vec![0; plan.hosts[place].len()]),
                 active: AtomicUsize::new(0),
             };

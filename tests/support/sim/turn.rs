@@ -6,7 +6,10 @@ use std::sync::PoisonError;
 use std::task::Poll;
 use std::time::Duration;
 
-use redlock_rt::{Error, FencedLock, Kind, Lock, LockOptions, PermitOptions, ReplicaAck};
+use redlock_rt::{
+    Error, Fenced, FencedLock, Kind, Lock, LockGuard, LockOptions, PermitOptions, Reentrant,
+    ReplicaAck,
+};
 use tokio::time::Instant;
 
 use super::act::{Host, sleep, told};
@@ -45,6 +48,18 @@ impl Host {
         match thing {
             Thing::Reentrant if turn.meanwhile == Meanwhile::Body => {
                 self.call(entry, turn, (&client, &key)).await;
+            }
+            Thing::Reentrant if turn.end == Ending::Ticket => {
+                let lock = client.rlock(&key);
+                let of = |_: &LockGuard<Reentrant>| None;
+                self.leave(entry, turn, lock.lock_with(options(turn)), &lock, of)
+                    .await;
+            }
+            Thing::Fenced if turn.end == Ending::Ticket => {
+                let lock = client.fenced_lock(&key);
+                let of = |held: &LockGuard<Fenced>| Some(held.token());
+                self.leave(entry, turn, lock.lock_with(options(turn)), &lock, of)
+                    .await;
             }
             Thing::Reentrant => self.lock(entry, turn, client.rlock(&key)).await,
             Thing::Fair => self.lock(entry, turn, client.fair_lock(&key)).await,
@@ -193,7 +208,7 @@ impl Host {
                 drop(held);
                 entry.over("has dropped");
             }
-            Ending::Unlock => {
+            Ending::Unlock | Ending::Ticket => {
                 entry.ends("releases");
                 let response = self.terms().response;
                 let outcome = self
@@ -255,7 +270,7 @@ impl Host {
     }
 
     /// Holds a lock for a while, looking now and then, and right before it will be lost.
-    async fn sit<H: Hold>(&self, entry: &Entry, held: &H, hold: Ms) {
+    pub(super) async fn sit<H: Hold>(&self, entry: &Entry, held: &H, hold: Ms) {
         let over = Instant::now() + Duration::from_millis(hold);
         loop {
             let now = Instant::now();
@@ -278,7 +293,7 @@ impl Host {
 }
 
 /// Looks whether a lock is held.
-fn look<H: Hold>(entry: &Entry, held: &H) -> bool {
+pub(super) fn look<H: Hold>(entry: &Entry, held: &H) -> bool {
     let valid = held.is_valid();
     match valid {
         true => entry.believes(&held.parts()),
