@@ -1,4 +1,4 @@
-//! Five processes of which one leads, while they are killed, paused and started again.
+//! Five processes of which one leads, while they are killed, paused, cut off and started again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tests::{ChildProcess, World, shared_server, unique};
+use tests::{ChildProcess, Proxy, World, shared_server, unique};
 
 const PROCESSES: usize = 5;
 const LEASE: Duration = Duration::from_secs(1);
@@ -29,12 +29,24 @@ struct Candidates {
     world: World,
     log: tempfile::NamedTempFile,
     processes: Vec<ChildProcess>,
+    /// Between each process and the server.
+    links: Vec<Proxy>,
+}
+
+/// What becomes of a process, in turn.
+#[derive(Clone, Copy)]
+enum Strike {
+    Kill,
+    Pause,
+    Cut,
+    /// For longer than a lease, nothing arrives and nothing fails.
+    Silence,
 }
 
 impl Candidates {
-    fn start(&self) -> ChildProcess {
+    fn start(&self, at: usize) -> ChildProcess {
         let lease = LEASE.as_millis().to_string();
-        let url = shared_server().url();
+        let url = self.links[at].url();
         let log = self.log.path().to_str().unwrap();
         let program = env!("CARGO_BIN_EXE_participant");
         let arguments = ["lead", &url, &self.world.name, &lease, log];
@@ -98,28 +110,42 @@ async fn no_two_lead_at_once_and_one_that_is_killed_is_soon_succeeded() {
         world: World::named(&server, &unique("leaders")).await,
         log: tempfile::NamedTempFile::new().unwrap(),
         processes: Vec::new(),
+        links: (0..PROCESSES).map(|_| Proxy::to(&server)).collect(),
     };
     let seed = fastrand::get_seed();
     println!("seed {seed}");
-    candidates.processes = (0..PROCESSES).map(|_| candidates.start()).collect();
+    candidates.processes = (0..PROCESSES).map(|at| candidates.start(at)).collect();
     let until = Instant::now() + lasts();
     let mut killed = BTreeSet::new();
-    for kills in [true, false].into_iter().cycle() {
+    let strikes = [Strike::Kill, Strike::Cut, Strike::Pause, Strike::Silence];
+    for strike in strikes.into_iter().cycle() {
         if Instant::now() > until {
             break;
         }
         let pause = fastrand::u64(500..1500);
         tokio::time::sleep(Duration::from_millis(pause)).await;
         let at = candidates.victim();
-        if kills {
-            killed.insert(candidates.processes[at].pid());
-            candidates.processes[at].kill();
-            candidates.processes[at] = candidates.start();
-        } else {
-            candidates.processes[at].pause();
-            tokio::time::sleep(LEASE + LEASE / 2).await;
-            candidates.processes[at].resume();
+        match strike {
+            Strike::Kill => {
+                killed.insert(candidates.processes[at].pid());
+                candidates.processes[at].kill();
+                candidates.processes[at] = candidates.start(at);
+            }
+            Strike::Pause => {
+                candidates.processes[at].pause();
+                tokio::time::sleep(LEASE + LEASE / 2).await;
+                candidates.processes[at].resume();
+            }
+            Strike::Cut => {
+                candidates.links[at].cut_all();
+            }
+            Strike::Silence => {
+                candidates.links[at].go_silent();
+                tokio::time::sleep(LEASE + LEASE / 2).await;
+                candidates.links[at].resume();
+            }
         }
+        candidates.links[at].mark();
     }
     candidates.processes.iter_mut().for_each(ChildProcess::kill);
 
