@@ -38,6 +38,10 @@ pub enum ErrorKind {
     LatchDeleted,
     /// The latch's TTL was over before it was counted down.
     LatchExpired,
+    /// A party of the barrier died, and none passes it any more, until it is reset.
+    BarrierBroken,
+    /// The barrier was reset while parties waited, or were inside.
+    BarrierReset,
     /// The caller does not hold the lock.
     NotOwner,
     /// The key was used for another request, by its fingerprint.
@@ -77,6 +81,8 @@ impl ErrorKind {
             Self::StaleToken => "a newer fencing token was seen",
             Self::LatchDeleted => "the latch was deleted",
             Self::LatchExpired => "the latch expired",
+            Self::BarrierBroken => "a party of the barrier died",
+            Self::BarrierReset => "the barrier was reset",
             Self::NotOwner => "not held by this owner",
             Self::OtherRequest => "the key was used for another request",
             Self::BadInput => "bad input",
@@ -341,6 +347,13 @@ impl Error {
         self.kind() == ErrorKind::StaleToken
     }
 
+    /// Returns whether the barrier was broken, by the death of a party or by a reset.
+    #[must_use]
+    pub fn is_barrier_broken(&self) -> bool {
+        let kind = self.kind();
+        matches!(kind, ErrorKind::BarrierBroken | ErrorKind::BarrierReset)
+    }
+
     /// Returns whether the latch ended without being counted down: it was deleted, or it expired.
     #[must_use]
     pub fn is_latch_gone(&self) -> bool {
@@ -477,6 +490,8 @@ mod tests {
             (ErrorKind::StaleToken, "a newer fencing token was seen"),
             (ErrorKind::LatchDeleted, "the latch was deleted"),
             (ErrorKind::LatchExpired, "the latch expired"),
+            (ErrorKind::BarrierBroken, "a party of the barrier died"),
+            (ErrorKind::BarrierReset, "the barrier was reset"),
             (ErrorKind::NotOwner, "not held by this owner"),
             (ErrorKind::BadInput, "bad input"),
             (ErrorKind::WrongType, "the key holds another type of value"),
@@ -502,7 +517,7 @@ mod tests {
     fn each_predicate_is_of_its_kinds_alone() {
         use super::ErrorKind::*;
         type Predicate = fn(&Error) -> bool;
-        let table: [(Predicate, &[ErrorKind]); 13] = [
+        let table: [(Predicate, &[ErrorKind]); 14] = [
             (Error::is_contended, &[Contended, TimedOut]),
             (Error::is_timed_out, &[TimedOut]),
             (Error::is_unavailable, &[Unavailable, Quorum]),
@@ -511,6 +526,7 @@ mod tests {
             (Error::is_upgrade_would_deadlock, &[UpgradeWouldDeadlock]),
             (Error::is_stale_token, &[StaleToken]),
             (Error::is_latch_gone, &[LatchDeleted, LatchExpired]),
+            (Error::is_barrier_broken, &[BarrierBroken, BarrierReset]),
             (Error::is_not_owner, &[NotOwner]),
             (Error::is_other_request, &[OtherRequest]),
             (Error::is_bad_input, &[BadInput]),

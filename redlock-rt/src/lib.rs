@@ -67,6 +67,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! | a request that its client repeats, answered once | [`Idempotent`] |
 //! | several locks at once, without deadlock | [`MultiLock`] |
 //! | to wait until a number of parties are done, across processes | [`CountDownLatch`] |
+//! | parties that wait for each other, again and again, across processes | [`CyclicBarrier`] |
+//! | parties that enter and leave a piece of work together | [`DoubleBarrier`] |
 //! | a lock that survives the loss of a server | [`RedLock`] |
 //!
 //! # What is guaranteed
@@ -146,10 +148,11 @@ assert_eq!(place_order(7).await?, "paid");
 //! [`Idempotent`]; to steal, and to force with a reason, `+set`, and to be told of it `+get`; for fair locks
 //! `+time +hmget +lindex +llen +lpos +lrange +lrem +rpush +zadd +zrange +zrem +zscore`; for
 //! semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard +zcount +zrange
-//! +zrangebyscore +zrem +zscore`, and `+persist` if you take a TTL from one; for [`ReplicaAck`]
+//! +zrangebyscore +zrem +zscore`, and `+persist` if you take a TTL from one; for barriers `+get +set +hmget +time
+//! +zadd +zcard +zrange +zrem +zscore`; for [`ReplicaAck`]
 //! `+wait`, for [`Fsync`] `+waitaof`; for [`Client::inspect`] `+type +get +llen +time +zcard
 //! +zrangebyscore` and, to count those who listen, `+pubsub`, for [`Client::scan`] also `+scan`), the keys, and the channels `redisson_*`, for fair locks also
-//! `redlock_wake:*`. Waiters of a user without SUBSCRIBE poll, and so do those of other clients for
+//! `redlock_wake:*`, for barriers `redlock_barrier:*`. Waiters of a user without SUBSCRIBE poll, and so do those of other clients for
 //! what a user without PUBLISH releases.
 //!
 //! With `+restore` and `+hdel`, a free [`RLock`] or [`SpinLock`] is taken by one plain command. HDEL
@@ -161,7 +164,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! others delete or take is noticed at its next renewal.
 //!
 //! For a namespace `shop` ([`ClientBuilder::namespace`]) the keys are `~shop:* ~*{shop:*` and the
-//! channels `&redisson_*{shop:*`, for fair locks also `&redlock_wake:*`. A user with `&redisson_*` hears and
+//! channels `&redisson_*{shop:*`, for fair locks also `&redlock_wake:*`, for barriers
+//! `&redlock_barrier:{shop:*`. A user with `&redisson_*` hears and
 //! wakes the waiters of other tenants, `+client|kill` ends the connections of all of them, and `+restore`
 //! writes any value into the keys that it may write. Whoever has the same rights as a holder can release
 //! its lock, or forge an owner: the protocol knows owners by what they say.
@@ -258,12 +262,13 @@ pub use redlock_embedded as embedded;
 #[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
 pub use redlock_macros::distributed_lock;
 pub use sync::{
-    Adoptable, Answer, ConvertError, CountDownGuard, CountDownLatch, DowngradeError, Fair,
-    FairLock, FairLockGuard, FenceGate, Fenced, FencedLock, FencedLockGuard, FencedValue, Fire,
-    FireGuard, Fires, Idempotent, Kind, Leader, LeaderElection, Leadership, LeasedPermit, Lock,
-    LockGuard, LockOptions, MultiLock, MultiLockGuard, OnLost, Once, Part,
-    PermitExpirableSemaphore, PermitOptions, Quorum, RLock, RLockGuard, Read, ReadGuard, ReadLock,
-    ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew, Semaphore, SemaphorePermit, Spin,
-    SpinLock, SpinLockGuard, StaleToken, Ticket, UpgradeError, Write, WriteGuard, WriteLock,
+    Adoptable, Answer, Arrival, ConvertError, CountDownGuard, CountDownLatch, CyclicBarrier,
+    DoubleBarrier, DoubleBarrierGuard, DowngradeError, Fair, FairLock, FairLockGuard, FenceGate,
+    Fenced, FencedLock, FencedLockGuard, FencedValue, Fire, FireGuard, Fires, Idempotent, Kind,
+    Leader, LeaderElection, Leadership, LeasedPermit, Lock, LockGuard, LockOptions, MultiLock,
+    MultiLockGuard, OnLost, Once, Part, PermitExpirableSemaphore, PermitOptions, Quorum, RLock,
+    RLockGuard, Read, ReadGuard, ReadLock, ReadWriteLock, RedLock, RedLockGuard, Reentrant, Renew,
+    Semaphore, SemaphorePermit, Spin, SpinLock, SpinLockGuard, StaleToken, Ticket, UpgradeError,
+    Write, WriteGuard, WriteLock,
 };
 pub use wire::{ClientIdentity, FoundKind, Holding, Inspection, Reply};

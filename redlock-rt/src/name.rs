@@ -10,10 +10,14 @@ use crate::error::Error;
 const MAX_NAME: usize = 512;
 
 /// How keys that belong to another name begin, before `:` or `_braced:`.
-const DERIVED: [&str; 11] = [
+const DERIVED: [&str; 15] = [
     "redisson_lock_queue",
     "redisson_lock_timeout",
     "redisson_lock_token",
+    "redlock_barrier",
+    "redlock_barrier_parties",
+    "redlock_double_barrier",
+    "redlock_double_barrier_parties",
     "redlock_fair",
     "redlock_fence",
     "redlock_latch_end",
@@ -49,6 +53,11 @@ impl LockName {
             return refuse("the name begins like a key that belongs to another lock");
         }
         Ok(Self(full))
+    }
+
+    /// One that no caller can give: the name of a part of what has this name.
+    pub(crate) fn part(&self, number: u64) -> Self {
+        Self(format!("{}\0{number}", self.0).into())
     }
 
     pub(crate) fn as_str(&self) -> &str {

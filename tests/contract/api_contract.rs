@@ -16,11 +16,11 @@ use std::{
 };
 
 use redlock_rt::{
-    Answer, Backoff, Client, ClientBuilder, CountDownLatch, Credentials, Error, ErrorKind,
-    FencedValue, Fsync, GuardState, HoldId, Idempotent, Leader, LeaderElection, LockOptions,
-    LostReason, MultiLock, Once, Owner, Part, PermitExpirableSemaphore, PermitOptions, Quorum,
-    RLock, RLockGuard, ReadWriteLock, RedLock, Reentrant, Renew, ReplicaAck, Replicas, Reply,
-    Semaphore, Shutdown, Stats, Unlocked, embedded,
+    Answer, Arrival, Backoff, Client, ClientBuilder, CountDownLatch, Credentials, CyclicBarrier,
+    DoubleBarrier, Error, ErrorKind, FencedValue, Fsync, GuardState, HoldId, Idempotent, Leader,
+    LeaderElection, LockOptions, LostReason, MultiLock, Once, Owner, Part,
+    PermitExpirableSemaphore, PermitOptions, Quorum, RLock, RLockGuard, ReadWriteLock, RedLock,
+    Reentrant, Renew, ReplicaAck, Replicas, Reply, Semaphore, Shutdown, Stats, Unlocked, embedded,
 };
 use tests::{LeakCheck, ask, connection_over, told, unique};
 use tokio::{io::AsyncWriteExt, task::yield_now};
@@ -53,7 +53,8 @@ macro_rules! public_types {
 }
 
 public_types! {
-    redlock_rt: Answer, Backoff, Client, ClientBuilder, ConvertError<Reentrant>, CountDownGuard,
+    redlock_rt: Answer, Arrival, Backoff, Client, ClientBuilder, ConvertError<Reentrant>, CountDownGuard,
+        CyclicBarrier, DoubleBarrier, DoubleBarrierGuard,
         CountDownLatch, Credentials, DowngradeError, Error, ErrorKind, Event, Events, Fair, FairLock, FairLockGuard, FenceGate,
         Fenced, FencedLock, FencedLockGuard, FencedValue, Fire, FireGuard, Fires, FoundKind, Fsync, GuardState, Health, HoldId, Holding, Idempotent, ClientIdentity, Inspection, LateLoss, Leader, LeaderElection, Leadership,
         LeasedPermit, Lock<Reentrant>, LockEvent, LockGuard<Reentrant>, LockOptions, LostReason, MultiLock,
@@ -115,9 +116,11 @@ fn values_are_cloned_and_compared() {
         HoldId, Renew, GuardState, LostReason, Unlocked, ErrorKind, Fsync, ReplicaAck, Replicas, Credentials, embedded::Engine,
         ReadWriteLock, MultiLock, Part, Quorum, RedLock, CountDownLatch, Semaphore,
         PermitExpirableSemaphore, FencedValue, Backoff, Once, Idempotent, Answer, LeaderElection, Leader,
+        CyclicBarrier, DoubleBarrier, Arrival,
     );
     all!(
         compared: Stats, Shutdown, HoldId, Renew, Fsync, ReplicaAck, Replicas, GuardState, LostReason, Unlocked, ErrorKind, Reply,
+        Arrival,
     );
     all!(keyed: HoldId);
 }
@@ -148,6 +151,14 @@ async fn futures_are_send() {
     sent(latch.delete());
     // Dropping it does not count down either.
     sent(latch.count_down_guard().unwrap().count_down());
+    let barrier = client.cyclic_barrier("a", 1);
+    sent(barrier.wait());
+    sent(barrier.reset());
+    let double = client.double_barrier("a", 1);
+    sent(double.enter());
+    let inside = double.enter().await.unwrap();
+    sent(inside.broken());
+    sent(inside.leave());
     let lock = client.rlock("a");
     sent(Client::connect("redis://127.0.0.1:1"));
     sent(Client::builder().connect());
@@ -569,6 +580,9 @@ async fn what_is_printed_of_a_handle_or_a_guard_says_which_lock_it_is() {
     names(&client.spin_lock(name));
     names(&client.fenced_value(name));
     names(&client.count_down_latch(name));
+    names(&client.cyclic_barrier(name, 1));
+    names(&client.double_barrier(name, 1));
+    names(&client.double_barrier(name, 1).enter().await.unwrap());
     names(&both);
     names(&both.read_lock());
     names(&client.multi_lock([name]));

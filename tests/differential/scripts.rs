@@ -1,6 +1,6 @@
 //! Scripts: those of the project, on random states, and conversions of all kinds.
 
-use crate::compare;
+use crate::compare::{self, Rule};
 use crate::frame::Frame;
 use crate::generate::words;
 use crate::peer::{Command, Pair, encode};
@@ -274,6 +274,19 @@ fn fitting(random: &mut Random, key: &[u8], description: &str) -> Option<Vec<Com
     } else if description.contains("owner -> permits") {
         let permits = random.pick(&["1", "2", "5"]);
         commands.push(words(&format!("hset {name} {owner} {permits}")));
+    } else if description.contains("the state (HASH") {
+        let (generation, parties) = (random.pick(&["1", "2", "3"]), random.pick(&["2", "3"]));
+        commands.push(words(&format!("hset {name} generation {generation}")));
+        for (percent, more) in [
+            (80, format!("parties {parties}")),
+            (30, "inside 1".to_owned()),
+            (20, format!("{generation} broken")),
+            (50, "1 reset".to_owned()),
+        ] {
+            if random.percent(percent) {
+                commands.push(words(&format!("hset {name} {more}")));
+            }
+        }
     } else if description.contains("note") {
         let told = random.pick(&["0", "1", "4"]);
         if random.percent(30) {
@@ -366,6 +379,9 @@ pub(crate) fn compare_on_random_state(
         };
         // The members of a set have any order.
         let rule = compare::rule(&commands[at]);
+        // A hash has none either when a value is long.
+        let hashed = commands[at].first().is_some_and(|word| word == b"hgetall");
+        let rule = if hashed { Rule::Unordered(2) } else { rule };
         let scored = commands[at].first().is_some_and(|word| word == b"zrange");
         let equal = compare::equal(rule, real, embedded, tolerance)
             || compare::equal_but_for_times(real, embedded, tolerance)

@@ -1,5 +1,6 @@
 //! The line driver: the rules of its protocol, on real Redis and on the embedded engine.
 
+mod barrier;
 mod cluster;
 mod composites;
 mod fair;

@@ -32,6 +32,7 @@ const TOKENS: &str = "for fencing tokens `+incr +get +set +time`";
 const STEALS: &str = "to steal, and to force with a reason, `+set`, and to be told of it `+get`";
 const ONCE: &str = "for fencing tokens `+incr +get +set +time`, with `+hmget` for what is done [`Once`] or \
      is [`Idempotent`]";
+const BARRIER: &str = "for barriers `+get +set +hmget +time +zadd +zcard +zrange +zrem +zscore`";
 const PLAIN: &str = "for semaphores `+get +set +incrby +decrby`";
 const LEASED: &str =
     "and with leases `+time +zadd +zcard +zcount +zrange +zrangebyscore +zrem +zscore`";
@@ -225,6 +226,30 @@ async fn once(client: &Client, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// Parties pass, leave, and are sent away.
+async fn barrier(client: &Client, name: &str) -> Result<(), Error> {
+    let barrier = client.cyclic_barrier(name, 2);
+    let wait = || {
+        let barrier = barrier.clone();
+        tokio::spawn(async move { barrier.wait().await })
+    };
+    let first = wait();
+    barrier.wait().await?;
+    within(DEADLINE, first).await.unwrap()?;
+    let alone = barrier.wait_with(2 * POLL).await.unwrap_err();
+    assert!(alone.is_timed_out(), "{alone}");
+    let first = wait();
+    eventually(DEADLINE, async || barrier.reset().await.unwrap()).await;
+    let error = within(DEADLINE, first).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BarrierReset, "{error}");
+    let lease = Duration::from_millis(300);
+    let double = client.double_barrier(name, 1).lease(lease);
+    let inside = double.enter().await?;
+    // During several renewals.
+    tokio::time::sleep(2 * lease).await;
+    inside.leave().await
+}
+
 async fn latch(client: &Client, name: &str) -> Result<(), Error> {
     let latch = client.count_down_latch(name).ttl(DEADLINE);
     assert!(latch.try_set_count(4).await?);
@@ -272,6 +297,7 @@ fn assert_listed() {
         STEALS,
         ONCE,
         LATCH,
+        BARRIER,
         PLAIN,
         LEASED,
         INSPECTION,
@@ -302,6 +328,9 @@ async fn what_the_front_page_lists_is_enough() {
     stage.sweep().await;
     let client = may(&mut stage, &[ONCE]).await;
     once(&client, &stage.world.name).await.unwrap();
+    stage.sweep().await;
+    let client = may(&mut stage, &[BARRIER]).await;
+    barrier(&client, &stage.world.name).await.unwrap();
     stage.sweep().await;
     let mut listed = rights(&[EVERYBODY, SCRIPTS, FAIR].concat());
     listed.push("&redlock_wake:*".to_owned());
@@ -562,7 +591,7 @@ async fn the_patterns_of_a_namespace_are_enough_and_other_keys_are_refused_by_na
     assert_said(OF_A_NAMESPACE);
     let mut stage = Stage::open("namespace").await;
     let commands = [
-        EVERYBODY, SCRIPTS, PLAIN, LEASED, LATCH, FAIR, READ_WRITE, ONCE,
+        EVERYBODY, SCRIPTS, PLAIN, LEASED, LATCH, FAIR, READ_WRITE, ONCE, BARRIER,
     ];
     let mut all = rights(&commands.concat());
     let patterns = [
@@ -573,6 +602,7 @@ async fn the_patterns_of_a_namespace_are_enough_and_other_keys_are_refused_by_na
     ];
     all.extend(patterns.map(str::to_owned));
     all.push("&redlock_wake:*".to_owned());
+    all.push("&redlock_barrier:{shop:*".to_owned());
     let elsewhere = stage.client(&all).await;
     let ours = stage
         .world
@@ -582,6 +612,7 @@ async fn the_patterns_of_a_namespace_are_enough_and_other_keys_are_refused_by_na
     fair(&ours, "fair").await.unwrap();
     latch(&ours, "latch").await.unwrap();
     once(&ours, "once").await.unwrap();
+    barrier(&ours, "barrier").await.unwrap();
     let locks = ours.read_write_lock("rw");
     locks.read().await.unwrap().unlock().await.unwrap();
     locks.write().await.unwrap().unlock().await.unwrap();

@@ -22,9 +22,9 @@ use crate::error::Error;
 use crate::meter::Event;
 use crate::meter::Events;
 use crate::sync::{
-    Adoptable, CountDownLatch, FairLock, FencedLock, FencedValue, Idempotent, LeaderElection,
-    LockGuard, LockOptions, MultiLock, Once, PermitExpirableSemaphore, Quorum, RLock,
-    ReadWriteLock, Semaphore, SpinLock, Ticket,
+    Adoptable, CountDownLatch, CyclicBarrier, DoubleBarrier, FairLock, FencedLock, FencedValue,
+    Idempotent, LeaderElection, LockGuard, LockOptions, MultiLock, Once, PermitExpirableSemaphore,
+    Quorum, RLock, ReadWriteLock, Semaphore, SpinLock, Ticket,
 };
 
 /// A client of one Redis server, or of a Redis Cluster.
@@ -215,6 +215,18 @@ impl Client {
     #[must_use]
     pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
         CountDownLatch::handle(&self.engine, name.as_ref())
+    }
+
+    /// Returns the barrier of this name, at which so many parties wait for each other. Does no I/O.
+    #[must_use]
+    pub fn cyclic_barrier(&self, name: impl AsRef<str>, parties: u32) -> CyclicBarrier {
+        CyclicBarrier::handle(&self.engine, name.as_ref(), parties)
+    }
+
+    /// Returns the double barrier of this name, which so many parties enter and leave together. Does no I/O.
+    #[must_use]
+    pub fn double_barrier(&self, name: impl AsRef<str>, parties: u32) -> DoubleBarrier {
+        DoubleBarrier::handle(&self.engine, name.as_ref(), parties)
     }
 
     /// Returns the semaphore of this name, whose permits have no lease. Does no I/O.

@@ -91,6 +91,6 @@ pub(crate) use self::hub::{ChannelListener, Subscription};
 pub(crate) use self::release::OnceCall;
 pub(crate) use self::signal::Signal;
 pub(crate) use self::wait::{
-    Called, Health, NOT_POLLED, Subject, WAIT_LATCH, WaitKey, WaiterGuard, WaiterMap, Waiters,
-    Waits, Wake, wait_latch,
+    Called, Health, NOT_POLLED, Subject, WaitKey, WaiterGuard, WaiterMap, Waiters, Waits, Wake,
+    wait_latch,
 };

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use super::options::check_lease;
 use crate::engine::{self, ClientEngine, Handle, OnceCall, Repeat};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+#[cfg(doc)]
+use crate::error::ErrorKind;
 use crate::name::BadName;
 use crate::wire::{
-    Call, GREATEST_COUNT, LatchEnd, LatchState, LatchWire, Malformed, Named, Reply, count_left,
-    was_done,
+    Call, GREATEST_COUNT, Gate, GateState, LatchWire, Malformed, Named, Reply, count_left, was_done,
 };
 
 const SET: &str = "set latch";
@@ -211,12 +212,8 @@ impl CountDownLatch {
     /// [`wait`](Self::wait).
     pub async fn wait_with(&self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
         let wire = self.wire()?;
-        let kind = match engine::wait_latch(&self.engine, wire, timeout.into()).await? {
-            LatchEnd::Open => return Ok(()),
-            LatchEnd::Deleted => ErrorKind::LatchDeleted,
-            LatchEnd::Expired => ErrorKind::LatchExpired,
-        };
-        Err(Error::new(kind, engine::WAIT_LATCH).named(wire.name.as_arc()))
+        let waited = engine::wait_latch(&self.engine, wire, timeout.into()).await;
+        waited.map(drop)
     }
 
     /// Returns the count; zero if there is no latch.
@@ -234,14 +231,14 @@ impl CountDownLatch {
     /// See [above](Self#errors).
     pub async fn count(&self) -> Result<u64, Error> {
         let wire = self.wire()?;
-        let read = |reply: Reply| LatchState::try_from(reply);
+        let read = |reply: Reply| wire.read(reply);
         match self
             .engine
             .ask(COUNT, &wire.name, wire.check(), read)
             .await?
         {
-            LatchState::Closed(count, _) => Ok(count),
-            LatchState::Ended(_) => Ok(0),
+            GateState::Closed(count, _) => Ok(count),
+            GateState::Ended(_) => Ok(0),
         }
     }
 

@@ -3,6 +3,7 @@
 //! **Cancel safety**, here and in the docs of every method, says what is left in Redis and in the
 //! process when the future is dropped at any of its awaits.
 
+mod barrier;
 mod convert;
 mod counted;
 mod fair;
@@ -30,6 +31,7 @@ mod semaphore;
 mod spin;
 mod ticket;
 
+pub use self::barrier::{Arrival, CyclicBarrier, DoubleBarrier, DoubleBarrierGuard};
 pub use self::convert::{ConvertError, DowngradeError, UpgradeError};
 pub use self::fair::{Fair, FairLock, FairLockGuard};
 pub use self::fence::{FenceGate, StaleToken};

@@ -206,6 +206,16 @@ pub(crate) fn latch_mark(name: &LockName) -> String {
     own("redlock_latch_end", name)
 }
 
+/// What is known of a barrier of this kind, and its parties that have arrived. Not Redisson's.
+pub(crate) fn barrier(kind: &str, name: &LockName) -> [String; 2] {
+    ["", "_parties"].map(|what| own(&format!("redlock_{kind}{what}"), name))
+}
+
+/// The channel on which the ends of the generations of barriers are announced. Not Redisson's.
+pub(crate) fn barrier_channel(name: &LockName) -> Channel<'_> {
+    Channel::of("redlock_barrier:", name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,12 +280,14 @@ mod tests {
             "_braced:{a}",
         ];
         let names = names.map(|name| LockName::new(None, name).unwrap());
-        let forms = [
+        let forms: [fn(&LockName) -> String; 7] = [
             rw_waiting_writers,
             semaphore_holds,
             fence,
             latch_mark,
             once_mark,
+            |name| barrier("barrier", name)[0].clone(),
+            |name| barrier("barrier", name)[1].clone(),
         ];
         let mut keys = std::collections::HashMap::new();
         for name in &names {

@@ -1,11 +1,13 @@
 //! A count-down latch on the wire: a string `NAME` with the count, gone when it is zero.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::keys::{self, Channel};
 use super::operation::Operation;
 use super::reply::{Malformed, Reply, ttl_of};
 use super::script::{Call, millis, script};
+use crate::error::ErrorKind;
 use crate::name::LockName;
 
 script!(SET = "latch_set");
@@ -26,31 +28,36 @@ pub(crate) struct LatchWire {
     mark: String,
 }
 
-/// The state of a latch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LatchState {
-    /// The latch has this count and this remaining TTL; `None`: no TTL.
-    Closed(u64, Option<Duration>),
-    Ended(LatchEnd),
+/// What tasks wait for until a look finds that it has ended.
+pub(crate) trait Gate: Send + Sync {
+    fn name(&self) -> &LockName;
+
+    /// The kind and the name of the queue of those that wait.
+    fn queue(&self) -> (&'static str, LockName);
+
+    /// Where the end is announced.
+    fn channel(&self) -> Channel<'_>;
+
+    /// The call of a look.
+    fn check(&self) -> Call;
+
+    /// Reads the reply to a look.
+    fn read(&self, reply: Reply) -> Result<GateState, Malformed>;
 }
 
-/// Why a latch does not block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LatchEnd {
-    /// Counted down, or never set.
-    Open,
-    Deleted,
-    Expired,
+/// What a look finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum GateState {
+    /// How many are missing, or are there, and until when nothing changes by itself; `None`: for ever.
+    Closed(u64, Option<Duration>),
+    /// How it ended, or why it failed. A latch was counted down, or never set.
+    Ended(Result<Arc<str>, ErrorKind>),
 }
 
 impl LatchWire {
     pub(crate) fn new(name: LockName) -> Self {
         let mark = keys::latch_mark(&name);
         Self { name, mark }
-    }
-
-    pub(crate) fn channel(&self) -> Channel<'_> {
-        keys::latch_channel(&self.name)
     }
 
     /// [`was_done`] reads the reply.
@@ -88,10 +95,42 @@ impl LatchWire {
             .announcing(self.channel())
             .number(millis(call.noted))
     }
+}
 
-    /// The reply is a [`LatchState`].
-    pub(crate) fn check(&self) -> Call {
+impl Gate for LatchWire {
+    fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    fn queue(&self) -> (&'static str, LockName) {
+        ("latch", self.name.clone())
+    }
+
+    fn channel(&self) -> Channel<'_> {
+        keys::latch_channel(&self.name)
+    }
+
+    fn check(&self) -> Call {
         Call::new(&CHECK).key(self.name.as_str()).key(&self.mark)
+    }
+
+    fn read(&self, reply: Reply) -> Result<GateState, Malformed> {
+        let open = || Ok(GateState::Ended(Ok("".into())));
+        match &reply {
+            Reply::Int(0) => open(),
+            Reply::Int(1) => Ok(GateState::Ended(Err(ErrorKind::LatchDeleted))),
+            Reply::Int(2) => Ok(GateState::Ended(Err(ErrorKind::LatchExpired))),
+            Reply::List(items) => match &items[..] {
+                [Reply::Text(count), Reply::Int(ttl)] => match count.parse::<i64>() {
+                    // Redisson can set a latch to zero, which is open.
+                    Ok(..=0) => open(),
+                    Ok(count) => Ok(GateState::Closed(count.unsigned_abs(), ttl_of(*ttl))),
+                    Err(_) => Err(Malformed(reply)),
+                },
+                _ => Err(Malformed(reply)),
+            },
+            _ => Err(Malformed(reply)),
+        }
     }
 }
 
@@ -109,28 +148,6 @@ pub(crate) fn count_left(reply: Reply) -> Result<u64, Malformed> {
         Reply::Int(left) => u64::try_from(left).map_err(|_| Malformed(reply)),
         Reply::Text(ref left) => left.parse().map_err(|_| Malformed(reply)),
         other => Err(Malformed(other)),
-    }
-}
-
-impl TryFrom<Reply> for LatchState {
-    type Error = Malformed;
-
-    fn try_from(reply: Reply) -> Result<Self, Malformed> {
-        match &reply {
-            Reply::Int(0) => Ok(Self::Ended(LatchEnd::Open)),
-            Reply::Int(1) => Ok(Self::Ended(LatchEnd::Deleted)),
-            Reply::Int(2) => Ok(Self::Ended(LatchEnd::Expired)),
-            Reply::List(items) => match &items[..] {
-                [Reply::Text(count), Reply::Int(ttl)] => match count.parse::<i64>() {
-                    // Redisson can set a latch to zero, which is open.
-                    Ok(..=0) => Ok(Self::Ended(LatchEnd::Open)),
-                    Ok(count) => Ok(Self::Closed(count.unsigned_abs(), ttl_of(*ttl))),
-                    Err(_) => Err(Malformed(reply)),
-                },
-                _ => Err(Malformed(reply)),
-            },
-            _ => Err(Malformed(reply)),
-        }
     }
 }
 
@@ -169,31 +186,30 @@ mod tests {
 
     #[test]
     fn looks_are_told_apart() {
+        let wire = LatchWire::new(LockName::new(None, "n").unwrap());
         let there = |count: &str, ttl| {
-            LatchState::try_from(Reply::List(vec![
+            wire.read(Reply::List(vec![
                 Reply::Text(count.into()),
                 Reply::Int(ttl),
             ]))
         };
-        assert_eq!(there("3", -1), Ok(LatchState::Closed(3, None)));
+        assert_eq!(there("3", -1), Ok(GateState::Closed(3, None)));
         let second = Some(Duration::from_secs(1));
-        assert_eq!(there("1", 1000), Ok(LatchState::Closed(1, second)));
+        assert_eq!(there("1", 1000), Ok(GateState::Closed(1, second)));
+        let open = Ok("".into());
         for none in ["0", "-2"] {
-            assert_eq!(there(none, -1), Ok(LatchState::Ended(LatchEnd::Open)));
+            assert_eq!(there(none, -1), Ok(GateState::Ended(open.clone())));
         }
         assert!(there("x", -1).is_err());
         for (number, ended) in [
-            (0, LatchEnd::Open),
-            (1, LatchEnd::Deleted),
-            (2, LatchEnd::Expired),
+            (0, open),
+            (1, Err(ErrorKind::LatchDeleted)),
+            (2, Err(ErrorKind::LatchExpired)),
         ] {
-            assert_eq!(
-                LatchState::try_from(Reply::Int(number)),
-                Ok(LatchState::Ended(ended))
-            );
+            assert_eq!(wire.read(Reply::Int(number)), Ok(GateState::Ended(ended)));
         }
-        assert!(LatchState::try_from(Reply::Int(3)).is_err());
-        assert!(LatchState::try_from(Reply::List(vec![])).is_err());
+        assert!(wire.read(Reply::Int(3)).is_err());
+        assert!(wire.read(Reply::List(vec![])).is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! The format is Redisson's; `docs/protocol.md` lists every key.
 
+mod barrier;
 mod dump;
 mod fair;
 mod fair_queue;
@@ -30,6 +31,7 @@ mod steal;
 mod touch;
 mod value;
 
+pub(crate) use self::barrier::{BROKEN, BarrierWire, Generation, LEFT};
 pub(crate) use self::fair::{
     Beat, FairWire, Heartbeat, TurnMessage, beat, position as fair_position,
 };
@@ -41,9 +43,7 @@ pub use self::identity::ClientIdentity;
 pub(crate) use self::identity::identity;
 pub use self::inspection::{FoundKind, Holding, Inspection};
 pub(crate) use self::inspection::{inspect, page as name_page, pattern_in, scan};
-pub(crate) use self::latch::{
-    GREATEST_COUNT, LatchEnd, LatchState, LatchWire, count_left, was_done,
-};
+pub(crate) use self::latch::{GREATEST_COUNT, Gate, GateState, LatchWire, count_left, was_done};
 pub(crate) use self::multi::{Together, acquire_all, is_taken_together};
 pub(crate) use self::once::{Found, Mark, OnceTerms, OnceWire};
 pub(crate) use self::one_slot::Named;

@@ -22,6 +22,7 @@ pub(crate) enum Named {
     Semaphore,
     Permits,
     Latch,
+    Barrier,
     FencedValue,
 }
 
@@ -70,6 +71,11 @@ impl Named {
                 keys::operation(name, "…"),
                 keys::latch_channel(name).into(),
             ],
+            Self::Barrier => {
+                let [state, parties] = keys::barrier("barrier", name);
+                let channel = keys::barrier_channel(name).into();
+                vec![state, parties, keys::operation(name, "…"), channel]
+            }
             Self::FencedValue => vec![keys::fence(name)],
         }
     }
@@ -104,6 +110,7 @@ impl Named {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use proptest::prelude::*;
@@ -112,12 +119,12 @@ mod tests {
     use crate::name::ClientId;
     use crate::wire::{self, Publish};
     use crate::wire::{
-        Ask, Call, FairWire, FencedValueWire, FencedWire, Heartbeat, LatchWire, LockRecipe,
-        Operation, PermitsWire, RLockWire, ReadWire, Recipe, Renewal, SemaphoreWire, WantedLease,
-        WriteWire,
+        Ask, BarrierWire, Call, FairWire, FencedValueWire, FencedWire, Gate, Generation, Heartbeat,
+        LatchWire, LockRecipe, Operation, PermitsWire, RLockWire, ReadWire, Recipe, Renewal,
+        SemaphoreWire, WantedLease, WriteWire,
     };
 
-    const ALL: [Named; 10] = [
+    const ALL: [Named; 11] = [
         Named::RLock,
         Named::Fair,
         Named::Fenced,
@@ -127,6 +134,7 @@ mod tests {
         Named::Semaphore,
         Named::Permits,
         Named::Latch,
+        Named::Barrier,
         Named::FencedValue,
     ];
     const S: Duration = Duration::from_secs(1);
@@ -295,6 +303,16 @@ mod tests {
                     latch.delete(&operation),
                     latch.check(),
                 ]
+            }
+            Named::Barrier => {
+                let barriers = [false, true].map(|double| {
+                    let wire = Arc::new(BarrierWire::new(name.clone(), double, 2));
+                    let mut calls = of_recipe(&*wire, owner.as_str());
+                    calls.push(wire.reset(&operation));
+                    calls.push(Generation { wire, number: 1 }.check());
+                    calls
+                });
+                barriers.concat()
             }
             Named::FencedValue => {
                 let value = FencedValueWire::new(name);

@@ -70,15 +70,7 @@ impl PermitsWire {
     /// The ids of the permits of a hold, concatenated. They are computed from the owner, so that a
     /// repeat takes the same permits.
     pub(crate) fn ids(&self, owner: &str) -> String {
-        let mut ids = String::with_capacity(ID_DIGITS * self.permits as usize);
-        for index in 0..self.permits {
-            let digest = sha1_smol::Sha1::from(format!("{owner}:{index}")).digest();
-            for byte in &digest.bytes()[..ID_DIGITS / 2] {
-                // Writing to a String cannot fail.
-                let _ = write!(ids, "{byte:02x}");
-            }
-        }
-        ids
+        ids_of(owner, self.permits)
     }
 
     /// Asks for the numbers of free and held permits. Returns a list of both.
@@ -177,6 +169,18 @@ impl Recipe for PermitsWire {
     fn permit_ids(&self, owner: &str) -> Option<String> {
         Some(self.ids(owner))
     }
+}
+
+pub(super) fn ids_of(owner: &str, permits: u32) -> String {
+    let mut ids = String::with_capacity(ID_DIGITS * permits as usize);
+    for index in 0..permits {
+        let digest = sha1_smol::Sha1::from(format!("{owner}:{index}")).digest();
+        for byte in &digest.bytes()[..ID_DIGITS / 2] {
+            // Writing to a String cannot fail.
+            let _ = write!(ids, "{byte:02x}");
+        }
+    }
+    ids
 }
 
 #[cfg(test)]

@@ -65,9 +65,9 @@ impl Leases {
     }
 }
 
-/// Whether a client that wants this kind lets others try first: readers exclude no one.
+/// Whether a client that wants this kind lets others try first: readers and parties exclude no one.
 pub(crate) fn yields(kind: &str) -> bool {
-    kind != READ.kind
+    ![READ.kind, BARRIER.kind, DOUBLE_BARRIER.kind].contains(&kind)
 }
 
 /// The defaults of a row.
@@ -179,6 +179,17 @@ pub(super) const PERMITS: Profile = Profile {
     ..SEMAPHORE
 };
 
+/// A hold is a party that has arrived.
+pub(super) const BARRIER: Profile = Profile {
+    kind: "barrier",
+    ..PERMITS
+};
+
+pub(super) const DOUBLE_BARRIER: Profile = Profile {
+    kind: "double_barrier",
+    ..PERMITS
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +208,8 @@ mod tests {
             &WRITE_PREFERRED,
             &SEMAPHORE,
             &PERMITS,
+            &BARRIER,
+            &DOUBLE_BARRIER,
         ];
         let kinds: Vec<_> = all.iter().map(|profile| profile.kind).collect();
         let mut apart = kinds.clone();

@@ -76,7 +76,11 @@ fn kind(kind: ErrorKind) -> &'static str {
         ErrorKind::TimedOut => "timed_out",
         ErrorKind::OutcomeUnknown => "outcome_unknown",
         // The protocol has one word for all losses.
-        ErrorKind::Lost | ErrorKind::LatchDeleted | ErrorKind::LatchExpired => "lost",
+        ErrorKind::Lost
+        | ErrorKind::LatchDeleted
+        | ErrorKind::LatchExpired
+        | ErrorKind::BarrierBroken
+        | ErrorKind::BarrierReset => "lost",
         ErrorKind::StaleToken => "stale_token",
         ErrorKind::NotOwner => "not_owner",
         // Wrong credentials are bad input, and so is an upgrade that would wait for itself; the

@@ -6,6 +6,7 @@ use redlock_rt::Ticket;
 
 use super::{
     answer::Failure,
+    barrier::BarrierCommand,
     clients::Target,
     fenced::FencedCommand,
     kinds::{LockId, LockKind},
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     },
     Fenced(FencedCommand),
     Latch(LatchCommand),
+    Barrier(BarrierCommand),
     Semaphore(SemaphoreCommand),
     Owned {
         lock: LockId,
@@ -153,6 +155,9 @@ fn parse_command(command: &str, args: &[&str]) -> Result<Command, Failure> {
             }
             if let Some(parsed) = LatchCommand::parse(command, args) {
                 return parsed.map(Command::Latch);
+            }
+            if let Some(parsed) = BarrierCommand::parse(command, args) {
+                return parsed.map(Command::Barrier);
             }
             match SemaphoreCommand::parse(command, args) {
                 Some(parsed) => parsed.map(Command::Semaphore),
@@ -423,6 +428,10 @@ mod tests {
             "1 latch.down",
             "1 latch.await n soon",
             "1 latch.dance n",
+            "1 barrier.await n",
+            "1 barrier.await n x",
+            "1 barrier.await n 2 soon",
+            "1 barrier.reset n 2 3",
             "1 uuid x",
             "1 lock n",
             "1 lock n o x",

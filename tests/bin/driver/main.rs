@@ -2,6 +2,7 @@
 //! per line on stdout. `docs/driver.md` has the protocol.
 
 mod answer;
+mod barrier;
 mod clients;
 mod command;
 mod fenced;

@@ -131,6 +131,10 @@ impl Session {
                 let slot = self.clients.get(client)?;
                 running.start(id, async move { of.run(slot.connected().await?).await });
             }
+            Command::Barrier(of) => {
+                let slot = self.clients.get(client)?;
+                running.start(id, async move { of.run(slot.connected().await?).await });
+            }
             Command::Semaphore(of) => {
                 let slot = self.clients.get(client)?;
                 running.start(id, async move {

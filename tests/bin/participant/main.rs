@@ -2,11 +2,13 @@
 //!
 //!     participant lock URL NAME TASKS LOG               contends for a lock
 //!     participant permits URL NAME TASKS LOG LEASE_MS   contends for permits
+//!     participant barrier URL NAME PARTIES LOG LEASE_MS   passes generations of a barrier until it is broken
 //!     participant lead URL NAME LEASE_MS LOG            campaigns to be the leader
 //!     participant leave URL NAME WHAT RUNTIME END       ends while it holds something
 //!     participant once URL JOB LOG FIRES OFFSET_MS START_MS   starts a job at its times
 //!     participant fork URL NAME HOW                     forks, with a client from before
 
+mod barrier;
 mod contest;
 mod fork;
 mod lead;
@@ -30,6 +32,9 @@ fn main() -> Result<(), Failure> {
         ["lock", url, name, tasks, log] => lock::run(url, name, tasks.parse()?, log),
         ["permits", url, name, tasks, log, lease] => {
             permits::run(url, name, tasks.parse()?, log, lease.parse()?)
+        }
+        ["barrier", url, name, parties, log, lease] => {
+            barrier::run(url, name, parties.parse()?, log, lease.parse()?)
         }
         ["lead", url, name, lease, log] => lead::run(url, name, lease.parse()?, log),
         ["leave", url, name, what, runtime, end] => leave::run(url, name, what, runtime, end),

@@ -1,4 +1,4 @@
-//! Waiting for a latch.
+//! Waiting for a latch, or for the end of a barrier's generation.
 //!
 //! ```text
 //! join the waiters ─▶ head? ─▶ look (script) ─▶ ended: all that waited are told
@@ -18,48 +18,48 @@ use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
 use crate::engine::ClientEngine;
 use crate::error::{Error, ErrorKind};
-use crate::wire::{LatchEnd, LatchState, LatchWire};
+use crate::wire::{Gate, GateState};
 
 pub(crate) const ACTION: &str = "wait for latch";
 
-/// The subject of the waiters of a latch: nothing, since a latch has no holder.
+/// The subject of the waiters of a gate: nothing, since a gate has no holder.
 #[derive(Debug, Default)]
 pub(crate) struct LatchSubject;
 
 impl Subject for LatchSubject {
-    /// A look that finds the latch open, or that fails for good, ends the wait of all.
-    type Outcome = Result<LatchEnd, Fault>;
+    /// A look that finds the end, or that fails for good, ends the wait of all.
+    type Outcome = Result<Ended, Fault>;
     type Offer = std::convert::Infallible;
 }
 
-/// The wait queues of all latches.
+type Ended = Result<Arc<str>, ErrorKind>;
+
+/// The wait queues of all gates.
 pub(crate) type LatchWaiters = WaiterMap<LatchSubject>;
 
-/// Waits until the latch has ended, for at most `wait`; a wait of zero looks once.
+/// Waits until the gate has ended, for at most `wait`; a wait of zero looks once. Returns how it ended.
 ///
 /// # Cancel safety
 ///
 /// Nothing is left.
 pub(crate) async fn wait_latch(
     engine: &Arc<ClientEngine>,
-    latch: &LatchWire,
+    latch: &dyn Gate,
     wait: Option<Duration>,
-) -> Result<LatchEnd, Error> {
-    engine.ensure_open(ACTION, &latch.name)?;
+) -> Result<Arc<str>, Error> {
+    engine.ensure_open(ACTION, latch.name())?;
     let started = clock::now();
     if wait.is_some_and(|wait| wait.is_zero()) {
         let deadline = Some(engine.patience(started));
         let looked = look(engine, latch, deadline).await;
-        return match looked.unwrap_or_else(|| Err(engine.no_answer(&latch.name))) {
-            Ok(LatchState::Ended(ended)) => Ok(ended),
-            Ok(LatchState::Closed(..)) => Err(timed_out(latch, Duration::ZERO)),
+        return match looked.unwrap_or_else(|| Err(engine.no_answer(latch.name()))) {
+            Ok(GateState::Ended(ended)) => told(latch, Ok(ended)),
+            Ok(GateState::Closed(..)) => Err(timed_out(latch, Duration::ZERO)),
             Err(fault) => Err(failed(latch, fault)),
         };
     }
-    let waiters = engine.latches.waiters(WaitKey {
-        kind: "latch",
-        name: latch.name.clone(),
-    });
+    let (kind, name) = latch.queue();
+    let waiters = engine.latches.waiters(WaitKey { kind, name });
     let place = waiters.enter(
         &engine.hub,
         Some(latch.channel()),
@@ -82,7 +82,7 @@ pub(crate) async fn wait_latch(
 /// A waiting caller.
 struct LatchWait<'a> {
     engine: &'a Arc<ClientEngine>,
-    latch: &'a LatchWire,
+    latch: &'a dyn Gate,
     started: Instant,
     wait: Option<Duration>,
     deadline: Option<Instant>,
@@ -94,18 +94,16 @@ struct LatchWait<'a> {
 }
 
 impl LatchWait<'_> {
-    async fn run(&mut self) -> Result<LatchEnd, Error> {
+    async fn run(&mut self) -> Result<Arc<str>, Error> {
         loop {
             // The runtime of the client's tasks may have ended while this caller waited.
             self.engine.ensure_tasks();
             match self.place.called(self.deadline).await {
                 Called::TimedOut => return Err(self.out_of_time()),
                 Called::Wake(Wake::Closed) => {
-                    return Err(self.engine.shut_down_error(ACTION, &self.latch.name));
+                    return Err(self.engine.shut_down_error(ACTION, self.latch.name()));
                 }
-                Called::Wake(Wake::Done(outcome)) => {
-                    return outcome.map_err(|fault| failed(self.latch, fault));
-                }
+                Called::Wake(Wake::Done(outcome)) => return told(self.latch, outcome),
                 // The head has the timer now.
                 Called::Wake(Wake::Head) => {}
                 Called::Wake(Wake::Offered(never)) => match never {},
@@ -128,8 +126,8 @@ impl LatchWait<'_> {
             return Err(error);
         };
         match looked {
-            Ok(LatchState::Ended(ended)) => self.place.finish(&Ok(ended)),
-            Ok(LatchState::Closed(_, ttl)) => {
+            Ok(GateState::Ended(ended)) => self.place.finish(&Ok(ended)),
+            Ok(GateState::Closed(_, ttl)) => {
                 self.fault = None;
                 self.unanswered = 0;
                 let again = self.engine.next_look(clock::now(), ttl);
@@ -142,7 +140,7 @@ impl LatchWait<'_> {
                 let Some(pause) = retry.next(&mut self.unanswered) else {
                     return Err(failed(self.latch, fault));
                 };
-                let name = self.latch.name.as_str();
+                let name = self.latch.name().as_str();
                 let current = self.engine.nodes.current();
                 current.journal.will_repeat(name, &fault);
                 self.fault = Some(fault);
@@ -157,7 +155,7 @@ impl LatchWait<'_> {
     /// Why the time ran out: Redis did not answer, or the latch is closed.
     fn out_of_time(&mut self) -> Error {
         let health = self.place.waiters.health();
-        let silence = || self.engine.silence(&self.latch.name, health, self.started);
+        let silence = || self.engine.silence(self.latch.name(), health, self.started);
         if let Some(fault) = self.fault.take().or_else(silence) {
             return failed(self.latch, fault);
         }
@@ -172,25 +170,30 @@ impl LatchWait<'_> {
 /// Looks once; `None`: the deadline came first.
 async fn look(
     engine: &ClientEngine,
-    latch: &LatchWire,
+    latch: &dyn Gate,
     deadline: Option<Instant>,
-) -> Option<Result<LatchState, Fault>> {
+) -> Option<Result<GateState, Fault>> {
     let mut delivery = Delivery::default();
-    let attempt = delivery.attempt(engine.to(&latch.name), || latch.check(), deadline);
+    let attempt = delivery.attempt(engine.to(latch.name()), || latch.check(), deadline);
     let reply = attempt.await?;
     Some(reply.and_then(|reply| {
-        let look = LatchState::try_from(reply);
+        let look = latch.read(reply);
         look.map_err(|malformed| delivery.misread(malformed))
     }))
 }
 
-fn failed(latch: &LatchWire, fault: Fault) -> Error {
-    fault.into_error(ACTION).named(latch.name.as_arc())
+fn told(latch: &dyn Gate, outcome: Result<Ended, Fault>) -> Result<Arc<str>, Error> {
+    let ended = outcome.map_err(|fault| failed(latch, fault))?;
+    ended.map_err(|kind| Error::new(kind, ACTION).named(latch.name().as_arc()))
 }
 
-fn timed_out(latch: &LatchWire, wait: Duration) -> Error {
+fn failed(latch: &dyn Gate, fault: Fault) -> Error {
+    fault.into_error(ACTION).named(latch.name().as_arc())
+}
+
+fn timed_out(latch: &dyn Gate, wait: Duration) -> Error {
     Error::new(ErrorKind::TimedOut, ACTION)
-        .named(latch.name.as_arc())
+        .named(latch.name().as_arc())
         .saying("timed out before it opened")
         .detail(format!("waited {wait:?}"))
 }

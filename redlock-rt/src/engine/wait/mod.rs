@@ -26,7 +26,7 @@ pub(crate) const NOT_POLLED: &str =
 
 pub(crate) use self::called::{Called, Waits};
 pub(crate) use self::health::Health;
-pub(crate) use self::latch::{ACTION as WAIT_LATCH, LatchWaiters, wait_latch};
+pub(crate) use self::latch::{LatchWaiters, wait_latch};
 pub(crate) use self::map::{Subject, WaitKey, WaiterGuard, WaiterMap, Waiters};
 pub(crate) use self::queue::{Refusal, Wake};
 pub(crate) use self::seat::Seat;

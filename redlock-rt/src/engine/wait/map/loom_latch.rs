@@ -12,7 +12,6 @@ use ::loom::thread;
 use super::{Health, Hub, WaitKey, WaiterGuard, WaiterMap, Waits, Wake};
 use crate::engine::wait::latch::LatchSubject;
 use crate::name::LockName;
-use crate::wire::LatchEnd;
 use crate::wire::keys::latch_channel;
 
 fn name() -> LockName {
@@ -40,7 +39,7 @@ fn pass(place: &WaiterGuard<LatchSubject>, hub: &Arc<Hub>, open: &AtomicBool) {
         match block_on(wake) {
             Wake::Head => {}
             Wake::Try => match open.load(Ordering::Acquire) {
-                true => place.finish(&Ok(LatchEnd::Open)),
+                true => place.finish(&Ok(Ok("".into()))),
                 false => {
                     place.tried(Some(Instant::now()), Health::Answering);
                     place.waiters.listen(hub, latch_channel(&name()));
