@@ -1,5 +1,6 @@
 //! The rules of histories, each seen to be broken by a wrong one and kept by a right one beside it.
 
+mod barriers;
 mod bounds;
 mod counts;
 mod exclusion;

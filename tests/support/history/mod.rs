@@ -4,6 +4,7 @@
 //! clock that all share; [`check`] reads it and names what breaks a rule. Nothing in here runs, waits
 //! or draws, so the rules are tested with histories written by hand.
 
+mod barriers;
 mod bounds;
 mod counts;
 mod exclusion;
@@ -82,6 +83,7 @@ pub fn judge(history: &History) -> Verdict {
         told::check,
         refusals::check,
         latches::check,
+        barriers::check,
         losses::check,
         counts::check,
         foreign::check,

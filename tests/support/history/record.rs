@@ -48,6 +48,8 @@ pub struct History {
     pub strikes: Vec<Strike>,
     /// When which process stood still.
     pub pauses: Vec<Pause>,
+    /// When which process crashed.
+    pub crashed: Vec<(u32, Ms)>,
     /// When which process began to shut its client down.
     pub shut_down: Vec<(u32, Ms)>,
     /// For how long the tasks of which process hand a lock over to each other.
@@ -388,6 +390,13 @@ pub enum LatchAct {
     Wait,
     /// Looked at its count.
     Look,
+    /// Waited at a barrier; the number is the generation that it passed.
+    Arrive {
+        /// How many it needs.
+        parties: u64,
+        /// How long one that died counts.
+        lease: Ms,
+    },
 }
 
 /// A call that waits for nobody else.

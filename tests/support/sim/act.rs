@@ -116,6 +116,7 @@ impl Host {
         | Step::Adopt(Turn { after, .. })
         | Step::CountDown { after, .. }
         | Step::Await { after, .. }
+        | Step::Arrive { after, .. }
         | Step::Look { after, .. }
         | Step::ShutDown { after, .. }) = step;
         sleep(after).await;
@@ -130,6 +131,7 @@ impl Host {
                 thing, by_guard, ..
             } => self.count_down(thing, by_guard).await,
             Step::Await { thing, wait, .. } => self.wait(thing, wait).await,
+            Step::Arrive { thing, wait, .. } => self.arrive(thing, wait).await,
             Step::Look { thing, .. } => self.look(thing).await,
             Step::ShutDown { drain, .. } => self.shut_down(task, drain).await,
         }

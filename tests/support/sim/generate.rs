@@ -200,6 +200,7 @@ impl Plan {
         }
         plan.add_aside();
         plan.add_tickets();
+        plan.add_barrier();
         plan
     }
 }

@@ -136,6 +136,7 @@ impl Host {
             Step::Turn(turn) => self.java_turn(task, turn).await,
             Step::CountDown { thing, .. } => self.java_count_down(thing).await,
             Step::Await { thing, wait, .. } => self.java_wait(thing, wait).await,
+            Step::Arrive { .. } => {}
             Step::Look { thing, .. } => self.java_look(thing).await,
             // Redisson has no tickets.
             Step::Adopt(_) => {}
@@ -316,7 +317,7 @@ fn object(client: &RedissonClient, thing: Thing, key: &str, strong: bool) -> Opt
             Object::Semaphore(client.semaphore(key), permits)
         }
         Thing::Permits(_) => Object::Permits(client.permits(key), Mutex::default()),
-        Thing::Latch(_) | Thing::RedLock => return None,
+        Thing::Latch(_) | Thing::Barrier(_) | Thing::RedLock => return None,
     })
 }
 

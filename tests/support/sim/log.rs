@@ -89,6 +89,7 @@ impl Log {
     pub(super) fn crashed(&self, process: u32, at: Ms) {
         let mut written = self.lock();
         written.ended.insert(process);
+        written.history.crashed.push((process, at));
         let calls = written.history.latches.iter_mut();
         for call in calls.filter(|call| call.process == process) {
             call.over.get_or_insert(at);

@@ -15,6 +15,7 @@
 mod act;
 mod alone;
 mod attribute;
+mod barrier;
 mod carry;
 mod clients;
 mod cluster;

@@ -129,6 +129,8 @@ pub enum Thing {
     Permits(u32),
     /// A `CountDownLatch` of this count.
     Latch(u64),
+    /// A `CyclicBarrier` for so many.
+    Barrier(u32),
     /// A `RedLock`, on all servers.
     RedLock,
 }
@@ -170,7 +172,7 @@ impl Thing {
     pub fn is_lock(self) -> bool {
         let other = matches!(
             self,
-            Self::Multi | Self::Semaphore(_) | Self::Permits(_) | Self::Latch(_)
+            Self::Multi | Self::Semaphore(_) | Self::Permits(_) | Self::Latch(_) | Self::Barrier(_)
         );
         !other
     }
@@ -187,6 +189,7 @@ impl Thing {
             Self::Semaphore(_) => "semaphore",
             Self::Permits(_) => "permits",
             Self::Latch(_) => "latch",
+            Self::Barrier(_) => "barrier",
             Self::RedLock => "red",
         };
         format!("{kind}:{place}")
@@ -226,6 +229,15 @@ pub enum Step {
         after: Ms,
         /// For how long at most.
         wait: Option<Ms>,
+    },
+    /// Waits at a barrier.
+    Arrive {
+        /// Which.
+        thing: usize,
+        /// After how long.
+        after: Ms,
+        /// For how long at most.
+        wait: Ms,
     },
     /// Looks at the count of a latch, or whether a lock is locked.
     Look {

@@ -22,7 +22,7 @@ impl Sights {
     pub(super) fn new(things: &[Thing], at: usize) -> Self {
         let all = things.iter().enumerate();
         let seen = all.filter(|(_, thing)| match thing {
-            Thing::Multi => false,
+            Thing::Multi | Thing::Barrier(_) => false,
             Thing::RedLock => true,
             _ => at == 0,
         });

@@ -104,7 +104,9 @@ impl Host {
                     .await;
             }
             Thing::RedLock => self.red(entry, turn, &key).await,
-            Thing::Latch(_) => entry.refused(Outcome::Failed("a latch is no lock".to_owned())),
+            Thing::Latch(_) | Thing::Barrier(_) => {
+                entry.refused(Outcome::Failed("it is no lock".to_owned()));
+            }
         }
     }
 
