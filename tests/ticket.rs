@@ -151,6 +151,23 @@ async fn a_waiter_has_it_after_the_adopter() {
         .unwrap();
 }
 
+/// It waited for the end of the lease that the first holder had.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_slept_through_the_end_of_a_lease_that_an_adopter_made_shorter() {
+    let [web, waits] = pair(|builder| builder.lease(LONG).poll_interval(LONG));
+    let guard = web.rlock("shorter").lock().await.unwrap();
+    let lock = waits.rlock("shorter");
+    let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
+    eventually(DEADLINE, async || waits.stats().subscriptions == 1).await;
+    tokio::time::sleep(LEASE).await;
+    let options = LockOptions::new().lease(LEASE).renew(false);
+    let adopted = web.adopt_with::<Reentrant>(&ticket(guard), options).await;
+    let began = tokio::time::Instant::now();
+    ticket(adopted.unwrap());
+    drop(waiting.await.unwrap());
+    assert!(began.elapsed() < LEASE * 2, "{:?}", began.elapsed());
+}
+
 /// The numbers that a chain of hand-overs has in reserve are less than the adopter's token.
 #[tokio::test]
 async fn a_chain_of_hand_overs_ends_with_a_ticket() {

@@ -295,16 +295,16 @@ impl HoldGuard {
         }
     }
 
-    /// Ends the guard and leaves the hold in Redis for its lease, which is over then; `None`: nothing changes, since
+    /// Ends the guard and leaves the hold in Redis for this rest of its lease; `None`: nothing changes, since
     /// the hold is not valid, is that of other guards too, or has a shortest time.
-    pub(crate) fn leave_behind(&mut self) -> Option<Instant> {
+    pub(crate) fn leave_behind(&mut self) -> Option<Duration> {
         let (id, now) = (self.id, clock::now());
         let (left, mut pending) = self.leave_if(now, |lease| {
             let ends = lease.count() == 1 && lease.min_hold() <= Some(now);
             ends && lease.state(id, now).is_valid()
         })?;
         pending.only_forgets();
-        Some(left.deadline)
+        Some(left.deadline.saturating_duration_since(now))
     }
 
     /// Ends the guard; from here on no renewal is sent for its hold if it was the last.

@@ -334,9 +334,11 @@ impl<K: Kind> Lock<K> {
         self.check_reason(ACTION, why)?;
         let seen = self.inspect().await.map_err(|error| error.trying(ACTION))?;
         let from = seen.first().map(|holder| &holder.owner);
-        let why = Some(why);
-        self.take_from(ACTION, Steal { from, why }, &LockOptions::new())
-            .await
+        let steal = Steal {
+            from,
+            why: Some(why),
+        };
+        self.take_from(ACTION, steal, &LockOptions::new()).await
     }
 
     pub(super) async fn take_from(

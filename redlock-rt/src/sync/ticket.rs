@@ -13,7 +13,6 @@ use super::guard::LockGuard;
 use super::kind::Adoptable;
 use super::lock::Lock;
 use super::options::LockOptions;
-use crate::clock;
 use crate::engine::{ClientEngine, GuardState, LostReason, Steal};
 use crate::error::Error;
 use crate::name::{HoldId, LockName};
@@ -21,7 +20,6 @@ use crate::wire::{FencedWire, LockRecipe, Named, RLockWire};
 
 const ADOPT: &str = "adopt lock";
 const LEAVE: &str = "make a ticket of lock";
-const READ: &str = "read a ticket";
 
 /// Nothing else is in the text, and a point ends a part of it.
 const LEFT_AS_IT_IS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b':');
@@ -127,8 +125,7 @@ impl Ticket {
             false => Arc::new(RLockWire::new(name(Named::RLock)?)),
             true => Arc::new(FencedWire::new(name(Named::Fenced)?, self.token_ttl)),
         };
-        let (from, why) = (Some(&self.owner), None);
-        let lock = Lock::of(engine, wire);
+        let (from, why, lock) = (Some(&self.owner), None, Lock::of(engine, wire));
         lock.take_from(ADOPT, Steal { from, why }, options).await
     }
 
@@ -166,21 +163,20 @@ impl<K: Adoptable> LockGuard<K> {
     /// [`BadInput`](crate::ErrorKind::BadInput) while other guards share the hold, which would have it together with
     /// the adopter, and during its [`min_hold`](LockOptions::min_hold), which nobody would keep.
     pub fn into_ticket(mut self) -> Result<Ticket, ConvertError<K>> {
-        let Some(deadline) = self.inner.leave_behind() else {
-            let name = self.inner.hold.recipe.name();
+        let Some(rest) = self.inner.leave_behind() else {
             let error = match self.state() {
                 GuardState::Lost(reason) => Error::lost(LEAVE, reason),
                 GuardState::Released => Error::lost(LEAVE, LostReason::ShutDown),
                 _ => Error::bad_input(LEAVE, "it is shared with other guards, or has a min_hold"),
             };
-            let error = error.named(name.as_arc());
+            let error = error.named(self.inner.hold.recipe.name().as_arc());
             return Err(ConvertError { guard: self, error });
         };
         let hold = &self.inner.hold;
         Ok(Ticket {
             name: hold.recipe.name().clone(),
             owner: hold.hold_id().clone(),
-            deadline: SystemTime::now() + deadline.saturating_duration_since(clock::now()),
+            deadline: SystemTime::now() + rest,
             token: hold.token().and_then(NonZeroU64::new),
             token_ttl: hold.recipe.token_ttl(),
         })
@@ -202,7 +198,7 @@ impl FromStr for Ticket {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        Self::read(text).ok_or_else(|| Error::bad_input(READ, "the text is not that of a ticket"))
+        Self::read(text).ok_or_else(|| Error::bad_input("read a ticket", "the text is none"))
     }
 }
 

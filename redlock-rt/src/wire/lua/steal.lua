@@ -12,8 +12,9 @@
 -- * Nothing is deleted unless the thief can have a token.
 -- * The note is there before the lock is gone. It lives for the rest of the lease and `margin` ms more: the
 --   holder looks before its lease is over.
--- * An empty note: the lock is adopted. There is no victim, nothing is announced, since the lock stays taken, and
---   a free lock is refused: the lease is over, and somebody may have had the lock since.
+-- * An empty note: the lock is adopted. There is no victim, and a free lock is refused: the lease is over, and
+--   somebody may have had the lock since. Nothing is announced, since the lock stays taken, unless its lease becomes
+--   shorter: who waits counts on the longer one.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: forceUnlock, then tryLockInner.
 local function steal(lock, note, lease, owner, from, told, margin, channel, publish, token)
@@ -28,9 +29,11 @@ local function steal(lock, note, lease, owner, from, told, margin, channel, publ
     if type(given) == 'table' and given.err then
         return given
     end
+    local ttl = redis.call('PTTL', lock)
     if not adopts then
-        local lives = math.max(redis.call('PTTL', lock), 0) + margin
-        redis.call('SET', note, told, 'PX', string.format('%.0f', lives))
+        redis.call('SET', note, told, 'PX', string.format('%.0f', math.max(ttl, 0) + margin))
+    end
+    if not adopts or ttl > tonumber(lease) then
         redis.pcall(publish, channel, '0')
     end
     redis.call('DEL', lock)
