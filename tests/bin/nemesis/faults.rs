@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tests::{Cluster, Loss, Matcher, RedisServer};
+use tests::{Cluster, Loss, Matcher, RedisServer, Replicated, Sentinels};
 use tokio::time::{sleep, timeout};
 
 use super::{
@@ -144,10 +144,11 @@ pub(crate) async fn strike(fault: Fault, topology: &Topology, crew: &mut Crew) {
         ScriptFlush => ask_all(&servers, &["SCRIPT", "FLUSH"]).await,
         DebugSleep => ask(server, &["DEBUG", "SLEEP", "0.7"]).await,
         BusyScript => {
-            let _ = ask(server, &["CONFIG", "SET", "busy-reply-threshold", "50"]).await;
-            let busy = "local till = redis.call('TIME')[1] + 2 while tonumber(redis.call('TIME')[1]) < till do end";
-            let _ = timeout(LONG, ask(server, &["EVAL", busy, "0"])).await;
-            ask(server, &["SCRIPT", "KILL"]).await;
+            ask(server, &["CONFIG", "SET", "busy-reply-threshold", "50"]).await;
+            // Shorter than the silence after which sentinels replace a server.
+            let busy = "local function now() local t = redis.call('TIME') return t[1] + t[2] / 1000000 end \
+                        local till = now() + 0.7 while now() < till do end";
+            ask(server, &["EVAL", busy, "0"]).await;
         }
         ClientPause => ask(server, &["CLIENT", "PAUSE", "700", "ALL"]).await,
         ClientKill => ask_all(&servers, &["CLIENT", "KILL", "TYPE", "normal"]).await,
@@ -207,10 +208,7 @@ async fn link(fault: Fault, topology: &Topology) {
 async fn fail_over(fault: Fault, topology: &Topology) {
     match &topology.servers {
         Servers::Watched(replicated, sentinels) => {
-            let master = async || -> Option<usize> {
-                let at: Vec<String> = sentinels.ask(0, "GET-MASTER-ADDR-BY-NAME").await.ok()?;
-                Some(replicated.at(at.get(1)?.parse().ok()?))
-            };
+            let master = async || master(replicated, sentinels).await;
             let Some(before) = master().await else { return };
             let is_moved = async || master().await.is_some_and(|now| now != before);
             match fault {
@@ -295,6 +293,23 @@ async fn reshard(topology: &Topology) {
             migration.finish().await;
         }
     }
+}
+
+/// Which servers are masters, where that changes.
+pub(crate) async fn present(topology: &Topology) -> Vec<usize> {
+    match &topology.servers {
+        Servers::Watched(replicated, sentinels) => {
+            let master = master(replicated, sentinels).await;
+            master.into_iter().collect()
+        }
+        Servers::Cluster(cluster) => masters(cluster).await,
+        _ => Vec::new(),
+    }
+}
+
+async fn master(replicated: &Replicated, sentinels: &Sentinels) -> Option<usize> {
+    let at: Vec<String> = sentinels.ask(0, "GET-MASTER-ADDR-BY-NAME").await.ok()?;
+    Some(replicated.at(at.get(1)?.parse().ok()?))
 }
 
 async fn masters(cluster: &Cluster) -> Vec<usize> {

@@ -1,8 +1,8 @@
 //! Real servers, real processes, real time, and faults: what every kind of lock then does.
 //!
-//!     nemesis run TOPOLOGY [--seconds N] [--seed N] [--faults 'A,B'] [--out DIR]
+//!     nemesis run TOPOLOGY [--seconds N] [--seed N] [--faults 'A;B'] [--out DIR]
 //!     nemesis short                a short run of each topology; fails if a promise is broken
-//!     nemesis report               writes docs/faults.md from docs/faults/*.json
+//!     nemesis report               writes docs/under-faults.md from docs/under-faults/*.json
 //!
 //! TOPOLOGY is one of single, single-everysec, single-none, sentinel, cluster, redlock, ack.
 
@@ -41,7 +41,7 @@ fn main() -> Result<(), Failure> {
         ["short"] => {
             for topology in ["single", "sentinel", "cluster", "redlock", "ack"] {
                 let plan = Plan {
-                    seconds: Duration::from_secs(30),
+                    seconds: Duration::from_secs(20),
                     ..Plan::of(topology, &[])?
                 };
                 let outcome = run::run(&plan)?;

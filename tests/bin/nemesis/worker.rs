@@ -116,7 +116,7 @@ fn connect(servers: &str) -> Result<(Clients, Vec<Client>), Failure> {
             (Clients::Five(Quorum::new(clients.clone())?), clients)
         }
         Some(("cluster", urls)) => one(builder().cluster(urls.split(',')))?,
-        Some(("ack", url)) => one(builder().url(url).replica_ack(ReplicaAck::AtLeast(1)))?,
+        Some(("ack", url)) => one(builder().url(url).replica_ack(ReplicaAck::All))?,
         _ => one(builder().url(servers))?,
     })
 }
