@@ -32,6 +32,10 @@ fn two_pass_when_both_have_come() {
     // The other one was counted, and did not hear of it.
     let dead = [party(1, 10, 100, Some(1)), party(2, 90, 95, None)];
     assert!(broken(&parties(dead)).is_empty());
+    // It heard of that too late, and came once more.
+    let [one, other] = [party(2, 90, 200, Some(2)), party(3, 150, 200, Some(2))];
+    let again = [party(1, 10, 100, Some(1)), one, other];
+    assert!(broken(&parties(again)).is_empty());
 }
 
 #[test]
@@ -74,4 +78,11 @@ fn what_redis_forgot_before_is_excused() {
     };
     assert_eq!(excused(&forgotten(50)), ["barrier: forgotten"]);
     assert_eq!(broken(&forgotten(101)), ["barrier"], "only later");
+    let two = |at| [1, 2].map(|process| party(process, at - 90, at, Some(1)));
+    let mut anew = parties([]);
+    anew.latches = [two(100), two(300)].concat();
+    assert_eq!(broken(&anew), ["barrier"]);
+    let (at, until, key) = (200, 200, None);
+    anew.wiped.push(Wiped { at, until, key });
+    assert_eq!(excused(&anew), ["barrier: forgotten"]);
 }

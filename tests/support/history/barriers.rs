@@ -45,10 +45,14 @@ fn passed(history: &History, calls: &[&LatchCall], call: &LatchCall, verdict: &m
     let kept = history.terms.slow(lease) + history.recovery();
     let may_be = |call: &LatchCall| {
         let there = call.over.is_none_or(|over| over + kept >= at);
-        call.called < at && (of_it(call) || (call.returned.is_none() && there))
+        // Who hears too late that it was counted comes again, and passes a later one.
+        let later = call.returned.is_none_or(|(_, number)| number > generation);
+        call.called < at && (of_it(call) || (later && there))
     };
     let most = calls.iter().filter(|call| may_be(call)).count() as u64;
-    let passed = calls.iter().filter(|call| of_it(call)).count() as u64;
+    // What was forgotten since begins anew.
+    let by_then = |call: &&&LatchCall| of_it(call) && call.returned.is_some_and(|(by, _)| by <= at);
+    let passed = calls.iter().filter(by_then).count() as u64;
     if most < parties || passed > parties {
         let what = format!(
             "{}: {generation} was passed by {passed} of {parties}, of whom {most} had come",
