@@ -9,10 +9,12 @@ mod bounds;
 mod counts;
 mod exclusion;
 mod fifo;
+mod fires;
 mod floods;
 mod foreign;
 mod handed;
 mod latches;
+mod leaders;
 mod losses;
 mod majorities;
 mod moves;
@@ -32,8 +34,8 @@ use std::fmt;
 pub use self::{
     record::{
         Ack, Acquisition, Adoption, Again, Ahead, End, Flood, Foreign, Grant, Heard, History,
-        LatchAct, LatchCall, Mode, Moved, Ms, Outcome, Part, Pause, Redirection, Sight, Strike,
-        Terms, TimedCall, Wiped,
+        LatchAct, LatchCall, Mode, Moved, Ms, Outcome, Part, Pause, Redirection, Sight, Started,
+        Strike, Terms, TimedCall, Wiped,
     },
     turns::{History as TurnLog, Overlap, Turn, Turns},
     verdict::{EXCUSES, Verdict},
@@ -84,6 +86,8 @@ pub fn judge(history: &History) -> Verdict {
         refusals::check,
         latches::check,
         barriers::check,
+        leaders::check,
+        fires::check,
         losses::check,
         counts::check,
         foreign::check,

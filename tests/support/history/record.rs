@@ -28,6 +28,8 @@ pub struct History {
     pub acquisitions: Vec<Acquisition>,
     /// Which of them adopt a ticket.
     pub adoptions: Vec<Adoption>,
+    /// The places of a campaign whose leader resigned, and of the next one of the same handle.
+    pub resigned: Vec<(usize, usize)>,
     /// The parts of holds on several servers.
     pub parts: Vec<Part>,
     /// What was done with latches.
@@ -397,6 +399,24 @@ pub enum LatchAct {
         /// How long one that died counts.
         lease: Ms,
     },
+    /// Started what is to be done once, with so many attempts or, if 0, any number; the number is that of
+    /// what came of it, as [`Started`] has it.
+    Start(u32),
+    /// Marked that as done.
+    Mark,
+}
+
+/// What comes of starting what is to be done once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// The caller runs it.
+    Begun,
+    /// Another one does.
+    Running,
+    /// It was done.
+    Done,
+    /// It was begun too often.
+    Failed,
 }
 
 /// A call that waits for nobody else.
@@ -525,6 +545,15 @@ impl History {
     pub fn wiped(&self, key: &str) -> impl Iterator<Item = &Wiped> {
         let of_key = move |wiped: &&Wiped| wiped.key.as_deref().is_none_or(|of| of == key);
         self.wiped.iter().filter(of_key)
+    }
+
+    /// Until when this one lets others win, if its leader has resigned before.
+    pub(super) fn stands_aside(&self, one: &Acquisition) -> Ms {
+        let is_it = |(_, next): &(usize, usize)| std::ptr::eq(&self.acquisitions[*next], one);
+        match self.resigned.iter().any(is_it) {
+            true => one.called + self.terms.slow(self.terms.poll),
+            false => 0,
+        }
     }
 
     /// When this key got another master.

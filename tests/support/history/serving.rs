@@ -59,7 +59,7 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
                     key,
                     process: one.process,
                     called: one.called,
-                    first,
+                    first: first.max(history.stands_aside(one)),
                     until: end_of(history, one),
                     ways: if sight.queue.is_empty() {
                         TOLD

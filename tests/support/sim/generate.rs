@@ -201,6 +201,7 @@ impl Plan {
         plan.add_aside();
         plan.add_tickets();
         plan.add_barrier();
+        plan.add_service();
         plan
     }
 }

@@ -317,7 +317,9 @@ fn object(client: &RedissonClient, thing: Thing, key: &str, strong: bool) -> Opt
             Object::Semaphore(client.semaphore(key), permits)
         }
         Thing::Permits(_) => Object::Permits(client.permits(key), Mutex::default()),
-        Thing::Latch(_) | Thing::Barrier(_) | Thing::RedLock => return None,
+        Thing::Latch(_) | Thing::Barrier(_) | Thing::RedLock | Thing::Leader | Thing::Fire(_) => {
+            return None;
+        }
     })
 }
 

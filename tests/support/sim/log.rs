@@ -206,6 +206,10 @@ impl Entry {
         });
     }
 
+    pub(super) fn who(&self) -> &str {
+        &self.who
+    }
+
     /// Its place in the history.
     pub(super) fn place(&self) -> usize {
         self.place

@@ -42,6 +42,7 @@ mod rest;
 mod run;
 mod sentinel;
 mod server;
+mod services;
 mod shards;
 mod shrink;
 mod sights;

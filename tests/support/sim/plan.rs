@@ -133,6 +133,10 @@ pub enum Thing {
     Barrier(u32),
     /// A `RedLock`, on all servers.
     RedLock,
+    /// A `LeaderElection`.
+    Leader,
+    /// A `Once` of so many attempts; 0: any number.
+    Fire(u32),
 }
 
 impl Plan {
@@ -191,6 +195,9 @@ impl Thing {
             Self::Latch(_) => "latch",
             Self::Barrier(_) => "barrier",
             Self::RedLock => "red",
+            Self::Leader => "leader",
+            // At as many milliseconds as its place says.
+            Self::Fire(_) => "once:fire",
         };
         format!("{kind}:{place}")
     }

@@ -30,21 +30,19 @@ impl Host {
         let thing = self.plan.things[turn.thing];
         let key = thing.key(turn.thing);
         let (client, process) = self.client();
-        let entry = self.log.call(
-            &self.clock,
-            format!("h{}.{task}", self.place),
-            Acquisition {
-                process,
-                key: key.clone(),
-                mode: self.mode_of(thing, turn),
-                announced: !matches!(thing, Thing::Spin | Thing::RedLock),
-                called: self.clock.now(),
-                bound: turn.wait,
-                ack: turn.ack,
-                returned: None,
-                grant: None,
-            },
-        );
+        let of = Acquisition {
+            process,
+            key: key.clone(),
+            mode: self.mode_of(thing, turn),
+            announced: !matches!(thing, Thing::Spin | Thing::RedLock),
+            called: self.clock.now(),
+            bound: self.bound_of(thing, turn),
+            ack: turn.ack,
+            returned: None,
+            grant: None,
+        };
+        let who = format!("h{}.{task}", self.place);
+        let entry = self.log.call(&self.clock, who, of.clone());
         match thing {
             Thing::Reentrant if turn.meanwhile == Meanwhile::Body => {
                 self.call(entry, turn, (&client, &key)).await;
@@ -104,6 +102,8 @@ impl Host {
                     .await;
             }
             Thing::RedLock => self.red(entry, turn, &key).await,
+            Thing::Leader => self.lead(entry, turn, &client, of).await,
+            Thing::Fire(attempts) => self.fire(entry, turn, &client, (&key, attempts)).await,
             Thing::Latch(_) | Thing::Barrier(_) => {
                 entry.refused(Outcome::Failed("it is no lock".to_owned()));
             }
@@ -120,6 +120,16 @@ impl Host {
             },
             Thing::RedLock => Mode::Majority(self.nets.len()),
             _ => Mode::Exclusive,
+        }
+    }
+
+    /// How long its call may take.
+    fn bound_of(&self, thing: Thing, turn: Turn) -> Option<Ms> {
+        match (thing, turn.wait) {
+            (Thing::Leader, _) => None,
+            // When the wait is over, one more call tells who runs it.
+            (Thing::Fire(_), Some(wait)) if wait > 0 => Some(wait + self.terms().response),
+            (_, wait) => wait,
         }
     }
 
