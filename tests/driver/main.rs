@@ -11,6 +11,7 @@ mod process;
 mod rw;
 mod semaphores;
 mod servers;
+mod service;
 
 use tests::{DEADLINE, Driver, eventually, shared_server};
 

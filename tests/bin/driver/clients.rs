@@ -19,6 +19,7 @@ use super::{
     owners::Owners,
     semaphores::Permits,
     servers::{Server, publish_in_shard, sentinel_url},
+    service::Services,
 };
 
 /// The limit for releases when a client is closed.
@@ -30,6 +31,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 pub(crate) struct Slot {
     pub(crate) owners: Owners,
     pub(crate) permits: Permits,
+    pub(crate) services: Services,
     connected: SetOnce<Result<Connected, Failure>>,
 }
 
@@ -242,6 +244,7 @@ impl Slot {
     pub(crate) async fn close(&self) -> Outcome {
         self.owners.drop_all();
         self.permits.drop_all();
+        self.services.drop_all();
         self.end(Shutdown::Drain(DRAIN)).await
     }
 

@@ -12,6 +12,7 @@ use super::{
     kinds::{LockId, LockKind},
     latch::LatchCommand,
     semaphores::SemaphoreCommand,
+    service::ServiceCommand,
 };
 
 pub(crate) const DEFAULT_CLIENT: &str = "default";
@@ -48,6 +49,7 @@ pub(crate) enum Command {
     Fenced(FencedCommand),
     Latch(LatchCommand),
     Barrier(BarrierCommand),
+    Service(ServiceCommand),
     Semaphore(SemaphoreCommand),
     Owned {
         lock: LockId,
@@ -158,6 +160,9 @@ fn parse_command(command: &str, args: &[&str]) -> Result<Command, Failure> {
             }
             if let Some(parsed) = BarrierCommand::parse(command, args) {
                 return parsed.map(Command::Barrier);
+            }
+            if let Some(parsed) = ServiceCommand::parse(command, args) {
+                return parsed.map(Command::Service);
             }
             match SemaphoreCommand::parse(command, args) {
                 Some(parsed) => parsed.map(Command::Semaphore),
@@ -432,6 +437,12 @@ mod tests {
             "1 barrier.await n x",
             "1 barrier.await n 2 soon",
             "1 barrier.reset n 2 3",
+            "1 leader.campaign n",
+            "1 leader.campaign n o soon",
+            "1 leader.who n o",
+            "1 once.start n soon o",
+            "1 once.start n 1 o 2 x",
+            "1 once.done n 1",
             "1 uuid x",
             "1 lock n",
             "1 lock n o x",

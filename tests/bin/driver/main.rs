@@ -13,6 +13,7 @@ mod owners;
 mod running;
 mod semaphores;
 mod servers;
+mod service;
 mod session;
 mod turns;
 

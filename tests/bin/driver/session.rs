@@ -135,6 +135,12 @@ impl Session {
                 let slot = self.clients.get(client)?;
                 running.start(id, async move { of.run(slot.connected().await?).await });
             }
+            Command::Service(of) => {
+                let slot = self.clients.get(client)?;
+                running.start(id, async move {
+                    of.run(slot.connected().await?, &slot.services).await
+                });
+            }
             Command::Semaphore(of) => {
                 let slot = self.clients.get(client)?;
                 running.start(id, async move {
