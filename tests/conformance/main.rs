@@ -4,6 +4,9 @@
 //! [`every_behaviour`] is the one list. A kind of lock is an implementation of
 //! [`Subject`](subject::Subject) and one line of [`kinds`]; it then has a test for each behaviour
 //! and backend. A behaviour that is not in the list is dead code, which clippy refuses.
+//!
+//! A leadership and a fire are no subjects: most behaviours need a try, a hold count, options or a re-entry, which a
+//! leadership has not, and that a name can be held again, which a fire that is done cannot. See tests/leader, tests/once.
 
 mod locks;
 mod party;
