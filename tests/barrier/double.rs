@@ -172,3 +172,32 @@ pub(crate) async fn an_enter_that_is_dropped_leaves(world: &World) {
     assert!(error.is_timed_out(), "{error}");
     eventually(DEADLINE, async || !two.reset().await.unwrap()).await;
 }
+
+/// Without their leases nobody is inside any more, and the next ones enter.
+pub(crate) async fn those_who_are_deleted_inside_keep_nobody_out(world: &World) {
+    let (one, two) = (double(world), double(world));
+    let deleted = both(&one, &two).await;
+    let _: i64 = world.redis(&["DEL", &parties(world)]).await;
+    drop(both(&one, &two).await);
+    for guard in deleted {
+        assert_kind(within(DEADLINE, guard.leave()).await, ErrorKind::Lost);
+    }
+}
+
+/// Each finds by itself that the others have left: nothing polls.
+pub(crate) async fn tasks_of_a_client_enter_together_behind_others(world: &World) {
+    let never = Duration::from_secs(600);
+    let client = world.client_with(|builder| builder.poll_interval(never));
+    let (one, two) = (double(world), double(world));
+    let ours = client.double_barrier(&world.name, 2);
+    let [first, second] = both(&one, &two).await;
+    let waiting = [(); 4].map(|()| {
+        let ours = ours.clone();
+        tokio::spawn(async move { drop(ours.enter().await.unwrap()) })
+    });
+    settles(world, &client, 4).await;
+    drop((first, second));
+    for waiting in waiting {
+        ended(waiting).await;
+    }
+}

@@ -25,7 +25,8 @@ macro_rules! behaviours {
                 who_comes_while_others_are_inside_waits_for_the_next_round,
                 a_party_that_dies_inside_breaks_it, a_party_that_dies_is_told_to_those_inside,
                 a_reset_ends_the_round, a_lost_party_is_told, a_wait_to_leave_runs_out,
-                an_enter_that_is_dropped_leaves;
+                an_enter_that_is_dropped_leaves, those_who_are_deleted_inside_keep_nobody_out,
+                tasks_of_a_client_enter_together_behind_others;
         }
     };
     (@ $runtime:meta, $backend:ty, $($module:ident: $($behaviour:ident),+;)+) => {

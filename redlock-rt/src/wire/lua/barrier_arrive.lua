@@ -11,6 +11,7 @@
 -- Invariants:
 -- * A repeat finds the note and counts once, whatever has become of its generation. No lease is shortened.
 -- * A call that arrives after its withdrawal takes nothing.
+-- * If the leases of those inside were deleted, whoever comes is the first of the next round.
 -- * A generation ends with as many parties as it needs, all of which have leases that run.
 -- Redisson: has no equivalent.
 local id, deadline = raw_ids(ARGV[3])[1], string.format('%.0f', now + ARGV[4])
@@ -31,6 +32,9 @@ noted = string.format('%.0f', generation)
 redis.call('SET', KEYS[3], noted, 'PX', ARGV[6])
 local others = count + 1 >= wanted and redis.call('ZRANGE', KEYS[2], 0, -1)
 if not others or ARGV[7] == '1' then
+    if count == 0 then
+        redis.call('HDEL', KEYS[1], 'inside')
+    end
     redis.call('HSET', KEYS[1], 'generation', generation, 'parties', wanted)
     redis.call('ZADD', KEYS[2], deadline, id)
     keep()
