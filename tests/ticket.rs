@@ -356,3 +356,45 @@ async fn no_answer_is_told_from_a_lock_that_is_gone() {
     let _ = worker.adopt::<Reentrant>(&ticket).await;
     web.rlock(&name).force_unlock().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_ticket_is_the_same_behind_its_text() {
+    let [web, _] = pair(|builder| builder);
+    for lock in 0..20 {
+        let made = ticket(web.rlock(lock.to_string()).lock().await.unwrap());
+        assert_eq!(made.to_string().parse::<Ticket>().unwrap(), made);
+    }
+}
+
+/// Whatever comes in a header: it is a ticket that is written as it was read, or bad input.
+#[tokio::test]
+async fn a_text_of_any_kind_is_read_without_a_panic() {
+    let [web, _] = pair(|builder| builder);
+    let guard = web.fenced_lock("{a}.b/ä").token_ttl(LONG).lock().await;
+    let good: Vec<char> = ticket(guard.unwrap()).to_string().chars().collect();
+    let mut random = fastrand::Rng::with_seed(7);
+    let odd = "0123456789abcdefxyz-_:.%+ \0\u{feff}äß\u{10ffff}{}";
+    let odd: Vec<char> = odd.chars().collect();
+    for _ in 0..100_000 {
+        let mut text = good.clone();
+        for _ in 0..random.usize(1..4) {
+            if text.is_empty() {
+                break;
+            }
+            let at = random.usize(..text.len());
+            let other = odd[random.usize(..odd.len())];
+            match random.u8(..5) {
+                0 => drop(text.remove(at)),
+                1 => text.truncate(at),
+                2 => text.insert(at, other),
+                3 => text.extend_from_within(at..),
+                _ => text[at] = other,
+            }
+        }
+        let text: String = text.into_iter().collect();
+        match text.parse::<Ticket>() {
+            Ok(read) => assert_eq!(read.to_string().parse::<Ticket>().unwrap(), read, "{text}"),
+            Err(error) => assert!(error.is_bad_input(), "{text}: {error}"),
+        }
+    }
+}

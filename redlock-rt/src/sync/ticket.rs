@@ -146,6 +146,11 @@ impl Ticket {
     }
 }
 
+/// What the text of a ticket keeps of a time: whole milliseconds.
+fn written(span: Duration) -> Duration {
+    Duration::new(span.as_secs(), span.subsec_millis() * 1_000_000)
+}
+
 impl<K: Adoptable> LockGuard<K> {
     /// Ends the guard without a release, and returns a ticket with which another process goes on with the hold; see
     /// [`Ticket`].
@@ -173,12 +178,14 @@ impl<K: Adoptable> LockGuard<K> {
             return Err(ConvertError { guard: self, error });
         };
         let hold = &self.inner.hold;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let since = since.unwrap_or_default();
         Ok(Ticket {
             name: hold.recipe.name().clone(),
             owner: hold.hold_id().clone(),
-            deadline: SystemTime::now() + rest,
+            deadline: UNIX_EPOCH + written(since + rest),
             token: hold.token().and_then(NonZeroU64::new),
-            token_ttl: hold.recipe.token_ttl(),
+            token_ttl: hold.recipe.token_ttl().map(written),
         })
     }
 }
