@@ -89,11 +89,14 @@ async fn an_older_holder_does_not_write_between_the_read_and_the_write_of_a_newe
     assert_eq!(stage.is().await.as_deref(), Some("11"));
     let _: usize = stage.scene.redis(&["DEL", &stage.key]).await;
     let _: usize = stage.scene.redis(&["RPUSH", &stage.key, "a"]).await;
-    assert_kind(
-        value.get(2).await,
-        ErrorKind::WrongType,
-        "read fenced value",
-    );
+    let says = "read fenced value";
+    assert_kind(value.get(2).await, ErrorKind::WrongType, says);
+    let binary = redis::cmd("SET")
+        .arg(&stage.key)
+        .arg(&b"\xff\xfe"[..])
+        .to_owned();
+    let _: () = stage.scene.query(&binary).await;
+    assert_kind(value.get(2).await, ErrorKind::Protocol, says);
     stage.end().await;
 }
 

@@ -124,7 +124,8 @@ impl FencedValue {
     ///
     /// # Errors
     ///
-    /// See [above](Self#errors); [`WrongType`](ErrorKind::WrongType) for a value that is no text.
+    /// See [above](Self#errors); [`WrongType`](ErrorKind::WrongType) for a value of another type, and
+    /// [`Protocol`](ErrorKind::Protocol) for bytes that are no UTF-8.
     ///
     /// # Examples
     ///
