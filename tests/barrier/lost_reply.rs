@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, ErrorKind};
+use redlock_rt::{Client, ErrorKind, Event, LockEvent};
 use tests::{Loss, Proxy, World, calls, eventually, shared_server, within};
 
-use crate::world::{DEADLINE, WAIT, arrived, assert_clean, assert_kind, barrier, ended, wait};
+use crate::world::{
+    DEADLINE, WAIT, arrived, arrived_in, assert_clean, assert_kind, barrier, ended, wait,
+};
 
 const RESPONSE: Duration = Duration::from_millis(2400);
 
@@ -167,5 +169,79 @@ async fn a_wait_that_runs_out_behind_the_end_has_passed() {
     scene.proxy.swallow_message("message", 1);
     barrier(&scene.world).wait().await.unwrap();
     assert_eq!(ended(first).await.unwrap().generation, 1);
+    assert_clean(&scene.world).await;
+}
+
+/// Its call to leave did not arrive, and all arrived before the repeat: it is told so.
+#[tokio::test]
+async fn a_time_out_whose_leave_was_lost_has_passed_with_the_others() {
+    let scene = Scene::open("barrier-lost-leave").await;
+    let ours = scene.client.cyclic_barrier(&scene.world.name, 2);
+    scene.proxy.swallow_request(calls("barrier_leave"), 1);
+    let first = tokio::spawn(async move { ours.wait_with(WAIT).await });
+    arrived(&scene.world, 1).await;
+    let gate = scene.proxy.hold_request(calls("barrier_leave"));
+    within(DEADLINE, gate.reached()).await;
+    barrier(&scene.world).wait().await.unwrap();
+    gate.open();
+    assert_eq!(ended(first).await.unwrap().generation, 1);
+    assert_clean(&scene.world).await;
+}
+
+#[tokio::test]
+async fn a_party_leaves_once() {
+    let scene = Scene::open("barrier-leaves-once").await;
+    let name = &scene.world.name;
+    let parties = format!("redlock_double_barrier_parties:{{{name}}}");
+    let (ours, theirs) = (
+        scene.client.double_barrier(name, 2),
+        scene.world.client().double_barrier(name, 2),
+    );
+    for loss in Loss::ALL {
+        for is_last in [false, true] {
+            let (guard, other) = tokio::try_join!(ours.enter(), theirs.enter()).unwrap();
+            scene.proxy.lose(loss, calls("barrier_leave"), 1);
+            let (first, last) = if is_last {
+                (other, guard)
+            } else {
+                (guard, other)
+            };
+            let first = tokio::spawn(first.leave());
+            arrived_in(&scene.world, &parties, 1).await;
+            assert!(!first.is_finished());
+            within(DEADLINE, last.leave()).await.unwrap();
+            ended(first).await.unwrap();
+        }
+    }
+    assert_clean(&scene.world).await;
+}
+
+/// The announcement does not arrive, and nobody looks before the renewal.
+#[tokio::test]
+async fn an_end_that_a_renewal_hears_of_first_is_no_loss() {
+    let scene = Scene::open("barrier-renewal-first").await;
+    let url = scene.proxy.url();
+    let never = Duration::from_secs(600);
+    let settings = |_| Client::builder().url(&url).poll_interval(never);
+    let client = scene.world.client_with(settings);
+    let mut events = client.events();
+    let ours = client.cyclic_barrier(&scene.world.name, 2).lease(3 * WAIT);
+    let first = wait(&ours);
+    arrived(&scene.world, 1).await;
+    crate::world::settles(&scene.world, &client, 1).await;
+    eventually(DEADLINE, async || {
+        scene.proxy.count(calls("barrier_look")) == 2
+    })
+    .await;
+    scene.proxy.swallow_message("message", 1);
+    barrier(&scene.world).wait().await.unwrap();
+    assert_eq!(ended(first).await.unwrap().generation, 1);
+    assert_eq!(scene.proxy.count(calls("renew")), 1);
+    for expected in [LockEvent::Acquired, LockEvent::Released] {
+        match within(DEADLINE, events.next()).await.unwrap() {
+            Event::Lock { what, .. } => assert_eq!(what, expected),
+            event => panic!("{event:?}"),
+        }
+    }
     assert_clean(&scene.world).await;
 }

@@ -123,7 +123,7 @@ impl CyclicBarrier {
     ///
     /// # Round trips
     ///
-    /// See [`CyclicBarrier`]; one more to leave after the time-out.
+    /// See [`CyclicBarrier`]; two more after the time-out, to leave and to look.
     ///
     /// # Cancel safety
     ///
@@ -453,9 +453,10 @@ impl Party {
             reason = self.guard.lost() => {
                 // A renewal may hear of the end first.
                 let looked = wait_latch(engine, &generation, Some(Duration::ZERO)).await;
-                looked.map_err(|error| match error.is_barrier_broken() {
-                    true => error,
-                    false => self.lost(reason),
+                looked.map_err(|error| match reason {
+                    _ if error.is_barrier_broken() || error.is_shut_down() => error,
+                    LostReason::ShutDown => self.lost(LostReason::Deleted),
+                    reason => self.lost(reason),
                 })
             }
         };
@@ -470,11 +471,15 @@ impl Party {
     /// Leaves after a time-out, unless the generation has ended by now.
     async fn withdraw(self, error: Error) -> Result<Arrival, Error> {
         let (generation, hold) = (self.generation(0), Arc::clone(&self.guard.hold));
-        if !matches!(self.guard.unlock().await, Ok(Unlocked::AlreadyExpired)) {
+        let Ok(left) = self.guard.unlock().await else {
             return Err(error);
-        }
+        };
+        // Also where it has left: the repeat of a call that was lost does not say so if it was too late.
         match wait_latch(&hold.engine, &generation, Some(Duration::ZERO)).await {
-            Ok(ended) => counted(&hold, &ended),
+            Ok(ended) => counted(&hold, &ended).map_err(|lost| match left {
+                Unlocked::AlreadyExpired => lost,
+                _ => error,
+            }),
             Err(now) if now.is_barrier_broken() => Err(now.trying(WAIT)),
             Err(_) => Err(error),
         }

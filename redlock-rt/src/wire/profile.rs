@@ -20,6 +20,8 @@ pub(crate) struct Profile {
     /// A refused attempt that continues to wait leaves something in Redis, which a release must
     /// remove.
     pub(crate) leaves_traces: bool,
+    /// Redis ends a hold together with those of others, so one that is gone need not be lost: its caller looks.
+    pub(crate) ends_with_others: bool,
     /// [`Recipe::withdraw`](super::Recipe::withdraw) is more than a release.
     pub(crate) notes_withdrawals: bool,
     /// The kinds whose holder re-enters its hold when it asks for this kind.
@@ -79,6 +81,7 @@ const PLAIN: Profile = Profile {
     leases: Leases::One,
     look_every: None,
     leaves_traces: false,
+    ends_with_others: false,
     notes_withdrawals: false,
     reenters: &[],
     joins: &[],
@@ -182,6 +185,7 @@ pub(super) const PERMITS: Profile = Profile {
 /// A hold is a party that has arrived.
 pub(super) const BARRIER: Profile = Profile {
     kind: "barrier",
+    ends_with_others: true,
     ..PERMITS
 };
 

@@ -543,6 +543,13 @@ impl Lease {
         news
     }
 
+    /// Redis has ended the hold, as it should or not: who waits for that asks.
+    pub(crate) fn ended(&mut self, now: Instant) {
+        if self.is_valid(now) {
+            self.enter(HoldPhase::Released);
+        }
+    }
+
     /// Whether the hold as a whole is still valid.
     pub(crate) fn is_valid(&mut self, now: Instant) -> bool {
         self.tick(now);

@@ -315,6 +315,9 @@ impl Hold {
     pub(crate) fn answered(&self, reply: &HoldReply, sent: Instant, ttl: Duration) {
         match reply.lost() {
             None => self.lease().renewed(sent, ttl, clock::now()),
+            Some(LostReason::Deleted) if self.recipe.profile().ends_with_others => {
+                self.lease().ended(clock::now());
+            }
             Some(reason) => self.mark_lost(reason),
         }
         self.notify_changed();
