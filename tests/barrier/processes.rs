@@ -83,3 +83,27 @@ async fn one_of_five_processes_is_killed_and_the_others_are_told() {
     assert_eq!(generations, 20 * kills);
     assert_clean(&world).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_those_inside_is_killed_and_the_others_are_told() {
+    let name = unique("barrier-inside");
+    let world = World::named(&shared_server(), &name).await;
+    let (barrier, url) = (
+        world.client().double_barrier(&name, 3),
+        shared_server().url(),
+    );
+    for _ in 0..3 {
+        let arguments = ["inside", &url, &name, "3", LEASE];
+        let [mut killed, other] =
+            [(); 2].map(|()| Contender::start(env!("CARGO_BIN_EXE_participant"), arguments));
+        let guard = within(DEADLINE, barrier.enter()).await.unwrap();
+        assert!(guard.is_valid());
+        killed.kill();
+        other.ends_by_itself();
+        let error = within(DEADLINE, guard.broken()).await;
+        assert_eq!(error.kind(), ErrorKind::BarrierBroken, "{error}");
+        assert_kind(guard.leave().await, ErrorKind::BarrierBroken);
+        assert!(barrier.reset().await.unwrap());
+    }
+    assert_clean(&world).await;
+}

@@ -6,8 +6,9 @@ use std::{
 };
 
 use redlock_rt::{
-    Client, ErrorKind, LeasedPermit, LockOptions, MultiLock, MultiLockGuard, RLockGuard, ReadGuard,
-    SemaphorePermit, Shutdown, WriteGuard, embedded::Engine,
+    Client, ConvertError, DoubleBarrierGuard, ErrorKind, LeasedPermit, LockOptions, MultiLock,
+    MultiLockGuard, RLockGuard, ReadGuard, Reentrant, SemaphorePermit, Shutdown, Ticket,
+    WriteGuard, embedded::Engine,
 };
 use tests::{Proxy, RedisServer, unique};
 use tokio::time::Instant;
@@ -29,6 +30,8 @@ struct Held {
     permits: SemaphorePermit,
     permit: LeasedPermit,
     both: MultiLockGuard,
+    inside: DoubleBarrierGuard,
+    ticket: Ticket,
 }
 
 impl Held {
@@ -36,6 +39,8 @@ impl Held {
         let at = |what: &str| format!("{name}:held:{what}");
         let semaphore = client.semaphore(at("permits")).limit(3);
         let expirable = client.permit_expirable_semaphore(at("permit")).limit(3);
+        let ticket = client.rlock(at("ticket")).lock().await.unwrap();
+        let ticket = ticket.into_ticket().map_err(ConvertError::into_error);
         Self {
             lock: client.rlock(at("lock")).lock().await.unwrap(),
             other: client.rlock(at("other")).lock().await.unwrap(),
@@ -44,6 +49,12 @@ impl Held {
             permits: semaphore.acquire_many(2).await.unwrap(),
             permit: expirable.acquire().await.unwrap(),
             both: multi(client, &at("both")).lock().await.unwrap(),
+            inside: client
+                .double_barrier(at("inside"), 1)
+                .enter()
+                .await
+                .unwrap(),
+            ticket: ticket.unwrap(),
         }
     }
 }
@@ -115,6 +126,18 @@ fn calls(client: &Client, name: &str, held: Held) -> Vec<(&'static str, Call)> {
     call!("fenced exec", |c: Client, n| async move {
         c.fenced_value(n).exec("return 1", &[], 1).await
     });
+    call!("fenced get", |c: Client, n| async move {
+        c.fenced_value(n).get(1).await
+    });
+    call!("a look at a barrier", |c: Client, n| async move {
+        c.cyclic_barrier(n, 2).wait_with(Duration::ZERO).await
+    });
+    call!("reset", |c: Client, n| async move {
+        c.cyclic_barrier(n, 2).reset().await
+    });
+    call!("enter", |c: Client, n| async move {
+        c.double_barrier(n, 1).enter_with(Duration::ZERO).await
+    });
     call!("available", |c: Client, n| async move {
         c.semaphore(n).available_permits().await
     });
@@ -171,6 +194,8 @@ fn calls(client: &Client, name: &str, held: Held) -> Vec<(&'static str, Call)> {
         permits,
         permit,
         both,
+        inside,
+        ticket,
     } = held;
     call!("extend", |_, _| async move {
         lock.extend(Duration::from_secs(60)).await
@@ -190,6 +215,10 @@ fn calls(client: &Client, name: &str, held: Held) -> Vec<(&'static str, Call)> {
         |_, _| async move { permit.release().await }
     );
     call!("multi unlock", |_, _| async move { both.unlock().await });
+    call!("leave", |_, _| async move { inside.leave().await });
+    call!("adopt", |c: Client, _| async move {
+        c.adopt::<Reentrant>(&ticket).await
+    });
     calls
 }
 

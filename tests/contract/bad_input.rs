@@ -84,6 +84,14 @@ async fn names_that_cannot_be_one() {
         assert_error(fair.waiting_as(&owner), ErrorKind::BadInput, says);
         let fenced = client.fenced_lock(name);
         assert_error(fenced.token().await, ErrorKind::BadInput, says);
+        let read = client.fenced_value(name).get(1).await;
+        assert_error(read, ErrorKind::BadInput, says);
+        let barrier = client.cyclic_barrier(name, 2);
+        assert_error(barrier.wait().await, ErrorKind::BadInput, says);
+        assert_error(barrier.reset().await, ErrorKind::BadInput, says);
+        let barrier = client.double_barrier(name, 2);
+        assert_error(barrier.enter().await, ErrorKind::BadInput, says);
+        assert_error(barrier.reset().await, ErrorKind::BadInput, says);
     }
     assert_eq!(client.stats().names, 0);
 }

@@ -38,3 +38,19 @@ pub(crate) fn run(
         Ok(())
     })
 }
+
+/// Enters a double barrier, and stays inside until that is broken.
+pub(crate) fn stay(url: &str, name: &str, parties: u32, lease: u64) -> Result<(), Failure> {
+    tokio::runtime::Runtime::new()?.block_on(async {
+        let client = Client::connect(url).await?;
+        let barrier = client.double_barrier(name, parties);
+        say("ready")?;
+        let inside = barrier.lease(Duration::from_millis(lease)).enter().await?;
+        let error = inside.broken().await;
+        if !error.is_barrier_broken() {
+            return Err(error.into());
+        }
+        say("ended")?;
+        Ok(())
+    })
+}

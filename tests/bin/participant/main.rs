@@ -2,6 +2,7 @@
 //!
 //!     participant lock URL NAME TASKS LOG               contends for a lock
 //!     participant permits URL NAME TASKS LOG LEASE_MS   contends for permits
+//!     participant inside URL NAME PARTIES LEASE_MS        enters a double barrier, and stays until it is broken
 //!     participant barrier URL NAME PARTIES LOG LEASE_MS   passes generations of a barrier until it is broken
 //!     participant lead URL NAME LEASE_MS LOG            campaigns to be the leader
 //!     participant leave URL NAME WHAT RUNTIME END       ends while it holds something
@@ -32,6 +33,9 @@ fn main() -> Result<(), Failure> {
         ["lock", url, name, tasks, log] => lock::run(url, name, tasks.parse()?, log),
         ["permits", url, name, tasks, log, lease] => {
             permits::run(url, name, tasks.parse()?, log, lease.parse()?)
+        }
+        ["inside", url, name, parties, lease] => {
+            barrier::stay(url, name, parties.parse()?, lease.parse()?)
         }
         ["barrier", url, name, parties, log, lease] => {
             barrier::run(url, name, parties.parse()?, log, lease.parse()?)
