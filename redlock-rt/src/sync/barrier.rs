@@ -34,7 +34,9 @@ const MOST_PARTIES: u32 = 1000;
 /// its last use. Redisson has no barrier, so the name has nothing in common with objects of Redisson.
 ///
 /// **Do not use it** for parties that may come before they are all started and die meanwhile: a process that
-/// died *before* it has arrived is missed by nobody, so give each wait a limit.
+/// died *before* it has arrived is missed by nobody, so give each wait a limit. Nor for leases that are shorter
+/// than a reply may take: a party that hears of its arrival only behind its lease arrives again, also if the others
+/// have passed with it meanwhile.
 ///
 /// # Round trips
 ///
