@@ -1,6 +1,6 @@
 //! What runs have shown, as tables.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+use std::{fmt::Write as _, fs, path::Path};
 
 use super::{Failure, check::Seen, plot, run::Outcome, topology::TOPOLOGIES};
 
@@ -59,10 +59,10 @@ pub(crate) fn broken(outcome: &Outcome) -> Result<(), Failure> {
     }
 }
 
-/// All kinds together.
-fn sum(kinds: &BTreeMap<String, Seen>) -> Seen {
+/// All together.
+fn sum<'a>(all: impl IntoIterator<Item = &'a Seen>) -> Seen {
     let mut sum = Seen::default();
-    for seen in kinds.values() {
+    for seen in all {
         sum.acquired += seen.acquired;
         sum.valid_overlaps += seen.valid_overlaps;
         sum.bodies_overlap += seen.bodies_overlap;
@@ -86,7 +86,7 @@ const HEAD: &str = "| fault | times | acquired | failed | overlaps of valid guar
 fn table(outcome: &Outcome) -> String {
     let mut text = HEAD.to_owned();
     for (fault, kinds) in &outcome.seen {
-        let seen = sum(kinds);
+        let seen = sum(kinds.values());
         let failed: u64 = seen.failed.values().sum();
         let times = outcome.strikes.get(fault).copied().unwrap_or_default();
         let _ = writeln!(
@@ -179,14 +179,11 @@ fn summary(outcomes: &[Outcome]) -> String {
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ".to_owned();
     for outcome in outcomes {
-        let mut seen = [Seen::default(), Seen::default()];
-        for (fault, kinds) in &outcome.seen {
-            let all = &mut seen[usize::from(may_overlap(&outcome.topology, fault))];
-            let mut kinds = kinds.clone();
-            kinds.insert(String::new(), std::mem::take(all));
-            *all = sum(&kinds);
-        }
-        let [kept, lost] = seen;
+        let [kept, lost] = [false, true].map(|may| {
+            let faults = outcome.seen.iter();
+            let faults = faults.filter(|(fault, _)| may_overlap(&outcome.topology, fault) == may);
+            sum(faults.flat_map(|(_, kinds)| kinds.values()))
+        });
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
