@@ -106,6 +106,29 @@ async fn a_lock_is_the_same_key_by_either_road() {
 }
 
 #[tokio::test]
+async fn a_client_without_plain_commands_sends_scripts_only() {
+    let mut stage = Stage::open("scripts").await;
+    let client = stage
+        .world
+        .client_with(|builder| builder.plain_commands(false));
+    stage.proxy.mark();
+    for drops in [false, true, true] {
+        let guard = client.rlock(stage.name()).lock().await.unwrap();
+        match drops {
+            true => drop(guard),
+            false => assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released),
+        }
+        let lock = client.rlock(stage.name());
+        eventually(DEADLINE, async || !lock.is_locked().await.unwrap()).await;
+    }
+    for command in ["RESTORE", "HDEL", "PUBLISH"] {
+        assert_eq!(stage.sent(command), 0, "{command}");
+    }
+    assert!(stage.sent("EVALSHA") >= 6);
+    stage.end().await;
+}
+
+#[tokio::test]
 async fn a_repeat_of_a_creation_whose_reply_was_lost_finds_its_own_lock() {
     let stage = Stage::open("repeat").await;
     stage.proxy.cut_after_request("RESTORE");

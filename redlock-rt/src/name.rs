@@ -128,16 +128,20 @@ impl ClientId {
     pub(crate) const MARK: &str = "8fa1";
 
     pub(crate) fn random() -> Self {
-        Self::of(uuid::Uuid::new_v4())
+        let mut id = [0; 16];
+        // No generator of the process: a forked child would go on with that of its parent.
+        getrandom::fill(&mut id).expect("the system has random bytes");
+        // The variant of RFC 9562.
+        id[8] = id[8] & 0x3f | 0x80;
+        Self::fixed(u128::from_be_bytes(id))
     }
 
     /// One that is the same in each run of a simulation.
     pub(crate) fn fixed(number: u128) -> Self {
-        Self::of(uuid::Uuid::from_u128(number))
-    }
-
-    fn of(id: uuid::Uuid) -> Self {
-        let mut id = id.hyphenated().to_string();
+        let mut id = format!("{number:032x}");
+        for at in [8, 13, 18, 23] {
+            id.insert(at, '-');
+        }
         id.replace_range(14..18, Self::MARK);
         Self(id.into())
     }
@@ -185,9 +189,14 @@ impl HoldId {
     /// Reads the identity of a hold of this crate.
     pub(crate) fn of_ours(text: &str) -> Option<Self> {
         let (client, number) = text.rsplit_once(':')?;
-        uuid::Uuid::parse_str(client).ok()?;
         number.parse::<u64>().ok()?;
-        (client.get(14..18) == Some(ClientId::MARK)).then(|| Self::from_wire(text))
+        let mut bytes = client.bytes().enumerate();
+        let uuid = bytes.all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        });
+        let ours = uuid && client.len() == 36 && client[14..18] == *ClientId::MARK;
+        ours.then(|| Self::from_wire(text))
     }
 
     /// Returns the identity as stored in Redis.
@@ -238,6 +247,27 @@ mod tests {
             LockName::new(Some("svc"), "order").unwrap().as_str(),
             "svc:order"
         );
+    }
+
+    #[test]
+    fn each_client_is_a_uuid_with_our_mark() {
+        let ids = [(); 100].map(|()| ClientId::random());
+        assert_eq!(std::collections::HashSet::from(ids.clone()).len(), 100);
+        for id in ids {
+            assert!(HoldId::of_ours(&id.hold_text(7)).is_some(), "{id:?}");
+            assert!("89ab".contains(&id.as_str()[19..20]), "{id:?}");
+        }
+        let fixed = ClientId::fixed(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210);
+        assert_eq!(fixed.as_str(), "01234567-89ab-8fa1-fedc-ba9876543210");
+        for other in [
+            "01234567-89ab-4fa1-fedc-ba9876543210:1",
+            "01234567-89ab-8fa1-fedc-ba987654321:1",
+            "01234567-89ab-8fa1-fedc_ba9876543210:1",
+            "01234567-89ab-8fa1-fedc-ba98765432zz:1",
+            "01234567-89ab-8fa1-fedc-ba9876543210:x",
+        ] {
+            assert_eq!(HoldId::of_ours(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The way to a server: how it is found and reached, what it answers at first, and how often it is
 //! asked again.
 
+mod config;
 mod credentials;
 mod dialing;
 mod error_codes;
@@ -10,6 +11,7 @@ mod identity;
 mod misconfigured;
 mod one_server;
 mod reach;
+mod redis_crate;
 mod replicated;
 mod retry;
 mod standstill;

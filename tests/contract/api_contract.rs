@@ -16,9 +16,9 @@ use std::{
 };
 
 use redlock_rt::{
-    Answer, Arrival, Backoff, Client, ClientBuilder, CountDownLatch, Credentials, CyclicBarrier,
-    DoubleBarrier, Error, ErrorKind, FencedValue, Fsync, GuardState, HoldId, Idempotent, Leader,
-    LeaderElection, LockOptions, LostReason, MultiLock, Once, Owner, Part,
+    Answer, Arrival, Backoff, Client, ClientBuilder, ClientConfig, CountDownLatch, Credentials,
+    CyclicBarrier, DoubleBarrier, Error, ErrorKind, FencedValue, Fsync, GuardState, HoldId,
+    Idempotent, Leader, LeaderElection, LockOptions, LostReason, MultiLock, Once, Owner, Part,
     PermitExpirableSemaphore, PermitOptions, Quorum, RLock, RLockGuard, ReadWriteLock, RedLock,
     Reentrant, Renew, ReplicaAck, Replicas, Reply, Semaphore, Shutdown, Stats, Unlocked, embedded,
 };
@@ -53,7 +53,7 @@ macro_rules! public_types {
 }
 
 public_types! {
-    redlock_rt: Answer, Arrival, Backoff, Client, ClientBuilder, ConvertError<Reentrant>, CountDownGuard,
+    redlock_rt: Answer, Arrival, Backoff, Client, ClientBuilder, ClientConfig, ConvertError<Reentrant>, CountDownGuard,
         CyclicBarrier, DoubleBarrier, DoubleBarrierGuard,
         CountDownLatch, Credentials, DowngradeError, Error, ErrorKind, Event, Events, Fair, FairLock, FairLockGuard, FenceGate,
         Fenced, FencedLock, FencedLockGuard, FencedValue, Fire, FireGuard, Fires, FoundKind, Fsync, GuardState, Health, HoldId, Holding, Idempotent, ClientIdentity, Inspection, LateLoss, Leader, LeaderElection, Leadership,
@@ -112,7 +112,7 @@ fn the_list_of_public_types_is_complete() {
 #[test]
 fn values_are_cloned_and_compared() {
     all!(
-        cloned: Client, ClientBuilder, Stats, Shutdown, RLock, LockOptions, PermitOptions, Owner,
+        cloned: Client, ClientBuilder, ClientConfig, Stats, Shutdown, RLock, LockOptions, PermitOptions, Owner,
         HoldId, Renew, GuardState, LostReason, Unlocked, ErrorKind, Fsync, ReplicaAck, Replicas, Credentials, embedded::Engine,
         ReadWriteLock, MultiLock, Part, Quorum, RedLock, CountDownLatch, Semaphore,
         PermitExpirableSemaphore, FencedValue, Backoff, Once, Idempotent, Answer, LeaderElection, Leader,

@@ -232,6 +232,7 @@ async fn builders_that_cannot_make_a_client() {
         (Client::builder(), "no server"),
         (builder().cluster(["redis://h"]), "two of url"),
         (builder().urls(["redis://h"]), "two of url"),
+        (builder().redis("redis://h"), "two of url"),
         (
             Client::builder().urls(["redis://h"]).sentinels(["h"], "m"),
             "two of url",

@@ -1,16 +1,17 @@
 //! The claims in the manifests of the published packages.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     process::Command,
 };
 
 use serde_json::Value;
 
-const PUBLISHED: [&str; 4] = [
+const PUBLISHED: [&str; 5] = [
     "redlock-rt",
     "redlock-macros",
     "redlock-cli",
+    "redlock-embedded",
     "redlock-tower",
 ];
 const README: &str = include_str!("../../README.md");
@@ -93,4 +94,28 @@ fn a_rust_is_asked_for_that_the_dependencies_do_not_ask_for() {
     assert_eq!(declared, HashSet::from([needed.0]), "{} needs it", needed.1);
     let (major, minor) = needed.0;
     assert!(README.contains(&format!("Rust {major}.{minor} or later")));
+}
+
+#[test]
+fn each_dependency_has_its_reason_on_the_page() {
+    let metadata = metadata();
+    let published = metadata["packages"].as_array().unwrap().iter();
+    let published = published.filter(|package| PUBLISHED.contains(&text(package, "name")));
+    let needed = published.flat_map(|package| package["dependencies"].as_array().unwrap());
+    let needed: BTreeSet<&str> = needed
+        .filter(|needed| {
+            // Only our models use loom.
+            let ours = needed["target"].as_str() == Some("cfg(redlock_loom)");
+            needed["kind"].as_str() != Some("dev") && !ours
+        })
+        .map(|needed| text(needed, "name"))
+        .filter(|name| !PUBLISHED.contains(name))
+        .collect();
+    let page = include_str!("../../docs/dependencies.md");
+    let (_, rows) = page.split_once("| dependency |").unwrap();
+    let rows = rows.lines().filter_map(|row| row.split('|').nth(1));
+    let listed: BTreeSet<&str> = rows
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect();
+    assert_eq!(listed, needed);
 }

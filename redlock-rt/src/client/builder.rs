@@ -13,6 +13,8 @@ use crate::connection::{
     Connector, CredentialSource, Credentials, Dialer, Endpoint, NodeConnector, RetryPolicy,
     Spawner, Timeouts,
 };
+#[cfg(feature = "redis-1")]
+use crate::connection::{IntoConnectionInfo, RedisClient, RedisSettings};
 use crate::engine::{ClientEngine, Config, Fsync, Handle, ReplicaAck};
 use crate::error::Error;
 use crate::sync::check_lease;
@@ -24,6 +26,8 @@ pub struct ClientBuilder {
     // Some hold passwords, also where they cannot be parsed.
     url: Option<String>,
     urls: Option<Vec<String>>,
+    #[cfg(feature = "redis-1")]
+    redis: Option<RedisSettings>,
     /// With the name of their service.
     sentinels: Option<(Vec<String>, String)>,
     cluster: Option<Vec<String>>,
@@ -39,6 +43,7 @@ pub struct ClientBuilder {
     client_name: Option<String>,
     default_wait: Option<Duration>,
     dedicated_thread: bool,
+    plain_commands: bool,
     on_late_loss: Option<LateLossHook>,
     config: Config,
 }
@@ -48,6 +53,8 @@ impl ClientBuilder {
         Self {
             url: None,
             urls: None,
+            #[cfg(feature = "redis-1")]
+            redis: None,
             sentinels: None,
             cluster: None,
             connector: None,
@@ -60,6 +67,7 @@ impl ClientBuilder {
             client_name: None,
             default_wait: Some(Duration::from_secs(1)),
             dedicated_thread: false,
+            plain_commands: true,
             on_late_loss: None,
             config: Config {
                 id: None,
@@ -108,6 +116,34 @@ impl ClientBuilder {
     /// ```
     pub fn urls<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.urls = Some(texts(urls));
+        self
+    }
+
+    /// Sets the server as the `redis` crate has it: from a URL, or from the settings of a `redis::Client`.
+    ///
+    /// Takes the address (TCP, TLS or a Unix socket), the user, the password and the database. The client makes
+    /// connections of its own, which carry its calls and messages for all locks; the service keeps those that
+    /// the `redis::Client` has made. A pool's configuration is a URL or a `redis::ConnectionInfo`.
+    ///
+    /// # Errors
+    ///
+    /// [`build`](Self::build) returns [`BadInput`](crate::ErrorKind::BadInput) if the `redis` crate refuses the
+    /// settings, if TLS would verify no certificate, or if they have certificates, which cannot be read from
+    /// them, and neither [`tls_roots`](Self::tls_roots) nor [`tls_identity`](Self::tls_identity) is set here.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redlock_rt::Client;
+    ///
+    /// let redis = redis::Client::open("redis://app:secret@10.0.0.1/2")?;
+    /// let client = Client::builder().redis(redis.get_connection_info().clone()).build()?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "redis-1")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "redis-1")))]
+    pub fn redis(mut self, info: impl IntoConnectionInfo) -> Self {
+        self.redis = Some(RedisSettings::of(info));
         self
     }
 
@@ -461,6 +497,16 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets whether a free lock may be taken by `RESTORE`, and released by `HDEL`, instead of by scripts, which take
+    /// three times as long on the server. Defaults to `true`: where an ACL refuses the commands, the client uses scripts.
+    ///
+    /// With `false` none of them is sent, and an ACL need not be asked. `RESTORE` is a dangerous command (see
+    /// [Permissions](crate#permissions)): a user who has all rights may still not want a client to send it.
+    pub fn plain_commands(mut self, allowed: bool) -> Self {
+        self.plain_commands = allowed;
+        self
+    }
+
     /// Makes Redis tell this client when one of its locks is deleted or taken by others, within a round trip.
     /// Defaults to `false`: the next renewal notices it, after a third of the lease at most.
     ///
@@ -531,10 +577,16 @@ impl ClientBuilder {
         let sentinels = self.sentinels.iter();
         let sentinels = sentinels.map(|(each, service)| Endpoint::of_sentinels(each, service));
         let cluster = self.cluster.iter().map(|nodes| Endpoint::of_cluster(nodes));
-        let mut named = url.chain(urls).chain(sentinels).chain(cluster);
+        let named = url.chain(urls).chain(sentinels).chain(cluster);
+        #[cfg(feature = "redis-1")]
+        let named = named.chain(self.redis.iter().map(|redis| {
+            let own_tls = self.roots.is_some() || self.tls_identity.is_some();
+            redis.endpoint(own_tls)
+        }));
+        let mut named = named;
         let endpoint = named.next();
         match named.next() {
-            Some(_) => refused("two of url, urls, sentinels and cluster name the servers"),
+            Some(_) => refused("two of url, urls, redis, sentinels and cluster name the servers"),
             None => endpoint.transpose(),
         }
     }
@@ -550,6 +602,7 @@ impl ClientBuilder {
             (None, Some(connector)) => Dialer::through(connector),
             (Some(dialer), Some(connector)) => dialer.over(connector)?,
         };
+        dialer.scripts_only = !self.plain_commands;
         if let Some(connector) = self.node_connector.clone() {
             dialer = dialer.over_nodes(connector);
         }
@@ -629,6 +682,15 @@ impl ClientBuilder {
         let client = self.build()?;
         client.engine.connect().await?;
         Ok(client)
+    }
+}
+
+#[cfg(feature = "redis-1")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis-1")))]
+impl From<RedisClient> for ClientBuilder {
+    /// A builder with the server of this client; see [`ClientBuilder::redis`].
+    fn from(client: RedisClient) -> Self {
+        Self::new().redis(client.get_connection_info().clone())
     }
 }
 

@@ -1,6 +1,8 @@
 //! The client: a handle to one server, with the state that all its locks share.
 
 mod builder;
+#[cfg(feature = "serde")]
+mod config;
 mod default_client;
 mod health;
 mod identity;
@@ -12,6 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 pub use self::builder::ClientBuilder;
+#[cfg(feature = "serde")]
+pub use self::config::ClientConfig;
 pub use self::default_client::{default_client, set_default_client, with_default_client};
 pub use self::health::{Health, ServerHealth};
 pub use self::late_loss::LateLoss;

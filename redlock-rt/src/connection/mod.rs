@@ -46,12 +46,17 @@ mod slot_news;
 mod spawner;
 mod stream;
 
+#[cfg(feature = "redis-1")]
+pub(crate) use redis::{Client as RedisClient, IntoConnectionInfo};
+
 pub use self::call::RetryPolicy;
 pub(crate) use self::call::{
     AckLane, Delivery, Exchange, Had, Lane, Node, Pong, Timeouts, Until, Watched,
 };
 pub(crate) use self::cluster::Cluster;
 pub use self::dial::Credentials;
+#[cfg(feature = "redis-1")]
+pub(crate) use self::dial::RedisSettings;
 pub(crate) use self::dial::{
     Connector, CredentialSource, Dialer, Endpoint, NodeConnector, ServerId,
 };

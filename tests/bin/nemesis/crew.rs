@@ -1,7 +1,7 @@
 //! The processes that contend.
 
 use std::{
-    env, fs,
+    fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::Stdio,
@@ -17,11 +17,15 @@ const PROCESSES: usize = 4;
 const TASKS: u32 = 2;
 
 pub(crate) struct Crew {
+    /// The words that start a process.
+    worker: Vec<String>,
     spec: String,
     store: String,
     logs: PathBuf,
     processes: Vec<ChildProcess>,
     started: usize,
+    /// Processes that ended by themselves.
+    ended: usize,
 }
 
 /// The name of the lock of a kind.
@@ -30,14 +34,16 @@ pub(crate) fn name(kind: &str) -> String {
 }
 
 impl Crew {
-    pub(crate) fn start(spec: &str, store: &str, logs: &Path) -> Self {
+    pub(crate) fn start(worker: &[String], spec: &str, store: &str, logs: &Path) -> Self {
         let (spec, store, logs) = (spec.to_owned(), store.to_owned(), logs.to_owned());
         let mut crew = Self {
+            worker: worker.to_vec(),
             spec,
             store,
             logs,
             processes: Vec::new(),
             started: 0,
+            ended: 0,
         };
         for _ in 0..PROCESSES {
             let process = crew.spawn();
@@ -51,7 +57,6 @@ impl Crew {
         let log = self.logs.join(format!("{}.log", self.started));
         let tasks = TASKS.to_string();
         let arguments = [
-            "worker",
             &self.spec,
             &self.store,
             START,
@@ -63,7 +68,8 @@ impl Crew {
         let piped = |command: &mut std::process::Command| {
             command.stdout(Stdio::piped()).stderr(errors);
         };
-        let program = env::current_exe().expect("it runs");
+        let (program, words) = self.worker.split_first().expect("a program");
+        let arguments = words.iter().map(String::as_str).chain(arguments);
         let mut process = ChildProcess::spawn(program, arguments, piped).expect("it starts");
         let mut line = String::new();
         let output = process.take_stdout().expect("it is piped");
@@ -72,6 +78,16 @@ impl Crew {
             .expect("it writes");
         assert_eq!(line, "ready\n", "a worker does not start");
         process
+    }
+
+    /// Starts another for each that has ended by itself, which is a failure of its library.
+    pub(crate) fn revive(&mut self) {
+        for at in 0..self.processes.len() {
+            if self.processes[at].try_wait().is_some() {
+                self.ended += 1;
+                self.processes[at] = self.spawn();
+            }
+        }
     }
 
     fn any(&mut self) -> &mut ChildProcess {
@@ -92,7 +108,7 @@ impl Crew {
         *self.any() = process;
     }
 
-    /// Ends all by the end of their input. Returns how many did not end, or not well.
+    /// Ends all by the end of their input. Returns how many did not end, or not well, or before.
     pub(crate) fn end(mut self) -> usize {
         for process in &mut self.processes {
             drop(process.take_stdin());
@@ -101,8 +117,8 @@ impl Crew {
             .processes
             .iter_mut()
             .map(|process| process.wait(Duration::from_secs(30)));
-        ends.filter(|status| !status.is_some_and(|status| status.success()))
-            .count()
+        let ends = ends.filter(|status| !status.is_some_and(|status| status.success()));
+        self.ended + ends.count()
     }
 
     pub(crate) fn logs(&self) -> Vec<PathBuf> {

@@ -1,6 +1,7 @@
 //! Real servers, real processes, real time, and faults: what every kind of lock then does.
 //!
 //!     nemesis run TOPOLOGY [--seconds N] [--seed N] [--faults 'A;B'] [--out DIR]
+//!     nemesis peer LIBRARY TOPOLOGY […]   the same with the lock of another library
 //!     nemesis short                a short run of each topology; fails if a promise is broken
 //!     nemesis report               writes docs/under-faults.md from docs/under-faults/*.json
 //!
@@ -12,6 +13,7 @@ mod check;
 mod crew;
 mod event;
 mod faults;
+mod peers;
 mod plot;
 mod report;
 mod run;
@@ -29,14 +31,22 @@ fn main() -> Result<(), Failure> {
     let arguments: Vec<_> = env::args().skip(1).collect();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        ["worker", servers, store, start, tasks, log] => {
-            worker::run(servers, store, start, tasks.parse()?, Path::new(log))
+        ["worker", kinds, servers, store, start, tasks, log] => {
+            worker::run(kinds, servers, store, start, tasks.parse()?, Path::new(log))
         }
         ["run", topology, ref options @ ..] => {
             let plan = Plan::of(topology, options)?;
             let outcome = run::run(&plan)?;
             report::print(&outcome);
             report::broken(&outcome)
+        }
+        ["peer", library, topology, ref options @ ..] => {
+            let plan = Plan {
+                worker: peers::command(library)?,
+                ..Plan::of(topology, options)?
+            };
+            report::print(&run::run(&plan)?);
+            Ok(())
         }
         ["short"] => {
             for topology in ["single", "sentinel", "cluster", "redlock", "ack"] {
@@ -51,8 +61,9 @@ fn main() -> Result<(), Failure> {
             Ok(())
         }
         ["report"] => report::write(Path::new("docs")),
-        _ => {
-            Err(format!("usage: nemesis run TOPOLOGY … | short | report, not {arguments:?}").into())
-        }
+        _ => Err(format!(
+            "usage: nemesis run TOPOLOGY … | peer … | short | report, not {arguments:?}"
+        )
+        .into()),
     }
 }

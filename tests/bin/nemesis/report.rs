@@ -2,11 +2,11 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use super::{Failure, check::Seen, plot, run::Outcome, topology::TOPOLOGIES};
+use super::{Failure, check::Seen, peers, plot, run::Outcome, topology::TOPOLOGIES};
 
 /// Faults after which a server may not have what it had acknowledged. A failover loses what no replica had, unless
 /// acquisitions wait for all replicas and the old master is dead: one that lives goes on for a moment.
-fn may_overlap(topology: &str, fault: &str) -> bool {
+pub(crate) fn may_overlap(topology: &str, fault: &str) -> bool {
     let lost = fault == "FLUSHALL";
     let forgets = fault == "kill and restart a server"
         && matches!(topology, "single-everysec" | "single-none");
@@ -60,7 +60,7 @@ pub(crate) fn broken(outcome: &Outcome) -> Result<(), Failure> {
 }
 
 /// All together.
-fn sum<'a>(all: impl IntoIterator<Item = &'a Seen>) -> Seen {
+pub(crate) fn sum<'a>(all: impl IntoIterator<Item = &'a Seen>) -> Seen {
     let mut sum = Seen::default();
     for seen in all {
         sum.acquired += seen.acquired;
@@ -127,6 +127,7 @@ pub(crate) fn write(docs: &Path) -> Result<(), Failure> {
     for (mark, text) in [
         ("SUMMARY", summary(&outcomes)),
         ("COUNTERS", counters(&outcomes)),
+        ("PEERS", peers::table(&docs.join("under-faults"))?),
         ("TABLES", outcomes.iter().map(section).collect()),
     ] {
         page = page.replace(&format!("<!-- {mark} -->\n"), &text);

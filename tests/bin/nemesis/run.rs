@@ -18,6 +18,7 @@ use super::{
     crew::{Crew, START},
     event::{self, now},
     faults::{self, Fault, strike},
+    peers,
     topology::Topology,
     worker::LEASE,
 };
@@ -26,6 +27,8 @@ use super::{
 const QUIET: Duration = Duration::from_millis(1500);
 
 pub(crate) struct Plan {
+    /// The words that start a process that contends.
+    pub(crate) worker: Vec<String>,
     pub(crate) topology: String,
     pub(crate) seconds: Duration,
     pub(crate) seed: u64,
@@ -37,6 +40,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn of(topology: &str, options: &[&str]) -> Result<Self, Failure> {
         let mut plan = Self {
+            worker: peers::worker("all"),
             topology: topology.to_owned(),
             seconds: Duration::from_secs(60),
             seed: fastrand::u64(..1 << 32),
@@ -98,7 +102,7 @@ async fn running(plan: &Plan) -> Result<Outcome, Failure> {
         .clone()
         .unwrap_or_else(|| directory.path().to_owned());
     fs::create_dir_all(&logs)?;
-    let mut crew = Crew::start(&topology.spec, &store.url(), &logs);
+    let mut crew = Crew::start(&plan.worker, &topology.spec, &store.url(), &logs);
 
     let windows = strikes(plan, &topology, &mut crew).await;
     let paths = crew.logs();
@@ -153,6 +157,7 @@ async fn strikes(plan: &Plan, topology: &Topology, crew: &mut Crew) -> Vec<Windo
             plan.seconds.as_secs() - until.saturating_duration_since(Instant::now()).as_secs(),
             fault.name()
         );
+        crew.revive();
         let from = now();
         strike(fault, topology, crew).await;
         sleep(QUIET).await;

@@ -32,8 +32,9 @@ const WAIT: Duration = Duration::from_secs(5);
 /// Between two questions to a guard.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Ends with its stdin. `servers`: a URL, or `red:`, `ack:` or `cluster:` and URLs with commas between.
+/// Ends with its stdin. `only`: a kind, or `all`. `servers`: a URL, or `red:`, `ack:` or `cluster:` and URLs with commas between.
 pub(crate) fn run(
+    only: &str,
     servers: &str,
     store: &str,
     start: &str,
@@ -53,7 +54,8 @@ pub(crate) fn run(
         let kinds = KINDS.iter().chain(["redlock"].iter());
         for (number, kind) in (0..).zip(kinds) {
             for task in 0..tasks {
-                let Some(handle) = clients.handle(kind, start) else {
+                let handle = clients.handle(kind, start);
+                let Some(handle) = handle.filter(|_| [kind, "all"].contains(&only)) else {
                     continue;
                 };
                 let journal = Journal {

@@ -23,7 +23,7 @@ const CAUTION: u8 = 8;
 
 /// What is known about the fast paths of one connection.
 pub(super) struct FastPaths {
-    /// The server refuses the commands, and not only for the name.
+    /// The server refuses the commands, and not only for the name; or the client was made without.
     refused: AtomicBool,
     /// Whether names were found taken lately, by hash; see [`CAUTION`]. If the fast path fails, a
     /// call takes two round trips.
@@ -31,9 +31,9 @@ pub(super) struct FastPaths {
 }
 
 impl FastPaths {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(scripts_only: bool) -> Self {
         Self {
-            refused: AtomicBool::new(false),
+            refused: AtomicBool::new(scripts_only),
             taken: [const { AtomicU8::new(0) }; PLACES],
         }
     }

@@ -98,6 +98,7 @@ impl Link {
             on_down,
         };
         let (told, seen) = (Arc::clone(server), Arc::clone(&multiplexer));
+        let scripts_only = dialer.scripts_only;
         let dialer = dialer.clone();
         let task = home.spawn(async move {
             let _down = down;
@@ -117,7 +118,7 @@ impl Link {
             driver,
             task,
             known: Mutex::default(),
-            fast_paths: FastPaths::new(),
+            fast_paths: FastPaths::new(scripts_only),
             tie: Tie::new(reached.at, move || end.abort()),
             identity,
             server: Arc::clone(server),

@@ -53,6 +53,8 @@ pub(crate) struct Dialer {
     pub(crate) news: Option<Arc<News>>,
     /// Whether the server is a node of a cluster.
     pub(in crate::connection) clustered: bool,
+    /// Sends no plain commands in place of scripts.
+    pub(crate) scripts_only: bool,
     /// Opens the streams to its nodes.
     to_nodes: Option<NodeConnector>,
     #[cfg(feature = "tls")]

@@ -7,6 +7,8 @@ mod endpoint;
 mod look_up;
 mod misfit;
 mod panics;
+#[cfg(feature = "redis-1")]
+mod redis_crate;
 #[cfg(feature = "tls")]
 mod tls;
 mod url;
@@ -20,3 +22,5 @@ pub(crate) use self::dialer::{Connector, Dialer, NodeConnector, ServerId};
 pub(crate) use self::endpoint::Endpoint;
 pub(super) use self::endpoint::Service;
 pub(super) use self::misfit::Misfit;
+#[cfg(feature = "redis-1")]
+pub(crate) use self::redis_crate::RedisSettings;

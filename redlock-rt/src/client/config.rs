@@ -1,0 +1,107 @@
+//! The settings of a client as a service reads them.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::ready;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::ClientBuilder;
+use crate::connection::Credentials;
+
+/// The settings of a [`Client`](crate::Client), for a reader of configuration files (`config`, `figment`, `toml`).
+///
+/// What is not set has the default of the method of [`ClientBuilder`] that has the same name. Durations are texts with a
+/// unit, such as `"30s"` or `"1m 30s"`. Fields of other names are refused. `Debug` prints no password.
+///
+/// # Examples
+///
+/// ```
+/// use redlock_rt::{ClientBuilder, ClientConfig};
+///
+/// let config: ClientConfig = serde_json::from_str(
+///     r#"{ "url": "redis://10.0.0.1", "password": "secret", "namespace": "shop", "lease": "10s" }"#,
+/// )?;
+/// assert!(!format!("{config:?}").contains("secret"));
+/// let client = ClientBuilder::from(config).build()?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct ClientConfig {
+    /// As [`ClientBuilder::url`]: one server, a master and its replicas, sentinels, or a cluster.
+    pub url: Option<String>,
+    /// The user, if the URL names none.
+    pub user: Option<String>,
+    /// The password, if the URL has none: a secret may come from another place than the URL.
+    pub password: Option<String>,
+    /// As [`ClientBuilder::namespace`].
+    pub namespace: Option<String>,
+    /// As [`ClientBuilder::client_name`].
+    pub client_name: Option<String>,
+    /// As [`ClientBuilder::identity`].
+    pub identity: Option<String>,
+    /// As [`ClientBuilder::server_name`].
+    pub server_name: Option<String>,
+    /// As [`ClientBuilder::lease`].
+    #[serde(with = "humantime_serde")]
+    pub lease: Option<Duration>,
+    /// As [`ClientBuilder::default_wait`].
+    #[serde(with = "humantime_serde")]
+    pub default_wait: Option<Duration>,
+    /// As [`ClientBuilder::poll_interval`].
+    #[serde(with = "humantime_serde")]
+    pub poll_interval: Option<Duration>,
+    /// As [`ClientBuilder::response_timeout`].
+    #[serde(with = "humantime_serde")]
+    pub response_timeout: Option<Duration>,
+    /// As [`ClientBuilder::connect_timeout`].
+    #[serde(with = "humantime_serde")]
+    pub connect_timeout: Option<Duration>,
+    /// As [`ClientBuilder::waiter_timeout`].
+    #[serde(with = "humantime_serde")]
+    pub waiter_timeout: Option<Duration>,
+    /// As [`ClientBuilder::hand_over`]; `"0s"` for none.
+    #[serde(with = "humantime_serde")]
+    pub hand_over: Option<Duration>,
+    /// As [`ClientBuilder::dedicated_thread`].
+    pub dedicated_thread: Option<bool>,
+    /// As [`ClientBuilder::tracking`].
+    pub tracking: Option<bool>,
+}
+
+impl From<ClientConfig> for ClientBuilder {
+    fn from(config: ClientConfig) -> Self {
+        let mut builder = Self::new();
+        if config.user.is_some() || config.password.is_some() {
+            let mut credentials = Credentials::new(config.password.unwrap_or_default());
+            if let Some(user) = config.user {
+                credentials = credentials.user(user);
+            }
+            builder = builder.credentials(move || ready(Ok::<_, Infallible>(credentials.clone())));
+        }
+        if let Some(url) = config.url {
+            builder = builder.url(&url);
+        }
+        macro_rules! set {
+            ($($setting:ident)+) => {
+                $(if let Some(value) = config.$setting {
+                    builder = builder.$setting(value);
+                })+
+            };
+        }
+        set!(namespace client_name identity server_name lease default_wait poll_interval);
+        set!(response_timeout connect_timeout waiter_timeout hand_over dedicated_thread tracking);
+        builder
+    }
+}
+
+impl fmt::Debug for ClientConfig {
+    /// As the builder, which has no passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let builder = ClientBuilder::from(self.clone());
+        f.debug_tuple("ClientConfig").field(&builder).finish()
+    }
+}
