@@ -500,8 +500,8 @@ impl ClientBuilder {
     /// Sets whether a free lock may be taken by `RESTORE`, and released by `HDEL`, instead of by scripts, which take
     /// three times as long on the server. Defaults to `true`: where an ACL refuses the commands, the client uses scripts.
     ///
-    /// With `false` none of them is sent, and an ACL need not be asked. `RESTORE` is a dangerous command (see
-    /// [Permissions](crate#permissions)): a user who has all rights may still not want a client to send it.
+    /// With `false` no lock is taken or released by them, and `RESTORE` is never sent: it is a dangerous command (see
+    /// [Permissions](crate#permissions)), which a user who has all rights may not want a client to send.
     pub fn plain_commands(mut self, allowed: bool) -> Self {
         self.plain_commands = allowed;
         self
