@@ -5,6 +5,7 @@
 mod fair;
 mod redlock;
 mod rlock;
+mod trace;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;

@@ -37,14 +37,14 @@ pub(crate) struct Client {
     /// Redis has forgotten the hold: somebody has deleted the key, or a failover has lost it.
     forgotten: bool,
     /// What is on its way, there or back, at `CALL`, `RENEWAL` and `STALE`.
-    calls: [Option<Call>; 3],
+    pub(crate) calls: [Option<Call>; 3],
 }
 
 /// The call of the hold: it has one at a time, and repeats it until Redis answers.
 pub(crate) const CALL: usize = 0;
 /// A renewal has a connection of its own.
 pub(crate) const RENEWAL: usize = 1;
-/// What a connection that broke may still bring to Redis.
+/// What may still run although nobody waits for it: its connection broke, or its time is over.
 pub(crate) const STALE: usize = 2;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -59,18 +59,18 @@ pub(crate) enum Phase {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Call {
-    does: Does,
+pub(crate) struct Call {
+    pub(crate) does: Does,
     number: u32,
-    lease: u32,
+    pub(crate) lease: u32,
     /// How long ago it was sent.
     age: u32,
     /// What Redis has replied: whether the hold is there.
-    reply: Option<bool>,
+    pub(crate) reply: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Does {
+pub(crate) enum Does {
     Acquire,
     Release,
     Lengthen,
@@ -134,7 +134,11 @@ impl RLock {
                 me.begin(me.number, Ends);
                 me.calls[CALL] = me.call(Release, 0);
             }
-            (Break(RENEWAL), _) if me.calls[RENEWAL].is_some() => me.calls[RENEWAL] = None,
+            (Break(RENEWAL), _) => {
+                let call = me.calls[RENEWAL].take()?;
+                me.calls[STALE] = me.calls[STALE].take().or(Some(call));
+                me.calls[STALE].take_if(|call| call.reply.is_some());
+            }
             (Break(CALL), phase) => {
                 let mut call = me.calls[CALL].take()?;
                 let does = if phase == Asks { Acquire } else { Release };

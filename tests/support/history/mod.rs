@@ -34,8 +34,8 @@ use std::fmt;
 pub use self::{
     record::{
         Ack, Acquisition, Adoption, Again, Ahead, End, Flood, Foreign, Grant, Heard, History,
-        LatchAct, LatchCall, Mode, Moved, Ms, Outcome, Part, Pause, Redirection, Sight, Started,
-        Strike, Terms, TimedCall, Wiped,
+        LatchAct, LatchCall, Mode, Moved, Ms, Outcome, Part, Pause, Ran, Redirection, Sight,
+        Started, Strike, Terms, TimedCall, Wiped,
     },
     turns::{History as TurnLog, Overlap, Turn, Turns},
     verdict::{EXCUSES, Verdict},

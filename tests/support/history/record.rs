@@ -74,6 +74,8 @@ pub struct History {
     pub in_flight: usize,
     /// How many calls for locks the servers have run.
     pub calls_run: usize,
+    /// These calls, of a single server that is not flooded.
+    pub ran: Vec<Ran>,
     /// When the run was over.
     pub end: Ms,
 }
@@ -126,6 +128,17 @@ pub struct Heard {
     /// Where.
     pub node: usize,
     /// Its keys and arguments.
+    pub words: Vec<String>,
+}
+
+/// A call for locks ran at the server.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// When.
+    pub at: Ms,
+    /// Which of [`History::sights`] was the first after that.
+    pub sight: usize,
+    /// Its words.
     pub words: Vec<String>,
 }
 

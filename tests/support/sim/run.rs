@@ -16,7 +16,7 @@ use super::plan::{Fault, Plan, Refusal, Trouble};
 use super::tickets::Tickets;
 use super::ttl::SetTtl;
 use super::wall::{self, Jump};
-use crate::history::{self, History, Ms, Violation};
+use crate::history::{self, History, Ms, Ran, Violation};
 
 /// Four times the longest pause of `engine/hub/rivals.rs`.
 const YIELDS: Ms = 64;
@@ -296,6 +296,17 @@ impl World {
             }
             *busy = now + *each;
             ran = true;
+            if self.plan.servers() == 1 && self.plan.flood.is_none() {
+                let history = &mut self.log.lock().history;
+                let sight = history.sights.len();
+                let words = server.ran.drain(..);
+                let calls = words.map(|words| Ran {
+                    at: now,
+                    sight,
+                    words,
+                });
+                history.ran.extend(calls);
+            }
         }
         let mut tell = |host, text| lines.push(format!("h{host}{name}{text}"));
         server.answer_waits(&mut net, &mut tell);

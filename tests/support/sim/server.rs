@@ -56,6 +56,8 @@ pub(super) struct Server {
     pub(super) changed: bool,
     /// How many calls for locks it has run.
     pub(super) calls: usize,
+    /// The words of those that it has run since this was last taken.
+    pub(super) ran: Vec<Vec<String>>,
     /// For questions that come past the network.
     pub(super) past: RefCell<Option<Session>>,
     /// Where it is a node of a cluster, or a master or a replica that sentinels watch.
@@ -105,6 +107,7 @@ impl Server {
             scripts: BTreeMap::new(),
             changed: false,
             calls: 0,
+            ran: Vec::new(),
             past: RefCell::new(None),
             slots: None,
             sentinel: None,
@@ -309,6 +312,10 @@ impl Server {
                     let call = is_script(&request);
                     self.changed |= call;
                     self.calls += usize::from(call);
+                    if call && self.knows_script(&request) {
+                        let words = request.iter().map(|word| String::from_utf8_lossy(word));
+                        self.ran.push(words.map(Cow::into_owned).collect());
+                    }
                     write(&mut connection.session, &frame);
                     if call {
                         self.keep_mark(net, id, &mut connection, &request);
@@ -411,6 +418,15 @@ impl Server {
             let name = name.unwrap_or_default();
             self.scripts.insert(digest, format!("[{name}]"));
         }
+    }
+
+    /// Whether a call is not answered NOSCRIPT.
+    fn knows_script(&self, request: &[Bytes]) -> bool {
+        let is_digest = request[0].eq_ignore_ascii_case(b"EVALSHA");
+        !is_digest
+            || self
+                .ask_bytes(&[b"SCRIPT", b"EXISTS", &request[1]])
+                .ends_with(b":1\r\n")
     }
 
     /// What the script of a call is called.

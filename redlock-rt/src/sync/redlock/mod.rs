@@ -52,12 +52,13 @@ const ACTION: &str = "acquire lock";
 ///
 /// * Clocks run at nearly the same speed.
 /// * Processes are not paused between checking the guard and acting.
-/// * No majority of servers loses its data within one lease.
+/// * No server answers within one lease after it has lost its data.
 ///
 /// A server that restarts empty has lost its data. To be safe, keep a restarted server from
 /// answering for one lease (or let servers write their file at every command). Otherwise two
 /// callers can each have a majority until the first caller's watchdog notices, which is as soon as
-/// its connection is back.
+/// its connection is back. One such server is enough where the first caller has a bare majority;
+/// where it has the lock on all servers, it takes a majority of them.
 ///
 /// Martin Kleppmann's [*How to do distributed locking*][kleppmann] explains the consequence: a
 /// holder that is paused for longer than its lease acts while another holder has the lock. Only the
