@@ -9,7 +9,7 @@ use super::{
     subject::PERMITS,
 };
 
-const MS: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000_000;
 /// A waiter that came this much later is behind another one, wherever they wait.
 const BEHIND: u64 = 50 * MS;
 
@@ -18,7 +18,15 @@ const BEHIND: u64 = 50 * MS;
 pub(crate) struct Window {
     pub(crate) fault: String,
     pub(crate) from: u64,
+    /// When it was undone.
+    pub(crate) healed: u64,
     pub(crate) until: u64,
+}
+
+pub(crate) fn window_at(windows: &[Window], at: u64) -> Option<&Window> {
+    let place = windows.partition_point(|window| window.from <= at);
+    let window = windows.get(place.checked_sub(1)?);
+    window.filter(|window| at < window.until)
 }
 
 /// What was seen of a kind of lock under a fault.
@@ -47,12 +55,14 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     pub(crate) subject: String,
-    asked: u64,
+    pub(crate) asked: u64,
     pub(crate) got: u64,
     /// The last moment at which the guard said that it is valid.
-    valid_until: u64,
-    lost: Option<u64>,
-    ended: u64,
+    pub(crate) valid_until: u64,
+    pub(crate) lost: Option<u64>,
+    pub(crate) ended: u64,
+    /// When its release was confirmed.
+    pub(crate) freed: Option<u64>,
     token: Option<u64>,
 }
 
@@ -60,7 +70,7 @@ pub(crate) struct Hold {
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     pub(crate) held: Vec<Hold>,
-    failed: Vec<(String, u64, u64, String)>,
+    pub(crate) failed: Vec<(String, u64, u64, String)>,
 }
 
 pub(crate) fn holds(events: &[Event]) -> Holds {
@@ -81,11 +91,16 @@ pub(crate) fn holds(events: &[Event]) -> Holds {
                     valid_until: event.at,
                     lost: None,
                     ended: event.at,
+                    freed: None,
                     token: event.value,
                 };
                 holds.held.extend(open.insert(who, hold));
             }
-            (Act::Lock, _) => {
+            // It was given up.
+            (Act::Lock, Stage::Info) => {
+                asked.remove(&who);
+            }
+            (Act::Lock, Stage::Fail) => {
                 let since = asked.remove(&who).unwrap_or(event.at);
                 let error = event.error.clone().unwrap_or_default();
                 holds
@@ -96,11 +111,14 @@ pub(crate) fn holds(events: &[Event]) -> Holds {
                 let Some(hold) = open.get_mut(&who) else {
                     continue;
                 };
-                hold.ended = event.at;
                 match (act, stage) {
-                    (Act::Valid, _) => hold.valid_until = event.at,
-                    (Act::Lost, _) => hold.lost = Some(event.at),
-                    (Act::End, Stage::Invoke) => holds.held.extend(open.remove(&who)),
+                    (Act::End, Stage::Ok) => hold.freed = Some(event.at),
+                    (Act::End, Stage::Info) => {}
+                    _ => hold.ended = event.at,
+                }
+                match act {
+                    Act::Valid => hold.valid_until = event.at,
+                    Act::Lost => hold.lost = Some(event.at),
                     _ => {}
                 }
             }
@@ -116,14 +134,8 @@ pub(crate) type Table = BTreeMap<String, BTreeMap<String, Seen>>;
 /// By fault, then by kind.
 pub(crate) fn check(holds: &Holds, windows: &[Window]) -> Table {
     let mut table = Table::new();
-    let at = |at: u64| {
-        let place = windows.partition_point(|window| window.from <= at);
-        windows
-            .get(place.checked_sub(1)?)
-            .filter(|window| at < window.until)
-    };
     let mut of = |when: u64, subject: &str, note: &mut dyn FnMut(&mut Seen, &Window)| {
-        if let Some(window) = at(when) {
+        if let Some(window) = window_at(windows, when) {
             let row = table.entry(window.fault.clone()).or_default();
             note(row.entry(subject.to_owned()).or_default(), window);
         }
@@ -147,18 +159,18 @@ pub(crate) fn check(holds: &Holds, windows: &[Window]) -> Table {
         });
     }
     for (subject, held) in by_lock(&holds.held) {
-        for when in overlaps(&held, |hold| hold.valid_until) {
-            of(when, &subject, &mut |seen, _| seen.valid_overlaps += 1);
+        for (hold, _) in overlaps(&held, |hold| hold.valid_until) {
+            of(hold.got, &subject, &mut |seen, _| seen.valid_overlaps += 1);
         }
-        for when in overlaps(&held, |hold| hold.ended) {
-            of(when, &subject, &mut |seen, _| seen.bodies_overlap += 1);
+        for (hold, _) in overlaps(&held, |hold| hold.ended) {
+            of(hold.got, &subject, &mut |seen, _| seen.bodies_overlap += 1);
         }
         for when in tokens_back(&held) {
             of(when, &subject, &mut |seen, _| seen.tokens_back += 1);
         }
         if subject == "fair" {
-            for when in passed_by(&held) {
-                of(when, &subject, &mut |seen, _| seen.passed_by += 1);
+            for hold in passed_by(&held) {
+                of(hold.got, &subject, &mut |seen, _| seen.passed_by += 1);
             }
         }
         for window in windows {
@@ -183,7 +195,7 @@ pub(crate) fn check(holds: &Holds, windows: &[Window]) -> Table {
 }
 
 /// Readers and writers have one lock.
-fn by_lock(held: &[Hold]) -> BTreeMap<String, Vec<&Hold>> {
+pub(crate) fn by_lock(held: &[Hold]) -> BTreeMap<String, Vec<&Hold>> {
     let mut locks: BTreeMap<String, Vec<&Hold>> = BTreeMap::new();
     for hold in held {
         let lock = match hold.subject.as_str() {
@@ -195,8 +207,11 @@ fn by_lock(held: &[Hold]) -> BTreeMap<String, Vec<&Hold>> {
     locks
 }
 
-/// When a hold began beside others that exclude it.
-fn overlaps(held: &[&Hold], until: impl Fn(&Hold) -> u64) -> Vec<u64> {
+/// The holds that began beside others that exclude them, and these.
+pub(crate) fn overlaps<'a>(
+    held: &[&'a Hold],
+    until: impl Fn(&Hold) -> u64,
+) -> Vec<(&'a Hold, Vec<&'a Hold>)> {
     let mut running: Vec<&Hold> = Vec::new();
     let mut found = Vec::new();
     for hold in held {
@@ -206,13 +221,13 @@ fn overlaps(held: &[&Hold], until: impl Fn(&Hold) -> u64) -> Vec<u64> {
             "read" => running.iter().any(|other| other.subject == "write"),
             _ => !running.is_empty(),
         };
-        found.extend(excluded.then_some(hold.got));
+        found.extend(excluded.then(|| (*hold, running.clone())));
         running.push(hold);
     }
     found
 }
 
-fn tokens_back(held: &[&Hold]) -> Vec<u64> {
+pub(crate) fn tokens_back(held: &[&Hold]) -> Vec<u64> {
     let mut by_asked = held.to_vec();
     by_asked.sort_by_key(|hold| hold.asked);
     let (mut before, mut greatest) = (held.iter().peekable(), 0);
@@ -230,7 +245,7 @@ fn tokens_back(held: &[&Hold]) -> Vec<u64> {
     found
 }
 
-fn passed_by(held: &[&Hold]) -> Vec<u64> {
+pub(crate) fn passed_by<'a>(held: &[&'a Hold]) -> Vec<&'a Hold> {
     let mut by_asked = held.to_vec();
     by_asked.sort_by_key(|hold| hold.asked);
     // The least moment at which one that came later had the lock.
@@ -242,7 +257,7 @@ fn passed_by(held: &[&Hold]) -> Vec<u64> {
         let behind = by_asked.partition_point(|other| other.asked < hold.asked + BEHIND);
         least[behind] < hold.got
     });
-    passed.map(|hold| hold.got).collect()
+    passed.copied().collect()
 }
 
 /// The counters: how often each was counted up, and what was lost of that.
@@ -273,10 +288,14 @@ pub(crate) fn counted(events: &[Event], subject: &str, last: u64) -> Counted {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn hold(subject: &str, [asked, got, valid_until, ended]: [u64; 4], token: Option<u64>) -> Hold {
+    pub(crate) fn hold(
+        subject: &str,
+        [asked, got, valid_until, ended]: [u64; 4],
+        token: Option<u64>,
+    ) -> Hold {
         let subject = subject.to_owned();
         Hold {
             subject,
@@ -285,6 +304,7 @@ mod tests {
             valid_until,
             lost: None,
             ended,
+            freed: None,
             token,
         }
     }
@@ -293,6 +313,7 @@ mod tests {
         let window = Window {
             fault: "f".into(),
             from: 0,
+            healed: 0,
             until: u64::MAX,
         };
         let held = Holds {
@@ -382,6 +403,7 @@ mod tests {
         let window = |from, until| Window {
             fault: "f".into(),
             from: from * MS,
+            healed: from * MS,
             until: until * MS,
         };
         let gap = |from, until| check(&held, &[window(from, until)])["f"]["rlock"].longest_gap_ms;

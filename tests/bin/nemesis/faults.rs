@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tests::{Cluster, Loss, Matcher, RedisServer, Replicated, Sentinels};
+use tests::{Cluster, Loss, Matcher, RedisServer, Replicated, Sentinels, Which};
 use tokio::time::{sleep, timeout};
 
 use super::{
     crew::Crew,
+    event::now,
     topology::{Servers, Topology},
-    worker::LEASE,
+    worker::lease,
 };
 
 /// For what depends on several servers to be well again.
@@ -27,6 +28,7 @@ pub(crate) enum Fault {
     HalfOpen,
     Refuse,
     Slow,
+    LateReplies,
     LostRequests,
     LostReplies,
     LostMessages,
@@ -43,10 +45,15 @@ pub(crate) enum Fault {
     OutOfMemory,
     FailoverAsked,
     FailoverForced,
+    FailoverBehind,
+    FailoverAwake,
     Reshard,
 }
 
 use Fault::*;
+
+/// What the master has acknowledged for a moment is nowhere else.
+pub(crate) const BEHIND: &str = "failover, replicas behind";
 
 /// With the words by which they are known.
 const ALL: &[(Fault, &str)] = &[
@@ -58,6 +65,7 @@ const ALL: &[(Fault, &str)] = &[
     (HalfOpen, "half-open connections"),
     (Refuse, "refused connections"),
     (Slow, "slow link"),
+    (LateReplies, "replies later than the lease"),
     (LostRequests, "lost requests"),
     (LostReplies, "lost replies"),
     (LostMessages, "lost messages"),
@@ -74,6 +82,8 @@ const ALL: &[(Fault, &str)] = &[
     (OutOfMemory, "out of memory"),
     (FailoverAsked, "failover, asked for"),
     (FailoverForced, "failover, forced"),
+    (FailoverBehind, BEHIND),
+    (FailoverAwake, "failover, the old master wakes up"),
     (Reshard, "slots moved"),
 ];
 
@@ -92,12 +102,12 @@ impl Fault {
     /// Those that a topology can have.
     pub(crate) fn of(topology: &Topology) -> Vec<Self> {
         let has = |fault: Self| match fault {
-            Cut | HalfOpen | Refuse | Slow | LostRequests | LostReplies | LostMessages => {
-                !topology.proxies.is_empty()
-            }
+            Cut | HalfOpen | Refuse | Slow | LateReplies | LostRequests | LostReplies
+            | LostMessages => !topology.proxies.is_empty(),
             FailoverAsked | FailoverForced => {
                 matches!(topology.servers, Servers::Watched(..) | Servers::Cluster(_))
             }
+            FailoverBehind | FailoverAwake => matches!(topology.servers, Servers::Watched(..)),
             Reshard => matches!(topology.servers, Servers::Cluster(_)),
             // There a server that is down for long is replaced: that is the forced failover.
             KillServer => matches!(topology.servers, Servers::One(_) | Servers::Five(_)),
@@ -110,23 +120,24 @@ impl Fault {
     }
 }
 
-/// Does it, and undoes it.
-pub(crate) async fn strike(fault: Fault, topology: &Topology, crew: &mut Crew) {
+/// Does it, and undoes it. Returns since when all should be well.
+pub(crate) async fn strike(fault: Fault, topology: &Topology, crew: &mut Crew) -> u64 {
+    let from = now();
     let servers = topology.all();
     // One of five, or the only one; where servers are replaced, any.
     let up: Vec<_> = servers.iter().filter(|server| server.is_up()).collect();
     let server: &RedisServer = up[fastrand::usize(..up.len())];
     match fault {
         None => sleep(LONG).await,
-        PauseClientShort => crew.pause(LEASE.mul_f64(0.4)).await,
-        PauseClientLong => crew.pause(LEASE * 2).await,
+        PauseClientShort => crew.pause(lease(&topology.spec).mul_f64(0.4)).await,
+        PauseClientLong => crew.pause(lease(&topology.spec) * 2).await,
         KillClient => crew.replace(),
         Cut => {
             for proxy in &topology.proxies {
                 proxy.cut_all();
             }
         }
-        HalfOpen | Refuse | Slow | LostRequests | LostReplies | LostMessages => {
+        HalfOpen | Refuse | Slow | LateReplies | LostRequests | LostReplies | LostMessages => {
             link(fault, topology).await
         }
         PauseServer => {
@@ -182,12 +193,16 @@ pub(crate) async fn strike(fault: Fault, topology: &Topology, crew: &mut Crew) {
             )
             .await;
         }
-        FailoverAsked | FailoverForced => fail_over(fault, topology).await,
+        FailoverAsked | FailoverForced | FailoverBehind | FailoverAwake => {
+            return fail_over(fault, topology).await;
+        }
         Reshard => reshard(topology).await,
     }
+    if fault == None { from } else { now() }
 }
 
 async fn link(fault: Fault, topology: &Topology) {
+    let mut gates = Vec::new();
     for proxy in &topology.proxies {
         match fault {
             HalfOpen => proxy.go_silent(),
@@ -196,30 +211,65 @@ async fn link(fault: Fault, topology: &Topology) {
                 proxy.cut_all();
             }
             Slow => proxy.delay(Matcher::any(), Duration::from_millis(60)),
+            LateReplies => {
+                // Of some of the clients.
+                let links = proxy.connections(Which::Scripts).into_iter();
+                let links = links.filter(|_| fastrand::bool()).map(Which::Connection);
+                gates.extend(links.map(|link| proxy.hold_reply(Matcher::any().on(link))));
+            }
             LostRequests => proxy.lose(Loss::Request, Matcher::any(), 20),
             LostReplies => proxy.lose(Loss::Reply, Matcher::any(), 20),
             _ => proxy.swallow_message(Matcher::any(), 50),
         }
     }
     sleep(LONG).await;
+    drop(gates);
     topology.proxies.iter().for_each(|proxy| proxy.clear());
 }
 
-async fn fail_over(fault: Fault, topology: &Topology) {
+/// Returns since when all clients should be at the new master.
+async fn fail_over(fault: Fault, topology: &Topology) -> u64 {
+    let mut awake = Option::None;
     match &topology.servers {
         Servers::Watched(replicated, sentinels) => {
             let master = async || master(replicated, sentinels).await;
-            let Some(before) = master().await else { return };
+            let Some(before) = master().await else {
+                return now();
+            };
             let is_moved = async || master().await.is_some_and(|now| now != before);
+            let old = replicated.server(before);
             match fault {
+                FailoverAwake => {
+                    old.pause();
+                    until(is_moved).await;
+                    sleep(lease(&topology.spec)).await;
+                    // It is a master for some seconds yet.
+                    old.resume();
+                    awake = Some(now());
+                }
                 FailoverAsked => {
                     let _ = sentinels.ask::<redis::Value>(0, "FAILOVER").await;
                     until(is_moved).await;
                 }
                 _ => {
-                    replicated.server(before).kill();
+                    let behind = (0..3).filter(|at| *at != before && fault == FailoverBehind);
+                    let behind: Vec<_> = behind.map(|at| replicated.server(at)).collect();
+                    if !behind.is_empty() {
+                        behind.iter().for_each(|replica| replica.pause());
+                        // What is written from now on is nowhere else.
+                        ask(old, &["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
+                        ask(old, &["CLIENT", "KILL", "TYPE", "replica"]).await;
+                        // Less than a renewal interval.
+                        sleep(lease(&topology.spec).mul_f64(0.3)).await;
+                    }
+                    old.kill();
+                    behind.iter().for_each(|replica| replica.resume());
+                    if !behind.is_empty() {
+                        // At once, so that the lost locks are not over.
+                        let _ = sentinels.ask::<redis::Value>(0, "FAILOVER").await;
+                    }
                     until(is_moved).await;
-                    replicated.server(before).restart();
+                    old.restart();
                 }
             }
             // Until then, another failover has nowhere to go.
@@ -243,7 +293,7 @@ async fn fail_over(fault: Fault, topology: &Topology) {
             let masters = masters(cluster).await;
             let master = masters[fastrand::usize(..masters.len())];
             let Some(replica) = cluster.replicas_of(master).await.first().copied() else {
-                return;
+                return now();
             };
             let is_promoted = async || is_master(cluster, replica).await;
             match fault {
@@ -276,6 +326,7 @@ async fn fail_over(fault: Fault, topology: &Topology) {
         }
         _ => {}
     }
+    awake.unwrap_or_else(now)
 }
 
 async fn reshard(topology: &Topology) {

@@ -16,6 +16,7 @@ mod faults;
 mod peers;
 mod plot;
 mod report;
+mod rules;
 mod run;
 mod subject;
 mod topology;

@@ -5,7 +5,8 @@ use std::{env, fmt::Write as _, fs, path::Path};
 use super::{
     Failure,
     check::Seen,
-    report::{may_overlap, sum},
+    report::sum,
+    rules::may_overlap,
     run::Outcome,
 };
 

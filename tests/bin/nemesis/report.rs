@@ -1,61 +1,32 @@
 //! What runs have shown, as tables.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
-use super::{Failure, check::Seen, peers, plot, run::Outcome, topology::TOPOLOGIES};
-
-/// Faults after which a server may not have what it had acknowledged. A failover loses what no replica had, unless
-/// acquisitions wait for all replicas and the old master is dead: one that lives goes on for a moment.
-pub(crate) fn may_overlap(topology: &str, fault: &str) -> bool {
-    let lost = fault == "FLUSHALL";
-    let forgets = fault == "kill and restart a server"
-        && matches!(topology, "single-everysec" | "single-none");
-    let fails_over =
-        fault.starts_with("failover") && (topology, fault) != ("ack", "failover, forced");
-    lost || forgets || fails_over
-}
+use super::{
+    Failure,
+    check::Seen,
+    peers, plot,
+    rules::{Breach, may_overlap},
+    run::Outcome,
+    topology::TOPOLOGIES,
+};
 
 /// Fails if what the pages promise was broken.
 pub(crate) fn broken(outcome: &Outcome) -> Result<(), Failure> {
-    let mut broken = Vec::new();
-    for (fault, kinds) in &outcome.seen {
-        for (kind, seen) in kinds.iter().filter(|(kind, _)| *kind != "count:off") {
-            if seen.valid_overlaps > 0 && !may_overlap(&outcome.topology, fault) {
-                broken.push(format!(
-                    "{fault}: {} overlaps of valid guards of {kind}",
-                    seen.valid_overlaps
-                ));
-            }
-            if seen.tokens_back > 0 && !may_overlap(&outcome.topology, fault) {
-                broken.push(format!(
-                    "{fault}: {} tokens of {kind} went back",
-                    seen.tokens_back
-                ));
-            }
-        }
-    }
-    if outcome
-        .counters
-        .get("fenced")
-        .is_some_and(|counted| counted.lost > 0)
-    {
-        broken.push("updates were lost behind a store that compares tokens".to_owned());
-    }
-    if !outcome.left.is_empty() {
-        broken.push(format!("left behind: {:?}", outcome.left));
-    }
-    if outcome.stuck > 0 {
-        broken.push(format!("{} processes did not end", outcome.stuck));
-    }
+    let line = |breach: &Breach| {
+        let Breach {
+            fault,
+            kind,
+            rule,
+            times,
+            seconds,
+        } = breach;
+        format!("\n{fault}, {kind}: {rule}: {times} times, first after {seconds:.1} s")
+    };
+    let broken: String = outcome.broken.iter().map(line).collect();
     match broken.is_empty() {
         true => Ok(()),
-        false => Err(format!(
-            "{}, seed {}:\n{}",
-            outcome.topology,
-            outcome.seed,
-            broken.join("\n")
-        )
-        .into()),
+        false => Err(format!("{}, seed {}:{broken}", outcome.topology, outcome.seed).into()),
     }
 }
 
@@ -128,6 +99,7 @@ pub(crate) fn write(docs: &Path) -> Result<(), Failure> {
         ("SUMMARY", summary(&outcomes)),
         ("COUNTERS", counters(&outcomes)),
         ("PEERS", peers::table(&docs.join("under-faults"))?),
+        ("PLANTED", planted(docs)?),
         ("TABLES", outcomes.iter().map(section).collect()),
     ] {
         page = page.replace(&format!("<!-- {mark} -->\n"), &text);
@@ -163,6 +135,20 @@ pub(crate) fn write(docs: &Path) -> Result<(), Failure> {
         plot::bars(&shares.collect::<Vec<_>>()),
     )?;
     Ok(())
+}
+
+/// What `ci/mutants --faults` has seen.
+fn planted(docs: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(docs.join("under-faults/planted.json"))?;
+    let mut table = "| bug | what it does | servers | fault | what the checker said | seconds |
+| --- | --- | --- | --- | --- | --- |
+"
+    .to_owned();
+    for bug in serde_json::from_str::<Vec<BTreeMap<String, String>>>(&text)? {
+        let cells = ["name", "does", "servers", "fault", "rule", "seconds"].map(|key| &*bug[key]);
+        let _ = writeln!(table, "| {} |", cells.join(" | "));
+    }
+    Ok(table)
 }
 
 /// What a counter is guarded by.

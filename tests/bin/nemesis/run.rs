@@ -19,8 +19,9 @@ use super::{
     event::{self, now},
     faults::{self, Fault, strike},
     peers,
+    rules::{self, Breach},
     topology::Topology,
-    worker::LEASE,
+    worker::lease,
 };
 
 /// Between two faults: what the first one has done is over.
@@ -81,6 +82,30 @@ pub(crate) struct Outcome {
     pub(crate) stuck: usize,
     /// Acquisitions in each 100 ms around the failovers, from 2 s before to 8 s behind them.
     pub(crate) around: Vec<u64>,
+    /// In the order in which it was seen.
+    #[serde(default)]
+    pub(crate) broken: Vec<Breach>,
+}
+
+impl Outcome {
+    /// What is known in the end only.
+    fn end(&mut self) {
+        let lost = self.counters.get("fenced");
+        let left = format!("left behind: {:?}", self.left);
+        for (times, rule) in [
+            (
+                lost.map_or(0, |counted| counted.lost),
+                "updates were lost behind a store that compares tokens",
+            ),
+            (self.left.len() as u64, &left),
+            (self.stuck as u64, "processes did not end"),
+        ] {
+            if times > 0 {
+                let end = Breach::new("the end", "all", rule, times, self.seconds as f64);
+                self.broken.push(end);
+            }
+        }
+    }
 }
 
 pub(crate) fn run(plan: &Plan) -> Result<Outcome, Failure> {
@@ -123,7 +148,9 @@ async fn running(plan: &Plan) -> Result<Outcome, Failure> {
         left: left(&topology).await,
         stuck,
         around: around(&holds, &windows),
+        broken: rules::breaches(&plan.topology, &holds, &windows),
     };
+    outcome.end();
     for window in windows {
         *outcome.strikes.entry(window.fault).or_default() += 1;
     }
@@ -159,7 +186,7 @@ async fn strikes(plan: &Plan, topology: &Topology, crew: &mut Crew) -> Vec<Windo
         );
         crew.revive();
         let from = now();
-        strike(fault, topology, crew).await;
+        let healed = strike(fault, topology, crew).await;
         sleep(QUIET).await;
         topology.proxies.iter().for_each(|proxy| proxy.mark());
         let now_masters = faults::present(topology).await;
@@ -175,6 +202,7 @@ async fn strikes(plan: &Plan, topology: &Topology, crew: &mut Crew) -> Vec<Windo
         windows.push(Window {
             fault: fault.to_owned(),
             from,
+            healed,
             until: now(),
         });
     }
@@ -207,7 +235,7 @@ async fn counters(
 
 /// What is there behind a lease, besides what stays by its nature.
 async fn left(topology: &Topology) -> Vec<String> {
-    sleep(LEASE * 3).await;
+    sleep(lease(&topology.spec) * 3).await;
     let mut left = Vec::new();
     for server in topology.all() {
         let Ok(mut connection) = server.connect().await else {

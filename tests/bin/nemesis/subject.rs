@@ -55,9 +55,8 @@ impl Clients {
             "fenced" => Box::new(client.fenced_lock(name)),
             "read" => Box::new(modes().read_lock()),
             "write" => Box::new(modes().write_lock()),
-            "multi" => {
-                Box::new(client.multi_lock([format!("{{{name}}}a"), format!("{{{name}}}b")]))
-            }
+            // In a cluster, at two servers.
+            "multi" => Box::new(client.multi_lock([format!("{name}:a"), format!("{name}:b")])),
             "permits" => Box::new(
                 client
                     .permit_expirable_semaphore(name)

@@ -17,7 +17,10 @@ use redlock_rt::{
     Client, ClientBuilder, Error, ErrorKind, FencedValue, Quorum, ReplicaAck, Shutdown,
 };
 use tests::connection_to;
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 use super::{
     Failure,
@@ -25,8 +28,13 @@ use super::{
     subject::{COUNTERS, Clients, Guard, Handle, KINDS},
 };
 
-/// The lease of all locks.
-pub(crate) const LEASE: Duration = Duration::from_secs(1);
+/// The lease of all locks on these servers: where replicas are waited for, longer than a failover takes.
+pub(crate) fn lease(servers: &str) -> Duration {
+    Duration::from_secs(if servers.starts_with("ack") { 2 } else { 1 })
+}
+
+/// Long, so that a lost wake-up is seen.
+const POLL: Duration = Duration::from_secs(3);
 /// How long a caller waits for a lock.
 const WAIT: Duration = Duration::from_secs(5);
 /// Between two questions to a guard.
@@ -63,7 +71,12 @@ pub(crate) fn run(
                     task: number * tasks + task,
                     subject: (*kind).to_owned(),
                 };
-                contenders.spawn(contend(handle, journal, Arc::clone(&stopped)));
+                contenders.spawn(contend(
+                    handle,
+                    lease(servers),
+                    journal,
+                    Arc::clone(&stopped),
+                ));
             }
         }
         let around = match &clients {
@@ -102,11 +115,8 @@ pub(crate) fn run(
     })
 }
 
-fn builder() -> ClientBuilder {
-    Client::builder().lease(LEASE)
-}
-
 fn connect(servers: &str) -> Result<(Clients, Vec<Client>), Failure> {
+    let builder = || Client::builder().lease(lease(servers)).poll_interval(POLL);
     let one = |builder: ClientBuilder| {
         let client = builder.build()?;
         Ok::<_, Error>((Clients::One(client.clone()), vec![client]))
@@ -126,7 +136,16 @@ fn connect(servers: &str) -> Result<(Clients, Vec<Client>), Failure> {
 /// An acquisition, written down.
 async fn acquire(handle: &dyn Handle, journal: &Journal<'_>) -> Option<Box<dyn Guard>> {
     journal.note(Act::Lock, Stage::Invoke);
-    match handle.acquire(WAIT).await {
+    // One of ten is given up, at any point of its way.
+    let patience = match fastrand::u8(..10) {
+        0 => Duration::from_millis(fastrand::u64(..30)),
+        _ => WAIT * 2,
+    };
+    let Ok(acquired) = timeout(patience, handle.acquire(WAIT)).await else {
+        journal.note(Act::Lock, Stage::Info);
+        return None;
+    };
+    match acquired {
         Ok(guard) => {
             journal.note_at(now(), Act::Lock, Stage::Ok, guard.token(), None);
             Some(guard)
@@ -178,18 +197,28 @@ async fn end(guard: Box<dyn Guard>, journal: &Journal<'_>) {
     journal.note_at(now(), Act::End, stage, None, error);
 }
 
-async fn contend(handle: Box<dyn Handle>, journal: Journal<'static>, stopped: Arc<AtomicBool>) {
+async fn contend(
+    handle: Box<dyn Handle>,
+    lease: Duration,
+    journal: Journal<'static>,
+    stopped: Arc<AtomicBool>,
+) {
     while !stopped.load(Ordering::Relaxed) {
         if let Some(guard) = acquire(&*handle, &journal).await {
             let lasts = match fastrand::u8(..100) {
                 ..90 => fastrand::u64(1..12),
                 90..98 => fastrand::u64(20..80),
-                _ => fastrand::u64(1000..1500),
+                _ => fastrand::u64(1000..1500) * lease.as_secs(),
             };
             body(&*guard, &journal, Duration::from_millis(lasts)).await;
             end(guard, &journal).await;
         }
-        sleep(Duration::from_millis(fastrand::u64(..10))).await;
+        let rest = match fastrand::u8(..10) {
+            // Long enough that who waits has to be woken.
+            0 => fastrand::u64(300..1000),
+            _ => fastrand::u64(..10),
+        };
+        sleep(Duration::from_millis(rest)).await;
     }
 }
 

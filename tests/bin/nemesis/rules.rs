@@ -1,0 +1,248 @@
+//! What is promised under faults, and what a run has broken of that.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    check::{self, Hold, Holds, MS, Window},
+    faults::BEHIND,
+    worker::lease,
+};
+
+/// A rule that was broken, by the fault during which or after which that was seen first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Breach {
+    pub(crate) fault: String,
+    pub(crate) kind: String,
+    pub(crate) rule: String,
+    pub(crate) times: u64,
+    /// From the first fault on.
+    pub(crate) seconds: f64,
+}
+
+impl Breach {
+    pub(crate) fn new(fault: &str, kind: &str, rule: &str, times: u64, seconds: f64) -> Self {
+        let (fault, kind, rule) = (fault.to_owned(), kind.to_owned(), rule.to_owned());
+        Self {
+            fault,
+            kind,
+            rule,
+            times,
+            seconds,
+        }
+    }
+}
+
+/// A lock that is free and waited for is given by then: less than the interval in which waiters poll.
+const GIVEN: u64 = 800 * MS;
+/// A dead waiter of a fair lock is passed over by then, and a dead server replaced.
+const ALIVE: u64 = 10_000 * MS;
+
+/// Faults after which a server may not have what it had acknowledged. A failover loses what no replica had, unless
+/// acquisitions wait for all replicas and the old master is dead: one that lives goes on for a moment.
+pub(crate) fn may_overlap(topology: &str, fault: &str) -> bool {
+    match fault {
+        "FLUSHALL" => true,
+        "kill and restart a server" => matches!(topology, "single-everysec" | "single-none"),
+        "failover, forced" => topology != "ack",
+        _ => fault.starts_with("failover"),
+    }
+}
+
+/// A rule, a moment of the fault that broke it, and when it was seen.
+type Found = (&'static str, u64, u64);
+
+struct History<'a> {
+    topology: &'a str,
+    lease: u64,
+    windows: &'a [Window],
+}
+
+/// What the history shows.
+pub(crate) fn breaches(topology: &str, holds: &Holds, windows: &[Window]) -> Vec<Breach> {
+    let lease = u64::try_from(lease(topology).as_nanos()).expect("seconds");
+    let history = History {
+        topology,
+        lease,
+        windows,
+    };
+    let mut breaches = BTreeMap::new();
+    for (kind, held) in check::by_lock(&holds.held) {
+        let found = history.guards(&held).into_iter();
+        for (rule, at, seen) in found.chain(history.waiters(&kind, &held)) {
+            let Some(window) = check::window_at(windows, at) else {
+                continue;
+            };
+            let seconds = ((seen - windows[0].from) / MS) as f64 / 1000.0;
+            let key = (window.fault.clone(), kind.clone(), rule);
+            let new = || Breach::new(&window.fault, &kind, rule, 0, seconds);
+            let breach = breaches.entry(key).or_insert_with(new);
+            breach.times += 1;
+            breach.seconds = breach.seconds.min(seconds);
+        }
+    }
+    let mut breaches: Vec<_> = breaches.into_values().collect();
+    breaches.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
+    breaches
+}
+
+impl History<'_> {
+    /// Whether nothing was done between these moments, and no process was killed right before.
+    fn is_quiet(&self, from: u64, until: u64) -> bool {
+        let place = self.windows.partition_point(|window| window.from <= from);
+        let [before, window] = [2, 1].map(|back| self.windows.get(place.wrapping_sub(back)));
+        window.is_some_and(|window| window.fault == "none" && until < window.until)
+            && before.is_none_or(|before| before.fault != "kill a client")
+    }
+
+    /// Whether these must not have been given beside each other.
+    fn is_promised(&self, window: &Window, hold: &Hold, others: &[&Hold]) -> bool {
+        match &*window.fault {
+            fault if !may_overlap(self.topology, fault) => true,
+            // Renewals do not wait for replicas.
+            BEHIND if self.topology == "ack" => others.iter().all(|other| other.got >= window.from),
+            _ => others
+                .iter()
+                .chain([&hold])
+                .all(|hold| hold.asked >= window.healed),
+        }
+    }
+
+    fn guards(&self, held: &[&Hold]) -> Vec<Found> {
+        let mut found = Vec::new();
+        for (hold, others) in check::overlaps(held, |hold| hold.valid_until) {
+            let window = check::window_at(self.windows, hold.got);
+            if window.is_some_and(|window| self.is_promised(window, hold, &others)) {
+                found.push(("two valid guards at once", hold.got, hold.got));
+            }
+        }
+        for at in check::tokens_back(held) {
+            found.push(("a token went back", at, at));
+        }
+        for hold in held {
+            let Some(lost) = hold.lost else { continue };
+            if self.is_quiet(hold.got, lost) {
+                found.push(("a guard was lost without a fault", lost, lost));
+            }
+            let window = check::window_at(self.windows, lost);
+            let is_promised = window.is_some_and(|window| self.is_promised(window, hold, &[hold]));
+            // A guard is over a little before its lease.
+            if is_promised && lost < hold.asked + self.lease / 20 * 19 {
+                found.push(("a guard was lost within its lease", lost, lost));
+            }
+        }
+        // Five servers do not forget at once.
+        let flushes = self.windows.iter();
+        for window in
+            flushes.filter(|window| window.fault == "FLUSHALL" && self.topology != "redlock")
+        {
+            let late = held.iter().filter(|hold| {
+                hold.got < window.from && hold.valid_until > window.healed + self.lease
+            });
+            let rule = "a guard was valid a lease after its lock was gone";
+            found.extend(late.map(|hold| (rule, window.from, hold.valid_until)));
+        }
+        found
+    }
+
+    fn waiters(&self, kind: &str, held: &[&Hold]) -> Vec<Found> {
+        let mut found = Vec::new();
+        for hold in check::passed_by(held) {
+            if kind == "fair" && self.is_quiet(hold.asked, hold.got) {
+                found.push(("a waiter was passed in the queue", hold.got, hold.got));
+            }
+        }
+        for (free, got) in free(held, self.lease) {
+            if got - free > GIVEN && self.is_quiet(free, got) {
+                found.push(("free for 800 ms, though one waited", free, got));
+            }
+        }
+        let (Some(first), Some(last)) = (self.windows.first(), self.windows.last()) else {
+            return found;
+        };
+        let got = held.iter().map(|hold| hold.got.max(first.from));
+        let got: Vec<_> = got.chain([last.until]).collect();
+        for two in got
+            .windows(2)
+            .filter(|two| two[1].saturating_sub(two[0]) > ALIVE)
+        {
+            found.push(("given to nobody for 10 s", two[0], two[0] + ALIVE));
+        }
+        found
+    }
+}
+
+/// From when to when a lock was free, while somebody waited who had it then, or later.
+fn free(held: &[&Hold], lease: u64) -> Vec<(u64, u64)> {
+    let mut waits: Vec<_> = held.iter().map(|hold| hold.asked).collect();
+    for at in (1..waits.len()).rev() {
+        waits[at - 1] = waits[at - 1].min(waits[at]);
+    }
+    let (mut found, mut last) = (Vec::new(), None);
+    for (hold, since) in held.iter().zip(waits) {
+        let from = last.map_or(hold.got, |last| since.max(last));
+        found.extend((from < hold.got).then_some((from, hold.got)));
+        // What was not confirmed ends with its lease.
+        last = last.max(Some(hold.freed.unwrap_or(hold.ended + lease)));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use check::tests::hold;
+
+    const S: u64 = 1000 * MS;
+
+    /// The rules that these holds broke under a fault of four seconds, which is over after one.
+    fn broken(fault: &str, held: Vec<Hold>) -> Vec<String> {
+        let window = Window {
+            fault: fault.to_owned(),
+            from: MS,
+            healed: S,
+            until: 4 * S,
+        };
+        let failed = Vec::new();
+        let breaches = breaches("single", &Holds { held, failed }, &[window]);
+        breaches.into_iter().map(|breach| breach.rule).collect()
+    }
+
+    #[test]
+    fn a_lock_that_is_free_while_one_waits_is_found() {
+        let of = |fault: &str, asked| {
+            let mut first = hold("rlock", [0, 1, 2, 2], None);
+            first.freed = Some(S);
+            let next = hold("rlock", [2 * S - 1, 2 * S, 2 * S, 2 * S], None);
+            let waiter = hold("rlock", [asked, 3 * S, 3 * S, 3 * S], None);
+            broken(fault, vec![first, next, waiter])
+        };
+        assert_eq!(of("none", S), ["free for 800 ms, though one waited"]);
+        assert!(of("none", S + 300 * MS).is_empty());
+        assert!(of("CLIENT KILL", S).is_empty());
+    }
+
+    #[test]
+    fn a_loss_without_a_reason_is_found() {
+        let of = |fault: &str, asked, lost| {
+            let mut held = hold("rlock", [asked, asked, lost, lost], None);
+            held.lost = Some(lost);
+            broken(fault, vec![held])
+        };
+        let early = ["a guard was lost within its lease"];
+        assert_eq!(of("CLIENT KILL", S, S + 900 * MS), early);
+        assert_eq!(of("FLUSHALL", S, S + 900 * MS), early);
+        assert!(of("FLUSHALL", S - 1, S).is_empty());
+        assert!(of("CLIENT KILL", S, 2 * S).is_empty());
+        assert_eq!(of("none", S, 2 * S), ["a guard was lost without a fault"]);
+    }
+
+    #[test]
+    fn a_guard_that_outlives_its_lock_is_found() {
+        let of = |valid| broken("FLUSHALL", vec![hold("rlock", [0, 0, valid, valid], None)]);
+        let rule = ["a guard was valid a lease after its lock was gone"];
+        assert!(of(2 * S).is_empty());
+        assert_eq!(of(2 * S + 1), rule);
+    }
+}
