@@ -163,11 +163,14 @@ impl History<'_> {
         };
         let got = held.iter().map(|hold| hold.got.max(first.from));
         let got: Vec<_> = got.chain([last.until]).collect();
-        for two in got
-            .windows(2)
-            .filter(|two| two[1].saturating_sub(two[0]) > ALIVE)
-        {
-            found.push(("given to nobody for 10 s", two[0], two[0] + ALIVE));
+        for two in got.windows(2) {
+            // Until then there may be no master.
+            let window = check::window_at(self.windows, two[0]);
+            let window = window.filter(|window| window.fault.starts_with("failover"));
+            let from = window.map_or(two[0], |window| window.healed.max(two[0]));
+            if two[1].saturating_sub(from) > ALIVE {
+                found.push(("given to nobody for 10 s", from, from + ALIVE));
+            }
         }
         found
     }
