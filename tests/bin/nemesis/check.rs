@@ -71,6 +71,8 @@ pub(crate) struct Hold {
 pub(crate) struct Holds {
     pub(crate) held: Vec<Hold>,
     pub(crate) failed: Vec<(String, u64, u64, String)>,
+    /// When the counter without a lock was written: what a machine does that is not starved.
+    pub(crate) unlocked: Vec<u64>,
 }
 
 pub(crate) fn holds(events: &[Event]) -> Holds {
@@ -95,6 +97,9 @@ pub(crate) fn holds(events: &[Event]) -> Holds {
                     token: event.value,
                 };
                 holds.held.extend(open.insert(who, hold));
+            }
+            (Act::Count, Stage::Ok) if event.subject == "count:off" => {
+                holds.unlocked.push(event.at)
             }
             // It was given up.
             (Act::Lock, Stage::Info) => {
@@ -318,7 +323,7 @@ pub(crate) mod tests {
         };
         let held = Holds {
             held,
-            failed: Vec::new(),
+            ..Holds::default()
         };
         let mut table = check(&held, &[window]).remove("f").unwrap();
         let (_, mut all) = table.pop_first().unwrap();
@@ -398,7 +403,7 @@ pub(crate) mod tests {
         let held = [100, 900, 1000].map(|at| hold("rlock", [0, at * MS, 0, 0], None));
         let held = Holds {
             held: held.to_vec(),
-            failed: Vec::new(),
+            ..Holds::default()
         };
         let window = |from, until| Window {
             fault: "f".into(),
