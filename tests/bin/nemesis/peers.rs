@@ -2,13 +2,7 @@
 
 use std::{env, fmt::Write as _, fs, path::Path};
 
-use super::{
-    Failure,
-    check::Seen,
-    report::sum,
-    rules::may_overlap,
-    run::Outcome,
-};
+use super::{Failure, check::Seen, report::sum, rules::may_overlap, run::Outcome};
 
 /// A library, used as in its documentation.
 struct Peer {
@@ -93,8 +87,8 @@ const HEAD: &str = "| library | renews | what tells a holder of a loss | servers
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ";
 
-/// Of `peers/LIBRARY-TOPOLOGY.json` in this folder.
-pub(crate) fn table(folder: &Path) -> Result<String, Failure> {
+/// The section of the page, from `peers/LIBRARY-TOPOLOGY.json` in this folder; nothing without any.
+pub(crate) fn section(folder: &Path) -> Result<String, Failure> {
     let mut text = HEAD.to_owned();
     for peer in PEERS {
         for topology in ["single", "redlock"] {
@@ -105,7 +99,10 @@ pub(crate) fn table(folder: &Path) -> Result<String, Failure> {
             }
         }
     }
-    Ok(text)
+    Ok(match text == HEAD {
+        true => String::new(),
+        false => include_str!("peers.md").replace("<!-- PEERS -->\n", &text),
+    })
 }
 
 fn row(text: &mut String, peer: &Peer, outcome: &Outcome) {

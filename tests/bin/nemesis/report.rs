@@ -98,7 +98,7 @@ pub(crate) fn write(docs: &Path) -> Result<(), Failure> {
     for (mark, text) in [
         ("SUMMARY", summary(&outcomes)),
         ("COUNTERS", counters(&outcomes)),
-        ("PEERS", peers::table(&docs.join("under-faults"))?),
+        ("PEERS", peers::section(&docs.join("under-faults"))?),
         ("PLANTED", planted(docs)?),
         ("TABLES", outcomes.iter().map(section).collect()),
     ] {
