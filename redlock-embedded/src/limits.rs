@@ -44,7 +44,8 @@ pub(super) const LUA_MEMORY: usize = 64 * 1024 * 1024;
 /// If so many scripts are kept, all are forgotten.
 pub(super) const MOST_SCRIPTS: usize = 1000;
 /// A script that runs longer is stopped, since it blocks every client.
-pub(super) const SCRIPT_TIME: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 5000 });
+pub(super) const SCRIPT_TIME: Duration =
+    Duration::from_millis(if cfg!(any(fuzzing, test)) { 100 } else { 5000 });
 /// The most items that a script may return, in all of its tables together.
 pub(super) const MOST_RETURNED: usize = 256 * 1024;
 

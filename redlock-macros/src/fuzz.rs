@@ -10,6 +10,7 @@ use crate::check::check;
 use crate::errors::Errors;
 use crate::form::Boxed;
 use crate::function::Function;
+use crate::fuzz_text::any_text_is_expanded;
 use crate::{duration, template};
 
 fn config() -> ProptestConfig {
@@ -216,6 +217,21 @@ fn plan_or_message(attributes: Vec<TokenStream>, function: &str) -> Result<(), T
         }
     }
     Ok(())
+}
+
+#[test]
+fn what_fuzzing_found_before_is_expanded() {
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../tests/fuzz/corpus/attribute"
+    );
+    let inputs: Vec<_> = std::fs::read_dir(folder).expect(folder).collect();
+    assert!(!inputs.is_empty());
+    for input in inputs {
+        let path = input.expect("a file").path();
+        println!("{}", path.display());
+        any_text_is_expanded(&std::fs::read(path).expect("a file"));
+    }
 }
 
 proptest! {

@@ -26,6 +26,8 @@ mod form;
 mod function;
 #[cfg(test)]
 mod fuzz;
+#[cfg(test)]
+mod fuzz_text;
 mod messages;
 mod plan;
 mod template;

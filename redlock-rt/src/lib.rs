@@ -228,6 +228,9 @@ mod clock;
 mod connection;
 mod engine;
 mod error;
+#[cfg(any(fuzzing, test))]
+#[doc(hidden)]
+pub mod fuzz;
 mod limit;
 mod meter;
 mod name;

@@ -66,3 +66,5 @@ pub(crate) use self::pubsub::{Announcements, Heard, Message, Subscriber};
 pub(crate) use self::server::{Beside, CurrentServer, Right, listen_for_switches};
 pub(crate) use self::spawner::{Home, Spawner};
 pub(crate) use self::stream::Came;
+#[cfg(any(fuzzing, test))]
+pub(crate) use self::stream::fuzz::{of_script, replies};

@@ -5,6 +5,8 @@ mod admission;
 mod driver;
 pub(super) mod encode;
 mod framed;
+#[cfg(any(fuzzing, test))]
+pub(super) mod fuzz;
 mod multiplexer;
 mod resp;
 
