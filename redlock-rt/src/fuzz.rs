@@ -191,7 +191,7 @@ fn the_engine_answers_each_command(data: &[u8]) {
     assert_eq!(asked(&mut self::session(), &[b"PING"]), b"+PONG\r\n");
 }
 
-/// The first line says which method takes the others. `~` is a password, or a user in its place.
+/// The first line says which method takes the others. `~` ends a password.
 fn a_url_makes_a_client_or_an_error(data: &[u8]) {
     const SECRET: &str = "hunter2";
     let text = String::from_utf8_lossy(data);
@@ -199,7 +199,7 @@ fn a_url_makes_a_client_or_an_error(data: &[u8]) {
         return;
     };
     let known = list.contains(SECRET) || method.contains(SECRET);
-    let list = list.replace('~', &format!("{SECRET}@"));
+    let list = list.replace('~', &format!(":{SECRET}@"));
     let (urls, builder) = (list.lines(), Client::builder());
     let builder = match method {
         "urls" => builder.urls(urls),
