@@ -11,8 +11,10 @@ use crate::name::LockName;
 use crate::wire::*;
 use crate::{Client, embedded};
 
-/// Each takes any bytes, and panics where something is wrong.
-pub const TARGETS: [(&str, fn(&[u8])); 5] = [
+/// A name, and a function that panics where something is wrong.
+pub type Target = (&'static str, fn(&[u8]));
+
+pub const TARGETS: [Target; 5] = [
     ("replies", any_split_gives_the_same_replies),
     ("scripts", a_reply_of_a_script_is_read_or_malformed),
     ("restore", a_dump_is_read_or_refused),
