@@ -107,7 +107,7 @@ async fn a_lock_is_the_same_key_by_either_road() {
 
 #[tokio::test]
 async fn a_client_without_plain_commands_sends_scripts_only() {
-    let mut stage = Stage::open("scripts").await;
+    let stage = Stage::open("scripts").await;
     let client = stage
         .world
         .client_with(|builder| builder.plain_commands(false));
