@@ -157,10 +157,10 @@ assert_eq!(place_order(7).await?, "paid");
 //!
 //! With `+restore` and `+hdel`, a free [`RLock`] or [`SpinLock`] is taken by one plain command. HDEL
 //! releases them and a [`FencedLock`], with a PUBLISH behind it where waiters are told. Without one of
-//! the two rights, or with [`ClientBuilder::plain_commands`]`(false)`, scripts do all that, for three times the server's
-//! time. RESTORE is in the category `@dangerous`: whoever may send it may send any payload, and not every server's reader
-//! is free of weaknesses ([SECURITY.md](https://github.com/redlock-rt/redlock-rt/blob/main/SECURITY.md#restore)). The
-//! client never needs it.
+//! the two rights scripts do all that, for three times the server's time, as with
+//! [`ClientBuilder::plain_commands`]`(false)`. RESTORE is in the category `@dangerous`: whoever may send it may send any
+//! payload, and not every server's reader is free of weaknesses
+//! ([SECURITY.md](https://github.com/redlock-rt/redlock-rt/blob/main/SECURITY.md#restore)). The client never needs it.
 //!
 //! [`ClientBuilder::tracking`] needs `+client|tracking +client|caching` and the channel `__redis__:invalidate`,
 //! on which Redis tells of writes to the keys of all databases that were asked for. Without them a lock that
