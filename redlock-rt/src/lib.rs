@@ -216,7 +216,9 @@ assert_eq!(place_order(7).await?, "paid");
 //! * `macros` (default): the attribute.
 //! * `tls` (default): `rediss://` URLs, with rustls and ring, which compiles C.
 //! * `metrics`: numbers for the `metrics` facade, as docs/observability.md lists them.
-//! * `serde`: [`Idempotent::run_json`], whose answers are stored as JSON; a [`Ticket`] in a message.
+//! * `redis-1`: [`ClientBuilder::redis`], which takes the settings of the `redis` crate, version 1.
+//! * `serde`: [`Idempotent::run_json`], whose answers are stored as JSON; a [`Ticket`] in a message; [`ClientConfig`],
+//!   settings from a file.
 //! * `embedded`: an in-process engine for tests and demos. The build compiles Lua 5.1 and needs a C
 //!   compiler.
 #![cfg_attr(docsrs, feature(doc_cfg))]
