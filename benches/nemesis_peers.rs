@@ -7,16 +7,22 @@
 //! starts it, and docs/under-faults.md has what was seen. Two tasks take turns at a lock, and a third
 //! counts under another one. A body runs to its end, whatever its lock says, as those of `nemesis` do.
 
+#[allow(
+    dead_code,
+    reason = "only nemesis itself reads and exports what is written"
+)]
+#[path = "../tests/bin/nemesis/event.rs"]
+mod event;
+
 use std::{
     env,
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Write},
-    process,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
     time::Duration,
 };
 
@@ -27,12 +33,14 @@ use futures::future::{BoxFuture, join_all};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 use redisson::{AsyncRLock, AsyncRedissonClient, RedissonConfig};
 use rslock::{LockError, LockManager};
-use tests::{connection_to, monotonic};
+use tests::{connection_to, stdin_is_closed};
 use tokio::{
     sync::oneshot,
     task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
+
+use self::event::{Act, Journal, Stage, now};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -215,74 +223,58 @@ async fn peer(of: &str, urls: &[&str], name: &str) -> Result<Box<dyn Peer>, Fail
     })
 }
 
-/// Lines as those of tests/bin/nemesis/event.rs.
-struct Journal {
-    file: &'static File,
-    task: u32,
-    subject: &'static str,
-}
-
-fn now() -> u64 {
-    u64::try_from(monotonic().as_nanos()).expect("some centuries")
-}
-
-impl Journal {
-    fn note(&self, at: u64, act: &str, stage: &str, error: Option<String>) {
-        let line = serde_json::json!({
-            "at": at, "process": process::id(), "task": self.task, "subject": self.subject,
-            "act": act, "stage": stage, "error": error,
-        });
-        let mut file = self.file;
-        writeln!(file, "{line}").expect("the log is written");
-    }
-
-    async fn acquire(&self, peer: &dyn Peer) -> Option<Box<dyn Held>> {
-        self.note(now(), "lock", "invoke", None);
-        match peer.acquire().await {
-            Ok(held) => {
-                self.note(now(), "lock", "ok", None);
-                Some(held)
-            }
-            Err(error) => {
-                self.note(now(), "lock", "fail", Some(error.to_string()));
-                sleep(PAUSE).await;
-                None
-            }
+async fn acquire(peer: &dyn Peer, journal: &Journal<'_>) -> Option<Box<dyn Held>> {
+    journal.note(Act::Lock, Stage::Invoke);
+    match peer.acquire().await {
+        Ok(held) => {
+            journal.note(Act::Lock, Stage::Ok);
+            Some(held)
+        }
+        Err(error) => {
+            let error = Some(error.to_string());
+            journal.note_at(now(), Act::Lock, Stage::Fail, None, error);
+            sleep(PAUSE).await;
+            None
         }
     }
+}
 
-    async fn body(&self, held: &dyn Held, lasts: Duration) {
-        let (mut valid, end) = (held.is_valid().is_some(), Instant::now() + lasts);
-        while Instant::now() < end {
-            let at = now();
-            if valid && held.is_valid() == Some(false) {
-                valid = false;
-                self.note(now(), "lost", "ok", None);
-            } else if valid {
-                self.note(at, "valid", "ok", None);
-            }
-            sleep(LOOK).await;
+async fn body(held: &dyn Held, journal: &Journal<'_>, lasts: Duration) {
+    let (mut valid, end) = (held.is_valid().is_some(), Instant::now() + lasts);
+    while Instant::now() < end {
+        let at = now();
+        if valid && held.is_valid() == Some(false) {
+            valid = false;
+            journal.note(Act::Lost, Stage::Ok);
+        } else if valid {
+            journal.note_at(at, Act::Valid, Stage::Ok, None, None);
         }
-    }
-
-    async fn end(&self, held: Box<dyn Held>) {
-        self.note(now(), "end", "invoke", None);
-        let error = held.end().await.err().map(|error| error.to_string());
-        let stage = if error.is_some() { "info" } else { "ok" };
-        self.note(now(), "end", stage, error);
+        sleep(LOOK).await;
     }
 }
 
-async fn contend(peer: Box<dyn Peer>, journal: Journal, stopped: Arc<AtomicBool>) {
+/// The end of an act whose failure leaves its outcome unknown.
+fn ended(journal: &Journal<'_>, act: Act, result: Result<(), Failure>) {
+    let error = result.err().map(|error| error.to_string());
+    let stage = error.as_ref().map_or(Stage::Ok, |_| Stage::Info);
+    journal.note_at(now(), act, stage, None, error);
+}
+
+async fn end(held: Box<dyn Held>, journal: &Journal<'_>) {
+    journal.note(Act::End, Stage::Invoke);
+    ended(journal, Act::End, held.end().await);
+}
+
+async fn contend(peer: Box<dyn Peer>, journal: Journal<'static>, stopped: Arc<AtomicBool>) {
     while !stopped.load(Ordering::Relaxed) {
-        if let Some(held) = journal.acquire(&*peer).await {
+        if let Some(held) = acquire(&*peer, &journal).await {
             let lasts = match fastrand::u8(..100) {
                 ..90 => fastrand::u64(1..12),
                 90..98 => fastrand::u64(20..80),
                 _ => fastrand::u64(1000..1500),
             };
-            journal.body(&*held, Duration::from_millis(lasts)).await;
-            journal.end(held).await;
+            body(&*held, &journal, Duration::from_millis(lasts)).await;
+            end(held, &journal).await;
         }
         sleep(Duration::from_millis(fastrand::u64(..10))).await;
     }
@@ -292,24 +284,22 @@ async fn count(
     peer: Box<dyn Peer>,
     mut store: MultiplexedConnection,
     key: String,
-    journal: Journal,
+    journal: Journal<'static>,
     stopped: Arc<AtomicBool>,
 ) {
     while !stopped.load(Ordering::Relaxed) {
-        let Some(held) = journal.acquire(&*peer).await else {
+        let Some(held) = acquire(&*peer, &journal).await else {
             continue;
         };
-        journal.note(now(), "count", "invoke", None);
+        journal.note(Act::Count, Stage::Invoke);
         let counted = async {
             let before: Option<u64> = store.get(&key).await?;
             sleep(Duration::from_millis(fastrand::u64(5..40))).await;
             let () = store.set(&key, before.unwrap_or(0) + 1).await?;
-            Ok::<_, redis::RedisError>(())
+            Ok(())
         };
-        let error = counted.await.err().map(|error| error.to_string());
-        let stage = if error.is_some() { "info" } else { "ok" };
-        journal.note(now(), "count", stage, error);
-        journal.end(held).await;
+        ended(&journal, Act::Count, counted.await);
+        end(held, &journal).await;
         sleep(Duration::from_millis(fastrand::u64(..20))).await;
     }
 }
@@ -322,43 +312,29 @@ async fn main() -> Result<(), Failure> {
         return Err("usage: CRATE SERVERS STORE START TASKS LOG".into());
     };
     let urls: Vec<_> = servers.trim_start_matches("red:").split(',').collect();
-    let file: &'static File = Box::leak(Box::new(
-        OpenOptions::new().create(true).append(true).open(log)?,
-    ));
+    let file: &'static File = Box::leak(Box::new(event::open(Path::new(log))?));
+    let journal = |task, subject: &str| Journal {
+        file,
+        task,
+        subject: subject.to_owned(),
+    };
     let stopped = Arc::new(AtomicBool::new(false));
     let (mut all, tasks) = (Vec::new(), tasks.parse()?);
     for task in 0..tasks {
-        let (peer, subject) = (peer(of, &urls, &format!("{start}:rlock")).await?, "rlock");
-        let journal = Journal {
-            file,
-            task,
-            subject,
-        };
-        all.push(tokio::spawn(contend(peer, journal, Arc::clone(&stopped))));
+        let peer = peer(of, &urls, &format!("{start}:rlock")).await?;
+        let contending = contend(peer, journal(task, "rlock"), Arc::clone(&stopped));
+        all.push(tokio::spawn(contending));
     }
-    let counter = peer(of, &urls, &format!("{start}:count:rlock")).await?;
-    let journal = Journal {
-        file,
-        task: tasks,
-        subject: "count:rlock",
-    };
-    let key = format!("{start}:counter:rlock");
     let counting = count(
-        counter,
+        peer(of, &urls, &format!("{start}:count:rlock")).await?,
         connection_to(store).await?,
-        key,
-        journal,
+        format!("{start}:counter:rlock"),
+        journal(tasks, "count:rlock"),
         Arc::clone(&stopped),
     );
     all.push(tokio::spawn(counting));
     writeln!(io::stdout(), "ready")?;
-    let (ended, end) = tokio::sync::oneshot::channel();
-    thread::spawn(move || {
-        // The harness holds the other end.
-        let _ = io::copy(&mut io::stdin(), &mut io::sink());
-        let _ = ended.send(());
-    });
-    let _ = end.await;
+    stdin_is_closed().await;
     stopped.store(true, Ordering::Relaxed);
     for ended in join_all(all).await {
         ended?;

@@ -89,7 +89,7 @@ pub use self::{
     place::{Place, Proxied},
     port::ReservedPort,
     postgres::{Postgres, shared_postgres},
-    process::{ChildProcess, is_alive},
+    process::{ChildProcess, is_alive, stdin_is_closed},
     proxy::{CALL, Frame, Gate, Loss, Matcher, Proxy, Which},
     random::Random,
     recorder::{Recorded, Recorder},

@@ -9,6 +9,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tokio::sync::oneshot;
 
 use crate::reaper;
 
@@ -18,6 +19,16 @@ const LAUNCHER: &str = r#"read -r go || exit 1; exec "$@""#;
 
 const POLL: Duration = Duration::from_millis(1);
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
+
+/// In a child process: until the one that started it closes the child's stdin, or ends.
+pub async fn stdin_is_closed() {
+    let (ended, end) = oneshot::channel();
+    thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        let _ = ended.send(());
+    });
+    let _ = end.await;
+}
 
 /// A child process, killed (also while paused) and waited for when dropped.
 ///

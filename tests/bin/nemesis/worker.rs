@@ -8,7 +8,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
     time::Duration,
 };
 
@@ -16,7 +15,7 @@ use redis::{AsyncCommands, aio::MultiplexedConnection};
 use redlock_rt::{
     Client, ClientBuilder, Error, ErrorKind, FencedValue, Quorum, ReplicaAck, Shutdown,
 };
-use tests::connection_to;
+use tests::{connection_to, stdin_is_closed};
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
@@ -99,13 +98,7 @@ pub(crate) fn run(
             contenders.spawn(count(counter, journal, Arc::clone(&stopped)));
         }
         writeln!(io::stdout(), "ready")?;
-        let (ended, end) = tokio::sync::oneshot::channel();
-        thread::spawn(move || {
-            // The harness holds the other end.
-            let _ = io::copy(&mut io::stdin(), &mut io::sink());
-            let _ = ended.send(());
-        });
-        let _ = end.await;
+        stdin_is_closed().await;
         stopped.store(true, Ordering::Relaxed);
         contenders.join_all().await;
         for client in all.iter().chain([&store_client]) {
