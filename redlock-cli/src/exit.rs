@@ -44,7 +44,8 @@ impl From<ErrorKind> for Code {
             ErrorKind::Unavailable
             | ErrorKind::Quorum
             | ErrorKind::OutcomeUnknown
-            | ErrorKind::Misconfigured => Self::UNAVAILABLE,
+            | ErrorKind::Misconfigured
+            | ErrorKind::NoScripts => Self::UNAVAILABLE,
             _ => Self::SOFTWARE,
         }
     }

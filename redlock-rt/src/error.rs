@@ -57,6 +57,9 @@ pub enum ErrorKind {
     /// Redis), or the client cannot talk to it (an unknown host name, an untrusted certificate). No
     /// call succeeds until the configuration changes.
     Misconfigured,
+    /// The server runs no Lua scripts, without which no lock is renewed: it does not know `SCRIPT` or
+    /// `EVALSHA`, or Lua is switched off there. No call succeeds until that changes.
+    NoScripts,
     /// The client was shut down: no lock is acquired any more, and its locks were released although
     /// guards and bodies still existed. Or it was made before this process was
     /// [forked](crate::recipes#processes-that-fork).
@@ -89,6 +92,7 @@ impl ErrorKind {
             Self::WrongType => "the key holds another type of value",
             Self::Denied => "redis denied access",
             Self::Misconfigured => "the address does not lead to a server to lock on",
+            Self::NoScripts => "redis runs no scripts there",
             Self::ShutDown => "the client is shut down",
             Self::Protocol => "unexpected reply",
         }
@@ -386,7 +390,7 @@ impl Error {
     /// for a while during a failover.
     #[must_use]
     pub fn is_misconfigured(&self) -> bool {
-        self.kind() == ErrorKind::Misconfigured
+        matches!(self.kind(), ErrorKind::Misconfigured | ErrorKind::NoScripts)
     }
 
     /// Returns whether the client had been shut down.
@@ -500,6 +504,7 @@ mod tests {
                 ErrorKind::Misconfigured,
                 "the address does not lead to a server to lock on",
             ),
+            (ErrorKind::NoScripts, "redis runs no scripts there"),
             (ErrorKind::ShutDown, "the client is shut down"),
             (ErrorKind::Protocol, "unexpected reply"),
         ];
@@ -530,7 +535,7 @@ mod tests {
             (Error::is_not_owner, &[NotOwner]),
             (Error::is_other_request, &[OtherRequest]),
             (Error::is_bad_input, &[BadInput]),
-            (Error::is_misconfigured, &[Misconfigured]),
+            (Error::is_misconfigured, &[Misconfigured, NoScripts]),
             (Error::is_shut_down, &[ShutDown]),
         ];
         let others = [WrongType, Denied, Protocol];

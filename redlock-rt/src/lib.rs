@@ -138,22 +138,9 @@ assert_eq!(place_order(7).await?, "paid");
 //!
 //! # Permissions
 //!
-//! An ACL user needs at least: `+evalsha +script|load +client|id +client|kill +info +ping +select
-//! +subscribe +unsubscribe` (and `+client|setinfo` from Redis 7.2 on, `+client|setname`
-//! for the name in `CLIENT LIST`), the commands that the
-//! scripts call (`+pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish`;
-//! for read-write locks also `+set +zrange +zrem`, `+hrandfield`, which keeps the end of one of
-//! many readers cheap, and for preferred writers `+time +zadd +zremrangebyscore`; for latches
-//! `+decr +get +set +pexpireat +time`; for fencing tokens `+incr +get +set +time`, with `+hmget` for what is done [`Once`] or is
-//! [`Idempotent`]; to steal, and to force with a reason, `+set`, and to be told of it `+get`; for fair locks
-//! `+time +hmget +lindex +llen +lpos +lrange +lrem +rpush +zadd +zrange +zrem +zscore`; for
-//! semaphores `+get +set +incrby +decrby`, and with leases `+time +zadd +zcard +zcount +zrange
-//! +zrangebyscore +zrem +zscore`, and `+persist` if you take a TTL from one; for barriers `+get +set +hmget +time
-//! +zadd +zcard +zrange +zrem +zscore`; for [`ReplicaAck`]
-//! `+wait`, for [`Fsync`] `+waitaof`; for [`Client::inspect`] `+type +get +llen +time +zcard
-//! +zrangebyscore` and, to count those who listen, `+pubsub`, for [`Client::scan`] also `+scan`), the keys, and the channels `redisson_*`, for fair locks also
-//! `redlock_wake:*`, for barriers `redlock_barrier:*`. Waiters of a user without SUBSCRIBE poll, and so do those of other clients for
-//! what a user without PUBLISH releases.
+//! [`Client::acl_rule`] returns the rule of an ACL user for the kinds of objects that a service uses: all commands
+//! that are sent and that the scripts call, the keys, and the channels. Waiters of a user without SUBSCRIBE poll, and
+//! so do those of other clients for what a user without PUBLISH releases.
 //!
 //! With `+restore` and `+hdel`, a free [`RLock`] or [`SpinLock`] is taken by one plain command. HDEL
 //! releases them and a [`FencedLock`], with a PUBLISH behind it where waiters are told. Without one of
@@ -162,21 +149,18 @@ assert_eq!(place_order(7).await?, "paid");
 //! payload, and not every server's reader is free of weaknesses
 //! ([SECURITY.md](https://github.com/redlock-rt/redlock-rt/blob/main/SECURITY.md#restore)). The client never needs it.
 //!
-//! [`ClientBuilder::tracking`] needs `+client|tracking +client|caching` and the channel `__redis__:invalidate`,
-//! on which Redis tells of writes to the keys of all databases that were asked for. Without them a lock that
-//! others delete or take is noticed at its next renewal.
+//! Where the user may not track keys ([`ClientBuilder::tracking`]), a lock that others delete or take is noticed at
+//! its next renewal.
 //!
-//! For a namespace `shop` ([`ClientBuilder::namespace`]) the keys are `~shop:* ~*{shop:*` and the
-//! channels `&redisson_*{shop:*`, for fair locks also `&redlock_wake:*`, for barriers
-//! `&redlock_barrier:{shop:*`. A user with `&redisson_*` hears and
-//! wakes the waiters of other tenants, `+client|kill` ends the connections of all of them, and `+restore`
+//! A user without a [namespace](ClientBuilder::namespace), or with the channels `&redisson_*`, hears and wakes the
+//! waiters of other tenants, `+client|kill` ends the connections of all of them, and `+restore`
 //! writes any value into the keys that it may write. Whoever has the same rights as a holder can release
 //! its lock, or forge an owner: the protocol knows owners by what they say.
 //!
 //! The first connection to a server asks for what each renewal needs (`SCRIPT LOAD`, `EVALSHA`, and HGET, PTTL
 //! and PEXPIRE of the key `redlock_probe`, to which no right is needed), and changes nothing. Without one of
-//! them, [`Client::connect`] and each call fail at once with [`Misconfigured`](ErrorKind::Misconfigured)
-//! or [`Denied`](ErrorKind::Denied), and the error names the command. It asks for HDEL there too, without
+//! them, [`Client::connect`] and each call fail at once with [`NoScripts`](ErrorKind::NoScripts),
+//! [`Misconfigured`](ErrorKind::Misconfigured) or [`Denied`](ErrorKind::Denied), and the error names the command. It asks for HDEL there too, without
 //! which guards that are dropped send scripts.
 //!
 //! One right is missed late. Without `+incr` a [`FencedLock`] is refused only if its last token is ahead of
@@ -257,8 +241,8 @@ pub mod __private;
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 pub use client::ClientConfig;
 pub use client::{
-    Client, ClientBuilder, Health, LateLoss, ServerHealth, Shutdown, Stats, default_client,
-    set_default_client, with_default_client,
+    AclKind, Client, ClientBuilder, Health, LateLoss, ServerHealth, Shutdown, Stats,
+    default_client, set_default_client, with_default_client,
 };
 pub use connection::{Credentials, RetryPolicy};
 pub use engine::{Backoff, Fsync, GuardState, LostReason, Owner, ReplicaAck, Unlocked};

@@ -20,9 +20,13 @@ const NEVER: Duration = Duration::from_secs(600);
 
 /// Both `connect` and the first call of a lazy client return the error, with the server's name.
 async fn assert_misconfigured(builder: ClientBuilder, place: &str, says: &[&str]) {
+    assert_refused(ErrorKind::Misconfigured, builder, place, says).await;
+}
+
+async fn assert_refused(kind: ErrorKind, builder: ClientBuilder, place: &str, says: &[&str]) {
     trace_init();
     let assert = |error: Error| {
-        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert_eq!(error.kind(), kind, "{error}");
         assert!(error.is_misconfigured() && !error.is_unavailable());
         let text = tests::told(&error);
         for said in says.iter().chain([&place]) {
@@ -78,8 +82,13 @@ async fn a_lock_was_given_out_where_no_script_can_renew_it() {
             .start();
         let says = format!("without {says} no lock can be renewed");
         let says = [says.as_str(), "unknown command"];
+        let kind = match missing {
+            "PEXPIRE" => ErrorKind::Misconfigured,
+            _ => ErrorKind::NoScripts,
+        };
         let begun = std::time::Instant::now();
-        assert_misconfigured(at(&server.url()), &server.address().to_string(), &says).await;
+        let client = at(&server.url());
+        assert_refused(kind, client, &server.address().to_string(), &says).await;
         assert!(
             begun.elapsed() < DEADLINE / 5,
             "at once: {:?}",
@@ -88,6 +97,22 @@ async fn a_lock_was_given_out_where_no_script_can_renew_it() {
         let redis = server.connect().await.unwrap();
         let keys: usize = ask(&redis, &["DBSIZE"]).await;
         assert_eq!(keys, 0);
+    }
+}
+
+/// RESTORE took it, and nothing renewed it.
+#[tokio::test]
+async fn a_lock_was_given_out_where_lua_is_switched_off() {
+    for says in [
+        "Could not find scripting engine 'lua'",
+        "This instance has Lua scripting support disabled",
+    ] {
+        let proxy = Proxy::to(&shared_server());
+        for command in ["SCRIPT", "EVALSHA"] {
+            proxy.answer(command, format!("-ERR {says}\r\n"), usize::MAX);
+        }
+        let place = proxy.address().to_string();
+        assert_refused(ErrorKind::NoScripts, at(&proxy.url()), &place, &[says]).await;
     }
 }
 

@@ -53,7 +53,7 @@ macro_rules! public_types {
 }
 
 public_types! {
-    redlock_rt: Answer, Arrival, Backoff, Client, ClientBuilder, ClientConfig, ConvertError<Reentrant>, CountDownGuard,
+    redlock_rt: AclKind, Answer, Arrival, Backoff, Client, ClientBuilder, ClientConfig, ConvertError<Reentrant>, CountDownGuard,
         CyclicBarrier, DoubleBarrier, DoubleBarrierGuard,
         CountDownLatch, Credentials, DowngradeError, Error, ErrorKind, Event, Events, Fair, FairLock, FairLockGuard, FenceGate,
         Fenced, FencedLock, FencedLockGuard, FencedValue, Fire, FireGuard, Fires, FoundKind, Fsync, GuardState, Health, HoldId, Holding, Idempotent, ClientIdentity, Inspection, LateLoss, Leader, LeaderElection, Leadership,

@@ -1,39 +1,30 @@
-//! A user of a cluster with the rights that docs/topologies.md lists: they are enough for every
-//! primitive, and each of them is needed.
+//! A user of a cluster with the rights of its rule: they are enough for every primitive, and each of those for
+//! clusters is needed.
 
 use std::time::Duration;
 
-use redlock_rt::{Client, Error, LockOptions};
+use redlock_rt::{AclKind, Client, Error};
 use tests::{Cluster, eventually, slot_of, unique, within};
 use tokio::task::block_in_place;
 
-use crate::{
-    DEADLINE, EVERYBODY, FAIR, LATCH, LEASED, PLAIN, READ_WRITE, SCRIPTS, TOKENS, assert_listed,
-    fair, latch, leased, plain, rights,
-};
+use crate::{DEADLINE, commands, fair, fenced, latch, leased, plain, read_write, rights};
 
-const PAGE: &str = include_str!("../../docs/topologies.md");
 /// Renewed several times.
 const LEASE: Duration = Duration::from_millis(900);
 
-/// The second column of a row of the table in the section Rights.
-fn row(of: &str) -> String {
-    let (_, section) = PAGE.split_once("## Rights").unwrap();
-    let row = section.lines().find(|line| line.starts_with(of));
-    let row = row.unwrap().replace("\\|", "!");
-    row.split('|').nth(2).unwrap().replace('!', "|")
-}
-
-/// What the page adds for a cluster, with other words for Redis 6.2.
+/// What the rule adds for a cluster, with other words for Redis 6.2.
 async fn added(cluster: &Cluster) -> Vec<String> {
-    let row = row("| Redis Cluster |");
-    let (before, rest) = row.split_once("(Redis 6.2: ").unwrap();
-    let (old, after) = rest.split_once(')').unwrap();
     let known = cluster.try_command::<Vec<String>>(0, &["PUBSUB", "SHARDCHANNELS"]);
-    match known.await.is_ok() {
-        true => rights(&(before.to_owned() + after)),
-        false => rights(old),
-    }
+    let mut words = match known.await.is_ok() {
+        true => {
+            let client = Client::builder().url("redis+cluster://localhost:1").build();
+            commands(&client.unwrap(), &[])
+        }
+        false => vec!["+cluster".to_owned(), "+asking".to_owned()],
+    };
+    let others = rights(&[]);
+    words.retain(|word| !others.contains(word));
+    words
 }
 
 /// A client of a new user with these rights at all nodes, and on the keys and channels of the library.
@@ -55,17 +46,8 @@ async fn entitled(cluster: &Cluster, rights: &[String]) -> (String, Client) {
 async fn refused(cluster: &Cluster, user: &str) -> Vec<String> {
     let mut refused = Vec::new();
     for at in cluster.all() {
-        let log: Vec<redis::Value> = cluster.command(at, &["ACL", "LOG", "1000"]).await;
-        for entry in log {
-            let words: Vec<(String, redis::Value)> = redis::from_redis_value(entry).unwrap();
-            let word = |name: &str| {
-                let found = words.iter().find(|(key, _)| key == name).unwrap();
-                redis::from_redis_value::<String>(found.1.clone()).unwrap()
-            };
-            if word("username") == user {
-                refused.push(word("object"));
-            }
-        }
+        let log = cluster.command(at, &["ACL", "LOG", "1000"]).await;
+        refused.extend(crate::refused(log, user));
     }
     refused
 }
@@ -86,22 +68,8 @@ async fn locks(client: &Client, other: &Client, name: &str) -> Result<(), Error>
     within(DEADLINE, waiter).await.unwrap()?.unlock().await?;
     client.spin_lock(name).lock().await?.unlock().await?;
 
-    let fenced = client.fenced_lock(name).lock().await?;
-    let value = client.fenced_value(format!("{{{name}}}:value"));
-    value.set("a", fenced.token()).await?;
-    fenced.unlock().await?;
-
-    let rw = client.read_write_lock(name).prefer_writers(true);
-    let read = rw.read().await?;
-    let write = rw.write_with(LockOptions::new().wait(LEASE / 9)).await;
-    assert!(write.is_err_and(|error| error.is_timed_out()));
-    let write = read
-        .try_upgrade()
-        .await
-        .map_err(|refused| refused.into_error())?;
-    write.downgrade().await.unwrap().unlock().await?;
-    rw.write().await?.unlock().await?;
-    Ok(())
+    fenced(client, name).await?;
+    read_write(client, name).await
 }
 
 /// A lock in a slot that is moving, whose key is not at the first master any more.
@@ -116,20 +84,22 @@ async fn moved(cluster: &Cluster, client: &Client, name: &str) -> Result<(), Err
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_page_lists_is_enough_and_needed() {
-    assert_listed();
+async fn the_rule_for_a_cluster_is_enough_and_needed() {
     let cluster = block_in_place(|| Cluster::options().masters(2).replicas(0).start());
-    let base = [
-        EVERYBODY, SCRIPTS, FAIR, READ_WRITE, TOKENS, LATCH, PLAIN, LEASED,
-    ];
-    let mut base = rights(&base.concat());
+    // Without RESTORE the client asks once, and goes on with scripts.
+    let mut base = rights(&[
+        AclKind::FairLock,
+        AclKind::ReadWriteLock,
+        AclKind::FencedLock,
+        AclKind::CountDownLatch,
+        AclKind::Semaphore,
+        AclKind::PermitExpirableSemaphore,
+        AclKind::PlainCommands,
+    ]);
     let connection: Vec<String> = cluster.command(0, &["ACL", "CAT", "connection"]).await;
-    base.push("+client|setname".to_owned());
     if connection.iter().any(|command| command == "client|setinfo") {
         base.push("+client|setinfo".to_owned());
     }
-    // Without this right the client asks once, and goes on with scripts.
-    base.push("+restore".to_owned());
     let added = added(&cluster).await;
     let all = [&base[..], &added].concat();
     let (user, client) = entitled(&cluster, &all).await;

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use redlock_rt::{ErrorKind, LockOptions, PermitOptions};
+use redlock_rt::{AclKind, ErrorKind, LockOptions, PermitOptions};
 use tests::{eventually, within};
 use tokio::time::Instant;
 
-use super::{DEADLINE, EVERYBODY, LATCH, PLAIN, SCRIPTS, Stage, assert_denied, rights};
+use super::{DEADLINE, Stage, assert_denied, rights};
 
 /// No lease ends them: once, they stayed taken and closed for ever after one refusal.
 #[tokio::test]
 async fn permits_and_counts_that_were_dropped_while_a_right_was_missing_come_back() {
     let mut stage = Stage::open("regained").await;
-    let all = rights(&[EVERYBODY, SCRIPTS, LATCH, PLAIN].concat());
+    let all = rights(&[AclKind::CountDownLatch, AclKind::Semaphore]);
     let client = stage.client(&all).await;
     let name = stage.world.name.clone();
     let semaphore = client.semaphore(&name);
@@ -60,9 +60,7 @@ async fn permits_and_counts_that_were_dropped_while_a_right_was_missing_come_bac
 async fn a_hold_count_stayed_while_many_permits_waited_for_a_right() {
     const MANY: usize = 200;
     let mut stage = Stage::open("others").await;
-    let client = stage
-        .client(&rights(&[EVERYBODY, SCRIPTS, PLAIN].concat()))
-        .await;
+    let client = stage.client(&rights(&[AclKind::Semaphore])).await;
     let name = stage.world.name.clone();
     let key = format!("{name}:lock");
     let lock = client.rlock(&key);
@@ -100,7 +98,7 @@ async fn a_hold_count_stayed_while_many_permits_waited_for_a_right() {
 #[tokio::test]
 async fn a_wait_that_is_to_outlast_a_missing_right_has_what_it_waits_for_when_that_is_back() {
     let mut stage = Stage::open("outlasts").await;
-    let all = rights(&[EVERYBODY, SCRIPTS, PLAIN].concat());
+    let all = rights(&[AclKind::Semaphore]);
     let client = stage.client(&all).await;
     let name = stage.world.name.clone();
     let locked = format!("{name}:lock");

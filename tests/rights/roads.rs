@@ -1,16 +1,16 @@
 //! Rights that decide how a lock is taken and released, and rights that are missed late, as the front
 //! page says.
 
-use redlock_rt::{Client, ErrorKind, Unlocked};
+use redlock_rt::{AclKind, Client, ErrorKind, Unlocked};
 use tests::{eventually, within};
 
-use crate::{DEADLINE, EVERYBODY, SCRIPTS, Stage, TOKENS, assert_denied, assert_said, rights};
+use crate::{DEADLINE, Stage, assert_denied, assert_said, rights};
 
 const PAIRS: usize = 3;
 
 /// The rights that a lock needs, with those of plain commands; `but`: changes to them.
 fn rights_of_locks(but: &[&str]) -> Vec<String> {
-    let mut all = rights(&[EVERYBODY, SCRIPTS, TOKENS, "`+restore`"].concat());
+    let mut all = rights(&[AclKind::FencedLock, AclKind::PlainCommands]);
     all.extend(but.iter().map(|&change| change.to_owned()));
     all
 }
@@ -80,8 +80,8 @@ async fn what_is_released_without_the_right_to_publish_is_found_by_polling() {
 #[tokio::test]
 async fn a_lock_was_given_out_that_the_user_may_not_renew() {
     assert_said(
-        "[`Client::connect`] and each call fail at once with [`Misconfigured`](ErrorKind::Misconfigured) \
-         or [`Denied`](ErrorKind::Denied), and the error names the command.",
+        "[`Client::connect`] and each call fail at once with [`NoScripts`](ErrorKind::NoScripts), \
+         [`Misconfigured`](ErrorKind::Misconfigured) or [`Denied`](ErrorKind::Denied), and the error names the command.",
     );
     let mut stage = Stage::open("no-renewal").await;
     let name = stage.world.name.clone();

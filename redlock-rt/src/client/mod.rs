@@ -1,5 +1,6 @@
 //! The client: a handle to one server, with the state that all its locks share.
 
+mod acl;
 mod builder;
 #[cfg(feature = "serde")]
 mod config;
@@ -13,6 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+pub use self::acl::AclKind;
 pub use self::builder::ClientBuilder;
 #[cfg(feature = "serde")]
 pub use self::config::ClientConfig;

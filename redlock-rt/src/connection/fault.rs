@@ -69,6 +69,8 @@ pub(crate) enum Cause {
     Misdirected,
     /// The server at the address is unsuitable for locks, or the client cannot talk to it.
     Misconfigured,
+    /// The server runs no scripts.
+    NoScripts,
     /// Any other reply, after which a repeat does not help.
     Failed,
     /// The client was shut down, or is that of another process: there will be no connection any more.
@@ -227,16 +229,21 @@ impl Fault {
     }
 
     /// The server, or a proxy before it, does not know a command, or an ACL forbids it; `None`: the error
-    /// has another reason.
-    pub(super) fn lacking(error: ServerError, hint: &'static str) -> Option<Self> {
+    /// has another reason. `scripts`: it is a command of scripts; a server
+    /// without Lua says "scripting" about that.
+    pub(super) fn lacking(error: ServerError, hint: &'static str, scripts: bool) -> Option<Self> {
         let detail = error.detail().to_ascii_lowercase();
         let mut fault = Self::from_server(error);
         let is_missing = match fault.cause {
             // And not of the key.
             Cause::Denied => detail.contains("permissions to run"),
             Cause::Failed => {
-                fault.cause = Cause::Misconfigured;
-                detail.contains("unknown command") || detail.contains("unsupported command")
+                fault.cause = match scripts {
+                    true => Cause::NoScripts,
+                    false => Cause::Misconfigured,
+                };
+                let unknown = ["unknown command", "unsupported command", "scripting"];
+                unknown.iter().any(|words| detail.contains(words))
             }
             _ => false,
         };
@@ -521,6 +528,7 @@ impl Fault {
             Cause::Failed => Kind::Protocol,
             Cause::Misdirected => Kind::BadInput,
             Cause::Misconfigured => Kind::Misconfigured,
+            Cause::NoScripts => Kind::NoScripts,
         };
         let error = Error::new(kind, action);
         let Some(told) = self.told else {

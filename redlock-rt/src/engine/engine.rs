@@ -151,6 +151,10 @@ impl ClientEngine {
         })
     }
 
+    pub(crate) fn is_of_cluster(&self) -> bool {
+        self.nodes.cluster().is_some()
+    }
+
     /// A client of the server that these streams lead to.
     #[cfg(test)]
     pub(crate) fn through(connector: Connector, config: Config) -> Arc<Self> {

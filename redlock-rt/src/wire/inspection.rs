@@ -7,7 +7,7 @@ use super::reply::{Malformed, Reply, ttl_of};
 use super::script::{Call, script};
 use crate::name::{HoldId, LockName};
 
-script!(INSPECT = "lock_hash" + "rw_leases" + "inspect");
+script!(INSPECT = "undeclared_keys" + "lock_hash" + "rw_leases" + "inspect");
 script!(SCAN = "scan");
 
 /// About how many keys the server looks at for one page of a scan.

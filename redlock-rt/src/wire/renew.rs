@@ -3,7 +3,7 @@
 use super::recipe::{Recipe, WantedLease};
 use super::script::{Call, millis, script};
 
-script!(RENEW = "permit_ids" + "rw_leases" + "loss" + "renew");
+script!(RENEW = "undeclared_keys" + "permit_ids" + "rw_leases" + "loss" + "renew");
 
 /// A hold whose lease is to be extended; a lease of zero only verifies.
 pub(crate) struct Renewal<'a> {

@@ -12,7 +12,7 @@ use crate::name::LockName;
 
 script!(ACQUIRE = "lock_hash" + "take" + "rlock_acquire");
 script!(STEAL = "lock_hash" + "take" + "steal" + "rlock_steal");
-script!(UPDATE = "loss" + "rlock_update");
+script!(UPDATE = "undeclared_keys" + "loss" + "rlock_update");
 script!(RELEASE = "rlock_release");
 script!(FORCE_RELEASE = "lock_hash" + "rlock_force_release");
 script!(INSPECT = "lock_hash" + "rlock_inspect");

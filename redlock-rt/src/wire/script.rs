@@ -264,6 +264,11 @@ pub(super) mod headers {
         let listed = lines[headers.last().unwrap() - 1].strip_prefix("-- Prelude: ");
         let listed = listed.map_or(0, |names| names.split(", ").count());
         assert_eq!(headers.len() - 1, listed, "preludes of {name}");
+        let says = lines[0] == "--!df flags=allow-undeclared-keys";
+        assert!(
+            says || !call.needs_the_whole_slot(),
+            "{name} makes names of keys"
+        );
     }
 
     /// The numbered items of a header line and of the indented lines that continue it.

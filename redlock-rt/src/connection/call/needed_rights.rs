@@ -41,13 +41,13 @@ impl Link {
         // Without HDEL, locks are released by scripts.
         let deletes = match answers.pop() {
             Some(Err(unanswered)) => return Err(unanswered.fault().while_dialing()),
-            Some(Ok(Value::Error(error))) => Fault::lacking(error, "").is_none(),
+            Some(Ok(Value::Error(error))) => Fault::lacking(error, "", false).is_none(),
             _ => true,
         };
-        for (answer, lacking) in answers.into_iter().zip(commands) {
+        for (at, (answer, lacking)) in answers.into_iter().zip(commands).enumerate() {
             let answer = answer.map_err(|unanswered| unanswered.fault().while_dialing())?;
             if let Value::Error(error) = answer {
-                Fault::lacking(error, lacking).map_or(Ok(()), Err)?;
+                Fault::lacking(error, lacking, at < 2).map_or(Ok(()), Err)?;
             }
         }
         self.server.deletes.store(deletes, Ordering::Relaxed);

@@ -37,7 +37,8 @@ impl Fault {
     pub(crate) fn verdict(&self, caller: Caller) -> Verdict {
         use self::Caller::{Beat, CallOnce, Cleanup, Renewal, Subscription};
         use self::Cause::{
-            Closed, Denied, Failed, Loaded, Misconfigured, Misdirected, Passing, WrongType,
+            Closed, Denied, Failed, Loaded, Misconfigured, Misdirected, NoScripts, Passing,
+            WrongType,
         };
         use self::Stage::{Answered, Dialing, Unanswered};
         match (caller, self.stage, self.cause) {
@@ -51,7 +52,9 @@ impl Fault {
             (Renewal, Answered, Passing) => Verdict::Apart,
             (_, _, Passing | Loaded) => Verdict::Again,
             (Renewal, _, _) => Verdict::Apart,
-            (_, _, Denied | WrongType | Misdirected | Misconfigured | Failed) => Verdict::Fail,
+            (_, _, Denied | WrongType | Misdirected | Misconfigured | NoScripts | Failed) => {
+                Verdict::Fail
+            }
         }
     }
 

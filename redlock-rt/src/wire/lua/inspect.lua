@@ -1,6 +1,6 @@
 -- Describes the lock, the semaphore or the latch of a name.
 --
--- Prelude: lock_hash, rw_leases
+-- Prelude: undeclared_keys, lock_hash, rw_leases
 -- KEYS: 1 the name (HASH of a lock, STRING of a semaphore or a latch), 2 queue (LIST of owners), 3 preferred
 --   writers (ZSET), 4 token (STRING), 5 holds of a semaphore (HASH: owner -> permits), 6 leases of
 --   permits (ZSET: id of 16 bytes -> epoch ms), 7 mark of a latch (STRING)

@@ -1,6 +1,6 @@
 -- Lengthens the leases of many holds in one call; the watchdog's script, for locks of every kind.
 --
--- Prelude: permit_ids, rw_leases, loss
+-- Prelude: undeclared_keys, permit_ids, rw_leases, loss
 -- KEYS: 1..n the locks (HASH: field -> hold count; of permits, STRING)
 -- ARGV: 5i-4 lease of hold i in ms (0: only look), 5i-3 field of hold i, 5i-2 prefix of the keys that
 --   carry the leases of a read hold (empty: the lock's own TTL does) or the sorted set of the permits'

@@ -1,6 +1,6 @@
 -- Sets the hold count of a hold and its lease: re-entry, partial release, extension.
 --
--- Prelude: loss
+-- Prelude: undeclared_keys, loss
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: 1 lease in ms (0: leave the TTL as it is), 2 field of the hold, 3 hold count, 4 the longest lease
 --   that any call of the hold has asked for in ms, 5 of a write hold, prefix of the keys that carry the

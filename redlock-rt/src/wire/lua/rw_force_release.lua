@@ -1,7 +1,7 @@
 -- Releases the lock for all holders of one mode, and wakes waiters: one waiter if it was read, all
 -- waiters if it was written.
 --
--- Prelude: lock_hash
+-- Prelude: undeclared_keys, lock_hash
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 the mode, 2 start of the names of all keys that carry leases, 3 channel,
 --       4 publish command

@@ -1,6 +1,6 @@
 -- Returns the holders of a lock for reading.
 --
--- Prelude: lock_hash, rw_leases
+-- Prelude: undeclared_keys, lock_hash, rw_leases
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 start of the names of all keys that carry leases
 -- Returns: {} = nobody; else for each reader its owner, its hold count and the remaining ms of its

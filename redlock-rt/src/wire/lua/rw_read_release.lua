@@ -1,6 +1,6 @@
 -- Ends a read hold, and wakes a waiter if the lock is free, or will be earlier than it knows.
 --
--- Prelude: rw_leases
+-- Prelude: undeclared_keys, rw_leases
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 owner, 2 start of the names of all keys that carry leases, 3 channel, 4 publish command
 -- Returns: {1 = ended, 1 = announced or 0 = Redis refused to}; else 1 = ended, and the lock has

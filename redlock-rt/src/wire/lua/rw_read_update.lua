@@ -1,6 +1,6 @@
 -- Sets the hold count of a read hold and its lease: re-entry, partial release, extension.
 --
--- Prelude: rw_leases
+-- Prelude: undeclared_keys, rw_leases
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 lease in ms (0: leave it as it is), 2 owner, 3 hold count, 4 the longest lease that any call of
 --   the hold has asked for in ms, 5 start of the names of all keys that carry leases

@@ -1,6 +1,6 @@
 -- Takes a lock for writing, for a new hold.
 --
--- Prelude: lock_hash, rw_leases
+-- Prelude: undeclared_keys, lock_hash, rw_leases
 -- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
 --   OWNER/MS -> until when in epoch ms)
 -- ARGV: 1 lease in ms, 2 its wish, 3 field of the hold, 4 field of the read hold under which it is taken

@@ -1,6 +1,6 @@
 -- Ends a write hold, and keeps the lock taken for a while: it is free when its TTL is over.
 --
--- Prelude: rw_leases
+-- Prelude: undeclared_keys, rw_leases
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 field of the hold, 2 for how long in ms, 3 start of the names of all keys that carry
 --   leases, 4 channel, 5 publish command

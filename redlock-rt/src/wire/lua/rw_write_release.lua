@@ -1,6 +1,6 @@
 -- Ends a write hold and wakes all waiters; also removes the wish of an abandoned attempt.
 --
--- Prelude: rw_leases
+-- Prelude: undeclared_keys, rw_leases
 -- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
 --   OWNER/MS -> until when in epoch ms)
 -- ARGV: 1 its wish, 2 field of the hold, 3 start of the names of all keys that carry leases, 4 channel,

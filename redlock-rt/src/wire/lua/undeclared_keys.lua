@@ -1,0 +1,9 @@
+--!df flags=allow-undeclared-keys
+-- Says to Dragonfly, which reads the line above, that the script makes names of keys.
+--
+-- KEYS: none
+-- ARGV: none
+-- Returns: nothing
+--
+-- Invariants: first of all preludes. The keys are in the slot of those that the script declares.
+-- Redisson: none.
