@@ -205,6 +205,9 @@ assert_eq!(place_order(7).await?, "paid");
 //!   settings from a file.
 //! * `embedded`: an in-process engine for tests and demos. The build compiles Lua 5.1 and needs a C
 //!   compiler.
+//!
+//! [What may change](https://github.com/redlock-rt/redlock-rt/blob/main/docs/stability.md), and what stays: the format in
+//! Redis does, so versions share locks.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::unwrap_used)]
 
