@@ -83,3 +83,14 @@ fn each_link_of_a_page_leads_to_a_file_and_a_heading() {
     }
     assert!(flaws.is_empty(), "{flaws:#?}");
 }
+
+#[test]
+fn the_book_has_each_page() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let chapters = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    for file in fs::read_dir(docs).unwrap() {
+        let page = file.unwrap().file_name().into_string().unwrap();
+        let listed = !page.ends_with(".md") || page == "SUMMARY.md";
+        assert!(listed || chapters.contains(&format!("]({page})")), "{page}");
+    }
+}
