@@ -276,6 +276,41 @@ impl Cluster {
         self.nodes[at].restart();
     }
 
+    /// Ends a replica for good, and puts an empty node in its place, which has another identity and another port.
+    pub async fn replace(&mut self, replica: usize) {
+        let mut own = self
+            .table_of(replica)
+            .await
+            .expect("it answers")
+            .into_iter();
+        let master = own.find_map(|line| line.master.filter(|_| line.is_myself));
+        let master = master.expect("it is a replica");
+        self.nodes[replica] = self.nodes[replica].another();
+        let fresh = self.command(replica, &["CLUSTER", "MYID"]).await;
+        let old = std::mem::replace(&mut self.ids[replica], fresh);
+        let others = self.all().filter(|at| *at != replica);
+        for other in others.clone() {
+            self.command::<()>(other, &["CLUSTER", "FORGET", &old])
+                .await;
+        }
+        for other in others {
+            self.meet(replica, other).await;
+        }
+        self.agree(|lines| lines.iter().all(|line| line.is_known))
+            .await;
+        let words = ["CLUSTER", "REPLICATE", &master];
+        self.command::<()>(replica, &words).await;
+        // Before that, no master would vote for it.
+        let fresh = &self.ids[replica];
+        self.agree(|lines| {
+            lines
+                .iter()
+                .any(|line| line.id == *fresh && line.master.is_some())
+        })
+        .await;
+        self.follows(replica).await;
+    }
+
     /// Stops a node with SIGSTOP.
     pub fn pause(&self, at: usize) {
         self.nodes[at].pause();
@@ -404,9 +439,7 @@ impl Cluster {
         // Each meets each, since gossip would take seconds.
         for at in self.all() {
             for other in self.all().filter(|other| *other != at) {
-                let port = self.nodes[other].node_port().to_string();
-                let words = ["CLUSTER", "MEET", "127.0.0.1", &port];
-                self.command::<()>(at, &words).await;
+                self.meet(at, other).await;
             }
         }
         self.agree(|lines| lines.iter().all(|line| line.is_known))
@@ -427,12 +460,23 @@ impl Cluster {
         self.agree(|lines| following(lines) == replicas.len()).await;
         self.is_well().await;
         for replica in replicas {
-            eventually(DEADLINE, async || {
-                let info: String = self.command(replica, &["INFO", "replication"]).await;
-                info.contains("master_link_status:up")
-            })
-            .await;
+            self.follows(replica).await;
         }
+    }
+
+    async fn meet(&self, at: usize, other: usize) {
+        let port = self.nodes[other].node_port().to_string();
+        let words = ["CLUSTER", "MEET", "127.0.0.1", &port];
+        self.command::<()>(at, &words).await;
+    }
+
+    /// Waits until a replica has the data of its master.
+    async fn follows(&self, replica: usize) {
+        eventually(DEADLINE, async || {
+            let info: String = self.command(replica, &["INFO", "replication"]).await;
+            info.contains("master_link_status:up")
+        })
+        .await;
     }
 
     /// Waits until the tables of all nodes are complete and `as_wanted`.

@@ -27,6 +27,7 @@
 //! | [`History`], [`Turns`] | no two holders at once, over several processes |
 //! | [`history`] | the rules by which what several clients did is right |
 //! | [`sim`] | the library on a simulated network, in simulated time |
+//! | [`step_clock`] | a child process whose time of day jumps |
 //! | [`at_every_await`], [`polled`] | a call dropped at each of its awaits |
 //! | [`eventually`], [`within`] | waiting under a deadline |
 
@@ -63,6 +64,7 @@ mod sentinels;
 mod server;
 pub mod sim;
 mod slow;
+mod step;
 mod told;
 mod trace;
 mod turn;
@@ -102,6 +104,7 @@ pub use self::{
     sentinels::{Replicated, SERVICE, SentinelOptions, Sentinels},
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     slow::SlowServer,
+    step::{has_clocks, step_clock, with_clock},
     told::told,
     trace::trace_init,
     turn::lock_and_unlock,

@@ -14,8 +14,9 @@ use tokio::sync::oneshot;
 use crate::reaper;
 
 /// Starts the program only after a line on stdin. By then the reaper knows the pid, so the child never
-/// runs unknown to it. `exec` keeps the pid.
-const LAUNCHER: &str = r#"read -r go || exit 1; exec "$@""#;
+/// runs unknown to it. `exec` keeps the pid. A file at its limit is an error to the program, as a full disk is, and
+/// not its end.
+const LAUNCHER: &str = r#"read -r go || exit 1; trap '' XFSZ; exec "$@""#;
 
 const POLL: Duration = Duration::from_millis(1);
 const STOP_DEADLINE: Duration = Duration::from_secs(5);

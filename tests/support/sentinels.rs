@@ -323,6 +323,12 @@ impl Replicated {
         self.synchronized(replica).await;
     }
 
+    /// Ends a replica for good, and starts an empty one in its place, at another port.
+    pub async fn replace(&mut self, replica: usize, master: usize) {
+        self.servers[replica] = self.servers[replica].another();
+        self.follow(replica, master).await;
+    }
+
     /// Waits until a master counts so many replicas, which then have told it how far they are.
     pub async fn is_counted(&self, master: usize, replicas: usize) {
         let online = async || {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tests::ChildProcess;
+use tests::{ChildProcess, with_clock};
 use tokio::time::sleep;
 
 /// How the names of all locks start.
@@ -22,7 +22,8 @@ pub(crate) struct Crew {
     spec: String,
     store: String,
     logs: PathBuf,
-    processes: Vec<ChildProcess>,
+    /// Each with the file of its clock.
+    processes: Vec<(ChildProcess, PathBuf)>,
     started: usize,
     /// Processes that ended by themselves.
     ended: usize,
@@ -52,7 +53,12 @@ impl Crew {
         crew
     }
 
-    fn spawn(&mut self) -> ChildProcess {
+    /// Where those that start from now on connect.
+    pub(crate) fn serve(&mut self, spec: &str) {
+        spec.clone_into(&mut self.spec);
+    }
+
+    fn spawn(&mut self) -> (ChildProcess, PathBuf) {
         self.started += 1;
         let log = self.logs.join(format!("{}.log", self.started));
         let tasks = TASKS.to_string();
@@ -65,7 +71,9 @@ impl Crew {
         ];
         let errors =
             fs::File::create(self.logs.join(format!("{}.err", self.started))).expect("a file");
+        let clock = self.logs.join(format!("{}.clock", self.started));
         let piped = |command: &mut std::process::Command| {
+            with_clock(command, &clock);
             command.stdout(Stdio::piped()).stderr(errors);
         };
         let (program, words) = self.worker.split_first().expect("a program");
@@ -77,29 +85,34 @@ impl Crew {
             .read_line(&mut line)
             .expect("it writes");
         assert_eq!(line, "ready\n", "a worker does not start");
-        process
+        (process, clock)
     }
 
     /// Starts another for each that has ended by itself, which is a failure of its library.
     pub(crate) fn revive(&mut self) {
         for at in 0..self.processes.len() {
-            if self.processes[at].try_wait().is_some() {
+            if self.processes[at].0.try_wait().is_some() {
                 self.ended += 1;
                 self.processes[at] = self.spawn();
             }
         }
     }
 
-    fn any(&mut self) -> &mut ChildProcess {
+    fn any(&mut self) -> &mut (ChildProcess, PathBuf) {
         let at = fastrand::usize(..self.processes.len());
         &mut self.processes[at]
     }
 
     pub(crate) async fn pause(&mut self, lasts: Duration) {
-        let process = self.any();
+        let (process, _) = self.any();
         process.pause();
         sleep(lasts).await;
         process.resume();
+    }
+
+    /// That of one of them.
+    pub(crate) fn clock(&mut self) -> &Path {
+        &self.any().1
     }
 
     /// Starts another, and kills one.
@@ -110,13 +123,13 @@ impl Crew {
 
     /// Ends all by the end of their input. Returns how many did not end, or not well, or before.
     pub(crate) fn end(mut self) -> usize {
-        for process in &mut self.processes {
+        for (process, _) in &mut self.processes {
             drop(process.take_stdin());
         }
         let ends = self
             .processes
             .iter_mut()
-            .map(|process| process.wait(Duration::from_secs(30)));
+            .map(|(process, _)| process.wait(Duration::from_secs(30)));
         let ends = ends.filter(|status| !status.is_some_and(|status| status.success()));
         self.ended + ends.count()
     }

@@ -1,20 +1,19 @@
 //! The faults: each is done, lasts, and is healed.
 
-use std::time::Duration;
+use std::{path::Path, process::Command, time::Duration};
 
 use redis::aio::MultiplexedConnection;
-use tests::{Cluster, Loss, Matcher, RedisServer, Replicated, Sentinels, Which};
-use tokio::time::{sleep, timeout};
+use tests::{Loss, Matcher, RedisServer, Which, has_clocks, step_clock};
+use tokio::time::sleep;
 
 use super::{
     crew::Crew,
     event::now,
+    masters::{fail_over, reshard},
     topology::{Servers, Topology},
     worker::lease,
 };
 
-/// For what depends on several servers to be well again.
-const RECOVERY: Duration = Duration::from_secs(30);
 /// Longer than the lease.
 const LONG: Duration = Duration::from_millis(1500);
 
@@ -24,6 +23,8 @@ pub(crate) enum Fault {
     PauseClientShort,
     PauseClientLong,
     KillClient,
+    ClientAhead,
+    ClientBehind,
     Cut,
     HalfOpen,
     Refuse,
@@ -32,8 +33,13 @@ pub(crate) enum Fault {
     LostRequests,
     LostReplies,
     LostMessages,
+    NoRequests,
+    NoReplies,
     PauseServer,
     KillServer,
+    FullDisk,
+    ServerAhead,
+    ServerBehind,
     Flush,
     ScriptFlush,
     DebugSleep,
@@ -47,6 +53,8 @@ pub(crate) enum Fault {
     FailoverForced,
     FailoverBehind,
     FailoverAwake,
+    FailoverFresh,
+    FreshReplica,
     Reshard,
 }
 
@@ -54,6 +62,9 @@ use Fault::*;
 
 /// What the master has acknowledged for a moment is nowhere else.
 pub(crate) const BEHIND: &str = "failover, replicas behind";
+/// Leases end early, when the clock goes forward: at the begin or at the end.
+pub(crate) const SERVER_AHEAD: &str = "a server's clock 10 s ahead";
+pub(crate) const SERVER_BEHIND: &str = "a server's clock 10 s behind";
 
 /// With the words by which they are known.
 const ALL: &[(Fault, &str)] = &[
@@ -61,6 +72,8 @@ const ALL: &[(Fault, &str)] = &[
     (PauseClientShort, "pause a client for less than its lease"),
     (PauseClientLong, "pause a client for more than its lease"),
     (KillClient, "kill a client"),
+    (ClientAhead, "a client's clock 10 s ahead"),
+    (ClientBehind, "a client's clock 10 s behind"),
     (Cut, "cut connections"),
     (HalfOpen, "half-open connections"),
     (Refuse, "refused connections"),
@@ -69,8 +82,13 @@ const ALL: &[(Fault, &str)] = &[
     (LostRequests, "lost requests"),
     (LostReplies, "lost replies"),
     (LostMessages, "lost messages"),
+    (NoRequests, "one-way link, no requests"),
+    (NoReplies, "one-way link, no replies"),
     (PauseServer, "pause a server"),
     (KillServer, "kill and restart a server"),
+    (FullDisk, "full disk"),
+    (ServerAhead, SERVER_AHEAD),
+    (ServerBehind, SERVER_BEHIND),
     (Flush, "FLUSHALL"),
     (ScriptFlush, "SCRIPT FLUSH"),
     (DebugSleep, "DEBUG SLEEP"),
@@ -84,6 +102,8 @@ const ALL: &[(Fault, &str)] = &[
     (FailoverForced, "failover, forced"),
     (FailoverBehind, BEHIND),
     (FailoverAwake, "failover, the old master wakes up"),
+    (FailoverFresh, "failover, to a new node"),
+    (FreshReplica, "a replica replaced"),
     (Reshard, "slots moved"),
 ];
 
@@ -101,14 +121,25 @@ impl Fault {
 
     /// Those that a topology can have.
     pub(crate) fn of(topology: &Topology) -> Vec<Self> {
+        if !has_clocks() {
+            println!("no C compiler: clocks go on as they are");
+        }
         let has = |fault: Self| match fault {
             Cut | HalfOpen | Refuse | Slow | LateReplies | LostRequests | LostReplies
-            | LostMessages => !topology.proxies.is_empty(),
+            | LostMessages | NoRequests | NoReplies => !topology.proxies.is_empty(),
+            ClientAhead | ClientBehind | ServerAhead | ServerBehind => has_clocks(),
+            // It syncs, so that it ends.
+            FullDisk => {
+                topology.all()[0].directory().join("appendonlydir").exists()
+                    && !topology.proxies.is_empty()
+            }
             FailoverAsked | FailoverForced => {
                 matches!(topology.servers, Servers::Watched(..) | Servers::Cluster(_))
             }
-            FailoverBehind | FailoverAwake => matches!(topology.servers, Servers::Watched(..)),
-            Reshard => matches!(topology.servers, Servers::Cluster(_)),
+            FailoverBehind | FailoverAwake | FreshReplica => {
+                matches!(topology.servers, Servers::Watched(..))
+            }
+            FailoverFresh | Reshard => matches!(topology.servers, Servers::Cluster(_)),
             // There a server that is down for long is replaced: that is the forced failover.
             KillServer => matches!(topology.servers, Servers::One(_) | Servers::Five(_)),
             _ => true,
@@ -121,25 +152,39 @@ impl Fault {
 }
 
 /// Does it, and undoes it. Returns since when all should be well.
-pub(crate) async fn strike(fault: Fault, topology: &Topology, crew: &mut Crew) -> u64 {
+pub(crate) async fn strike(fault: Fault, topology: &mut Topology, crew: &mut Crew) -> u64 {
     let from = now();
-    let servers = topology.all();
-    // One of five, or the only one; where servers are replaced, any.
-    let up: Vec<_> = servers.iter().filter(|server| server.is_up()).collect();
-    let server: &RedisServer = up[fastrand::usize(..up.len())];
     match fault {
         None => sleep(LONG).await,
         PauseClientShort => crew.pause(lease(&topology.spec).mul_f64(0.4)).await,
         PauseClientLong => crew.pause(lease(&topology.spec) * 2).await,
         KillClient => crew.replace(),
+        ClientAhead => stepped(crew.clock(), 10).await,
+        ClientBehind => stepped(crew.clock(), -10).await,
         Cut => {
             for proxy in &topology.proxies {
                 proxy.cut_all();
             }
         }
-        HalfOpen | Refuse | Slow | LateReplies | LostRequests | LostReplies | LostMessages => {
-            link(fault, topology).await
+        HalfOpen | Refuse | Slow | LateReplies | LostRequests | LostReplies | LostMessages
+        | NoRequests | NoReplies => link(fault, topology).await,
+        FailoverAsked | FailoverForced | FailoverBehind | FailoverAwake | FailoverFresh
+        | FreshReplica => {
+            let healed = fail_over(fault, topology).await;
+            crew.serve(&topology.spec);
+            return healed;
         }
+        Reshard => reshard(topology).await,
+        _ => at_servers(fault, &topology.all()).await,
+    }
+    if fault == None { from } else { now() }
+}
+
+async fn at_servers(fault: Fault, servers: &[&RedisServer]) {
+    // One of five, or the only one; where servers are replaced, any.
+    let up: Vec<_> = servers.iter().filter(|server| server.is_up()).collect();
+    let server: &RedisServer = up[fastrand::usize(..up.len())];
+    match fault {
         PauseServer => {
             server.pause();
             // A replacement of a server is another fault.
@@ -151,8 +196,11 @@ pub(crate) async fn strike(fault: Fault, topology: &Topology, crew: &mut Crew) -
             sleep(Duration::from_millis(fastrand::u64(50..800))).await;
             server.restart();
         }
-        Flush => ask_all(&servers, &["FLUSHALL"]).await,
-        ScriptFlush => ask_all(&servers, &["SCRIPT", "FLUSH"]).await,
+        FullDisk => fill(server).await,
+        ServerAhead => stepped(&server.clock(), 10).await,
+        ServerBehind => stepped(&server.clock(), -10).await,
+        Flush => ask_all(servers, &["FLUSHALL"]).await,
+        ScriptFlush => ask_all(servers, &["SCRIPT", "FLUSH"]).await,
         DebugSleep => ask(server, &["DEBUG", "SLEEP", "0.7"]).await,
         BusyScript => {
             ask(server, &["CONFIG", "SET", "busy-reply-threshold", "50"]).await;
@@ -162,43 +210,57 @@ pub(crate) async fn strike(fault: Fault, topology: &Topology, crew: &mut Crew) -
             ask(server, &["EVAL", busy, "0"]).await;
         }
         ClientPause => ask(server, &["CLIENT", "PAUSE", "700", "ALL"]).await,
-        ClientKill => ask_all(&servers, &["CLIENT", "KILL", "TYPE", "normal"]).await,
+        ClientKill => ask_all(servers, &["CLIENT", "KILL", "TYPE", "normal"]).await,
         Denied => {
-            around(
-                &servers,
-                &[&[
-                    "ACL",
-                    "SETUSER",
-                    "default",
-                    "-@scripting",
-                    "-restore",
-                    "-hdel",
-                ]],
-                &["ACL", "SETUSER", "default", "+@all"],
-            )
-            .await;
+            let taken = "-@scripting -restore -hdel";
+            let mut less = vec!["ACL", "SETUSER", "default"];
+            less.extend(taken.split(' '));
+            around(servers, &[&less], &["ACL", "SETUSER", "default", "+@all"]).await;
         }
         MaxClients => {
             let less: [&[&str]; 2] = [
                 &["CONFIG", "SET", "maxclients", "1"],
                 &["CLIENT", "KILL", "TYPE", "normal"],
             ];
-            around(&servers, &less, &["CONFIG", "SET", "maxclients", "10000"]).await;
+            around(servers, &less, &["CONFIG", "SET", "maxclients", "10000"]).await;
         }
         OutOfMemory => {
             around(
-                &servers,
+                servers,
                 &[&["CONFIG", "SET", "maxmemory", "1"]],
                 &["CONFIG", "SET", "maxmemory", "0"],
             )
             .await;
         }
-        FailoverAsked | FailoverForced | FailoverBehind | FailoverAwake => {
-            return fail_over(fault, topology).await;
-        }
-        Reshard => reshard(topology).await,
+        _ => unreachable!("not at servers: {fault:?}"),
     }
-    if fault == None { from } else { now() }
+}
+
+/// Steps a clock, and back.
+async fn stepped(clock: &Path, seconds: i8) {
+    step_clock(clock, seconds);
+    sleep(LONG).await;
+    step_clock(clock, 0);
+}
+
+/// Its file of data cannot grow, as on a full disk. A server that syncs each write ends then.
+async fn fill(server: &RedisServer) {
+    let limit = |size: &str| {
+        let (pid, limit) = (server.pid().to_string(), format!("--fsize={size}:"));
+        let mut prlimit = Command::new("prlimit");
+        let done = prlimit.args(["--pid", &pid, &limit]).status();
+        assert!(done.is_ok_and(|done| done.success()), "no prlimit");
+    };
+    let info: String = server.ask(&["INFO", "persistence"]).await;
+    let size = info
+        .lines()
+        .find_map(|line| line.strip_prefix("aof_current_size:"));
+    limit(size.expect("it writes a file").trim());
+    sleep(Duration::from_millis(700)).await;
+    match server.connect().await {
+        Ok(_) => limit("unlimited"),
+        Err(_) => server.restart(),
+    }
 }
 
 async fn link(fault: Fault, topology: &Topology) {
@@ -219,177 +281,18 @@ async fn link(fault: Fault, topology: &Topology) {
             }
             LostRequests => proxy.lose(Loss::Request, Matcher::any(), 20),
             LostReplies => proxy.lose(Loss::Reply, Matcher::any(), 20),
+            // All connections, new ones too; what is held arrives in the end, as it would behind such a link.
+            NoRequests => gates.push(proxy.hold_request(Matcher::any())),
+            NoReplies => gates.extend([
+                proxy.hold_reply(Matcher::any()),
+                proxy.hold_message(Matcher::any()),
+            ]),
             _ => proxy.swallow_message(Matcher::any(), 50),
         }
     }
     sleep(LONG).await;
     drop(gates);
     topology.proxies.iter().for_each(|proxy| proxy.clear());
-}
-
-/// Returns since when all clients should be at the new master.
-async fn fail_over(fault: Fault, topology: &Topology) -> u64 {
-    let mut awake = Option::None;
-    match &topology.servers {
-        Servers::Watched(replicated, sentinels) => {
-            let master = async || master(replicated, sentinels).await;
-            let Some(before) = master().await else {
-                return now();
-            };
-            let is_moved = async || master().await.is_some_and(|now| now != before);
-            let old = replicated.server(before);
-            match fault {
-                FailoverAwake => {
-                    old.pause();
-                    until(is_moved).await;
-                    sleep(lease(&topology.spec)).await;
-                    // It is a master for some seconds yet.
-                    old.resume();
-                    awake = Some(now());
-                }
-                FailoverAsked => {
-                    let _ = sentinels.ask::<redis::Value>(0, "FAILOVER").await;
-                    until(is_moved).await;
-                }
-                _ => {
-                    let behind = (0..3).filter(|at| *at != before && fault == FailoverBehind);
-                    let behind: Vec<_> = behind.map(|at| replicated.server(at)).collect();
-                    if !behind.is_empty() {
-                        behind.iter().for_each(|replica| replica.pause());
-                        // What is written from now on is nowhere else.
-                        ask(old, &["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
-                        ask(old, &["CLIENT", "KILL", "TYPE", "replica"]).await;
-                        // Less than a renewal interval.
-                        sleep(lease(&topology.spec).mul_f64(0.3)).await;
-                    }
-                    old.kill();
-                    behind.iter().for_each(|replica| replica.resume());
-                    if !behind.is_empty() {
-                        // At once, so that the lost locks are not over.
-                        let _ = sentinels.ask::<redis::Value>(0, "FAILOVER").await;
-                    }
-                    until(is_moved).await;
-                    old.restart();
-                }
-            }
-            // Until then, another failover has nowhere to go.
-            until(async || {
-                let Some(now) = master().await else {
-                    return false;
-                };
-                let Ok(mut connection) = replicated.server(now).connect().await else {
-                    return false;
-                };
-                let mut info = redis::cmd("INFO");
-                let info = info
-                    .arg("replication")
-                    .query_async::<String>(&mut connection);
-                info.await
-                    .is_ok_and(|info| info.matches("state=online").count() == 2)
-            })
-            .await;
-        }
-        Servers::Cluster(cluster) => {
-            let masters = masters(cluster).await;
-            let master = masters[fastrand::usize(..masters.len())];
-            let Some(replica) = cluster.replicas_of(master).await.first().copied() else {
-                return now();
-            };
-            let is_promoted = async || is_master(cluster, replica).await;
-            match fault {
-                FailoverAsked => {
-                    let words = ["CLUSTER", "FAILOVER"];
-                    let _ = cluster.try_command::<redis::Value>(replica, &words).await;
-                    until(is_promoted).await;
-                }
-                _ => {
-                    cluster.kill(master);
-                    until(is_promoted).await;
-                    cluster.restart(master);
-                }
-            }
-            until(async || {
-                let mut well = true;
-                for at in cluster.all() {
-                    let info = cluster
-                        .try_command::<String>(at, &["CLUSTER", "INFO"])
-                        .await;
-                    let is_ok = info.is_ok_and(|info| info.contains("cluster_state:ok"));
-                    let link = cluster
-                        .try_command::<String>(at, &["INFO", "replication"])
-                        .await;
-                    well &= is_ok && link.is_ok_and(|link| !link.contains("link_status:down"));
-                }
-                well
-            })
-            .await;
-        }
-        _ => {}
-    }
-    awake.unwrap_or_else(now)
-}
-
-async fn reshard(topology: &Topology) {
-    if let Servers::Cluster(cluster) = &topology.servers {
-        for kind in ["rlock", "fair", "fenced"] {
-            let key = super::crew::name(kind);
-            let from = cluster.master_of(&key).await;
-            let others = masters(cluster).await;
-            let to = others
-                .into_iter()
-                .find(|at| *at != from)
-                .expect("three masters");
-            let migration = cluster.migrate(tests::slot_of(&key), to).await;
-            sleep(Duration::from_millis(200)).await;
-            migration.finish().await;
-        }
-    }
-}
-
-/// Which servers are masters, where that changes.
-pub(crate) async fn present(topology: &Topology) -> Vec<usize> {
-    match &topology.servers {
-        Servers::Watched(replicated, sentinels) => {
-            let master = master(replicated, sentinels).await;
-            master.into_iter().collect()
-        }
-        Servers::Cluster(cluster) => masters(cluster).await,
-        _ => Vec::new(),
-    }
-}
-
-async fn master(replicated: &Replicated, sentinels: &Sentinels) -> Option<usize> {
-    let at: Vec<String> = sentinels.ask(0, "GET-MASTER-ADDR-BY-NAME").await.ok()?;
-    Some(replicated.at(at.get(1)?.parse().ok()?))
-}
-
-async fn masters(cluster: &Cluster) -> Vec<usize> {
-    let mut masters = Vec::new();
-    for at in cluster.all() {
-        if is_master(cluster, at).await {
-            masters.push(at);
-        }
-    }
-    masters
-}
-
-async fn is_master(cluster: &Cluster, at: usize) -> bool {
-    let role = cluster
-        .try_command::<String>(at, &["INFO", "replication"])
-        .await;
-    role.is_ok_and(|info| info.contains("role:master"))
-}
-
-/// Waits until it is so, or goes on without.
-async fn until(is_so: impl AsyncFn() -> bool) {
-    let is_so = async {
-        while !is_so().await {
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    if timeout(RECOVERY, is_so).await.is_err() {
-        println!("the servers are not well after {RECOVERY:?}");
-    }
 }
 
 /// Does `first`, and `then` after a while, on the same connections: a server may refuse new ones meanwhile.
@@ -416,7 +319,7 @@ async fn ask_all(servers: &[&RedisServer], words: &[&str]) {
 }
 
 /// A server may be down.
-async fn ask(server: &RedisServer, words: &[&str]) {
+pub(crate) async fn ask(server: &RedisServer, words: &[&str]) {
     if let Ok(mut connection) = server.connect().await {
         command(&mut connection, words).await;
     }

@@ -13,6 +13,7 @@ mod check;
 mod crew;
 mod event;
 mod faults;
+mod masters;
 mod peers;
 mod plot;
 mod report;

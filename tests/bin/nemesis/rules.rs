@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     check::{self, Hold, Holds, MS, Window},
-    faults::BEHIND,
+    faults::{BEHIND, SERVER_AHEAD, SERVER_BEHIND},
     worker::lease,
 };
 
@@ -42,10 +42,11 @@ const ALIVE: u64 = 10_000 * MS;
 const UNSTARVED: usize = 200;
 
 /// Faults after which a server may not have what it had acknowledged. A failover loses what no replica had, unless
-/// acquisitions wait for all replicas and the old master is dead: one that lives goes on for a moment.
+/// acquisitions wait for all replicas and the old master is dead: one that lives goes on for a moment. When a server's
+/// clock goes forward by more than a lease, all leases are over there at once.
 pub(crate) fn may_overlap(topology: &str, fault: &str) -> bool {
     match fault {
-        "FLUSHALL" => true,
+        "FLUSHALL" | SERVER_AHEAD | SERVER_BEHIND => true,
         "kill and restart a server" => matches!(topology, "single-everysec" | "single-none"),
         "failover, forced" => topology != "ack",
         _ => fault.starts_with("failover"),

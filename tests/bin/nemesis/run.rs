@@ -17,8 +17,8 @@ use super::{
     check::{self, Counted, Table, Window},
     crew::{Crew, START},
     event::{self, now},
-    faults::{self, Fault, strike},
-    peers,
+    faults::{Fault, strike},
+    masters, peers,
     rules::{self, Breach},
     topology::Topology,
     worker::lease,
@@ -120,7 +120,8 @@ async fn running(plan: &Plan) -> Result<Outcome, Failure> {
     fastrand::seed(plan.seed);
     let store = RedisServer::start();
     let topology = Topology::start(&plan.topology).await;
-    let topology = topology.ok_or_else(|| format!("no topology is called {}", plan.topology))?;
+    let mut topology =
+        topology.ok_or_else(|| format!("no topology is called {}", plan.topology))?;
     let directory = tempfile::tempdir()?;
     let logs = plan
         .out
@@ -129,7 +130,7 @@ async fn running(plan: &Plan) -> Result<Outcome, Failure> {
     fs::create_dir_all(&logs)?;
     let mut crew = Crew::start(&plan.worker, &topology.spec, &store.url(), &logs);
 
-    let windows = strikes(plan, &topology, &mut crew).await;
+    let windows = strikes(plan, &mut topology, &mut crew).await;
     let paths = crew.logs();
     let stuck = tokio::task::block_in_place(|| crew.end());
     let events = event::read(&paths)?;
@@ -164,7 +165,7 @@ async fn running(plan: &Plan) -> Result<Outcome, Failure> {
 }
 
 /// Does fault after fault, all of them in turn, each time in another order.
-async fn strikes(plan: &Plan, topology: &Topology, crew: &mut Crew) -> Vec<Window> {
+async fn strikes(plan: &Plan, topology: &mut Topology, crew: &mut Crew) -> Vec<Window> {
     let all = match plan.faults.is_empty() {
         true => Fault::of(topology),
         false => plan.faults.clone(),
@@ -172,7 +173,7 @@ async fn strikes(plan: &Plan, topology: &Topology, crew: &mut Crew) -> Vec<Windo
     let (mut left, mut windows) = (Vec::new(), Vec::<Window>::new());
     let until = Instant::now() + plan.seconds;
     sleep(QUIET).await;
-    let (mut masters, mut follows) = (faults::present(topology).await, false);
+    let (mut before, mut follows) = (masters::present(topology).await, false);
     while Instant::now() < until {
         if left.is_empty() {
             left = all.clone();
@@ -189,9 +190,9 @@ async fn strikes(plan: &Plan, topology: &Topology, crew: &mut Crew) -> Vec<Windo
         let healed = strike(fault, topology, crew).await;
         sleep(QUIET).await;
         topology.proxies.iter().for_each(|proxy| proxy.mark());
-        let now_masters = faults::present(topology).await;
-        let moved = now_masters != masters;
-        masters = now_masters;
+        let now_masters = masters::present(topology).await;
+        let moved = now_masters != before;
+        before = now_masters;
         // On a busy machine a server may be replaced unasked; holders are at the last one for a while.
         let fault = match fault.name() {
             name if name.starts_with("failover") => name,

@@ -38,7 +38,14 @@ pub(crate) struct Topology {
 }
 
 fn options() -> ServerOptions {
-    RedisServer::options().args(["--enable-debug-command", "yes"])
+    let options = RedisServer::options().own_clock();
+    options.args(["--enable-debug-command", "yes"])
+}
+
+/// Where the clients of a cluster begin.
+pub(crate) fn seeds(cluster: &Cluster) -> String {
+    let urls: Vec<String> = (0..3).map(|at| cluster.node(at).url()).collect();
+    format!("cluster:{}", urls.join(","))
 }
 
 impl Topology {
@@ -58,14 +65,12 @@ impl Topology {
                 Self::watched(options().aof().args(strict), "ack:").await
             }
             "cluster" => {
-                let debug = ["--enable-debug-command", "yes"];
                 let cluster = Cluster::options().node_timeout(DOWN_AFTER);
-                let cluster = cluster.each(|server| server.args(debug)).start();
-                let urls: Vec<String> = (0..3).map(|at| cluster.node(at).url()).collect();
+                let cluster = cluster.each(|_| options()).start();
                 Self {
+                    spec: seeds(&cluster),
                     servers: Servers::Cluster(cluster),
                     proxies: Vec::new(),
-                    spec: format!("cluster:{}", urls.join(",")),
                 }
             }
             "redlock" => {

@@ -15,7 +15,7 @@ use redis::RedisError;
 use tempfile::TempDir;
 
 use super::{Ports, ServerOptions, tls::Certificates};
-use crate::process::ChildProcess;
+use crate::{process::ChildProcess, step::with_clock};
 
 /// Replaces the server in the PATH by another version, or by Valkey.
 const BINARY_VARIABLE: &str = "REDLOCK_TEST_REDIS_SERVER";
@@ -34,6 +34,10 @@ pub(super) struct Files {
 impl Files {
     pub(super) fn socket(&self) -> PathBuf {
         self.directory.path().join("redis.sock")
+    }
+
+    pub(super) fn clock(&self) -> PathBuf {
+        self.directory.path().join("clock")
     }
 
     pub(super) fn log_text(&self) -> String {
@@ -119,6 +123,9 @@ fn try_start(
         command
             .stdout(log.try_clone().expect("a file handle can be cloned"))
             .stderr(log.try_clone().expect("a file handle can be cloned"));
+        if options.own_clock {
+            with_clock(command, &files.clock());
+        }
     })
     .map_err(|error| Failure::Other(format!("redis-server was not started: {error}")))?;
     drop(process.take_stdin());

@@ -272,6 +272,16 @@ impl RedisServer {
         self.files.directory.path()
     }
 
+    /// The file for [`step_clock`](crate::step_clock), started with [`ServerOptions::own_clock`].
+    pub fn clock(&self) -> PathBuf {
+        self.files.clock()
+    }
+
+    /// Starts an empty server with the same options, at another port.
+    pub(crate) fn another(&self) -> Self {
+        Self::start_with(self.options.clone())
+    }
+
     /// The log of the server since its first start.
     pub fn log(&self) -> String {
         self.files.log_text()

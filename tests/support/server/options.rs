@@ -15,6 +15,7 @@ pub struct ServerOptions {
     pub(super) unix_socket: bool,
     pub(super) cluster: bool,
     pub(super) announced: bool,
+    pub(super) own_clock: bool,
     pub(super) password: Option<String>,
     pub(super) arguments: Vec<String>,
 }
@@ -66,6 +67,12 @@ impl ServerOptions {
     /// [proxy](crate::Proxy::announced_by).
     pub(crate) fn announced(mut self) -> Self {
         self.announced = true;
+        self
+    }
+
+    /// Has a [clock](RedisServer::clock) that can be stepped, where that is possible.
+    pub fn own_clock(mut self) -> Self {
+        self.own_clock = true;
         self
     }
 
