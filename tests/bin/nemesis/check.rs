@@ -134,6 +134,18 @@ pub(crate) fn holds(events: &[Event]) -> Holds {
     holds
 }
 
+/// A semaphore without leases begins anew at the end of these faults, so who had a permit has none from then on.
+pub(crate) fn renew_permits(holds: &mut Holds, windows: &[Window], renew: impl Fn(&str) -> bool) {
+    let semaphore = |hold: &&mut Hold| hold.subject == "semaphore";
+    for hold in holds.held.iter_mut().filter(semaphore) {
+        let mut next = windows.iter().filter(|window| hold.got < window.until);
+        if let Some(window) = next.find(|window| renew(&window.fault)) {
+            hold.valid_until = hold.valid_until.min(window.from.max(hold.got));
+            hold.ended = hold.ended.min(hold.valid_until);
+        }
+    }
+}
+
 pub(crate) type Table = BTreeMap<String, BTreeMap<String, Seen>>;
 
 /// By fault, then by kind.
@@ -222,7 +234,7 @@ pub(crate) fn overlaps<'a>(
     for hold in held {
         running.retain(|other| until(other) > hold.got);
         let excluded = match hold.subject.as_str() {
-            "permits" => running.len() >= PERMITS,
+            "permits" | "semaphore" => running.len() >= PERMITS,
             "read" => running.iter().any(|other| other.subject == "write"),
             _ => !running.is_empty(),
         };

@@ -295,6 +295,23 @@ async fn link(fault: Fault, topology: &Topology) {
     topology.proxies.iter().for_each(|proxy| proxy.clear());
 }
 
+/// Deletes the semaphore without leases, and wakes its waiters: its number is set again by the next one.
+pub(crate) async fn renew_permits(servers: &[&RedisServer]) {
+    let script = "redis.call('DEL', KEYS[1], KEYS[2]) \
+                  redis.pcall('PUBLISH', ARGV[1], 2) redis.pcall('SPUBLISH', ARGV[1], 2)";
+    let name = super::crew::name("semaphore");
+    let [holds, channel] = ["redlock_sem", "redisson_sc"].map(|of| format!("{of}:{{{name}}}"));
+    for server in servers {
+        let Ok(mut connection) = server.connect().await else {
+            continue;
+        };
+        let mut renew = redis::cmd("EVAL");
+        renew.arg(script).arg(2).arg(&[&name, &holds, &channel]);
+        // All but one of a cluster's masters refuse, and all replicas.
+        let _ = renew.query_async::<redis::Value>(&mut connection).await;
+    }
+}
+
 /// Does `first`, and `then` after a while, on the same connections: a server may refuse new ones meanwhile.
 async fn around(servers: &[&RedisServer], first: &[&[&str]], then: &[&str]) {
     let mut connections = Vec::new();

@@ -17,7 +17,7 @@ use super::{
     check::{self, Counted, Table, Window},
     crew::{Crew, START},
     event::{self, now},
-    faults::{Fault, strike},
+    faults::{self, Fault, strike},
     masters, peers,
     rules::{self, Breach},
     topology::Topology,
@@ -134,7 +134,9 @@ async fn running(plan: &Plan) -> Result<Outcome, Failure> {
     let paths = crew.logs();
     let stuck = tokio::task::block_in_place(|| crew.end());
     let events = event::read(&paths)?;
-    let holds = check::holds(&events);
+    let mut holds = check::holds(&events);
+    let renews = |fault: &str| rules::loses_permits(&plan.topology, fault);
+    check::renew_permits(&mut holds, &windows, renews);
     if plan.out.is_some() {
         event::edn(&events, &mut fs::File::create(logs.join("history.edn"))?)?;
     }
@@ -200,6 +202,9 @@ async fn strikes(plan: &Plan, topology: &mut Topology, crew: &mut Crew) -> Vec<W
             name => name,
         };
         follows = moved && fault == "failover, unplanned" && !follows;
+        if rules::loses_permits(&plan.topology, fault) {
+            faults::renew_permits(&topology.all()).await;
+        }
         windows.push(Window {
             fault: fault.to_owned(),
             from,
@@ -253,11 +258,12 @@ async fn left(topology: &Topology) -> Vec<String> {
             .query_async(&mut connection)
             .await;
         let channels: Vec<String> = channels.unwrap_or_default();
-        // The last tokens, the number of the semaphore's permits, and notes on calls, which end by themselves.
-        let permits = super::crew::name("permits");
+        // The last tokens, the numbers of the semaphores' permits, and notes on calls, which end by themselves.
+        let permits = ["permits", "semaphore"].map(super::crew::name);
         let starts = ["redisson_lock_token:", "redlock_op:"];
-        let stays =
-            |key: &String| starts.iter().any(|start| key.starts_with(start)) || *key == permits;
+        let stays = |key: &String| {
+            starts.iter().any(|start| key.starts_with(start)) || permits.contains(key)
+        };
         left.extend(keys.into_iter().chain(channels).filter(|key| !stays(key)));
     }
     left.sort();

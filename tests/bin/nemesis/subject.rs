@@ -4,18 +4,16 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use redlock_rt::{
-    Client, Error, Fair, Fenced, Kind, LeasedPermit, Lock, LockGuard, LockOptions, MultiLock,
-    MultiLockGuard, PermitExpirableSemaphore, PermitOptions, Quorum, Read, RedLock, RedLockGuard,
-    Reentrant, Spin, Write,
+    Client, Error, Fair, Fenced, Kind, LeaderElection, Leadership, LeasedPermit, Lock, LockGuard,
+    LockOptions, MultiLock, MultiLockGuard, PermitExpirableSemaphore, PermitOptions, Quorum, Read,
+    RedLock, RedLockGuard, Reentrant, Semaphore, SemaphorePermit, Spin, Write,
 };
 
-/// The permits of the semaphore.
+/// The permits of each semaphore.
 pub(crate) const PERMITS: usize = 2;
 
 /// The kinds on one server, and in a cluster.
-pub(crate) const KINDS: &[&str] = &[
-    "rlock", "fair", "spin", "fenced", "read", "write", "multi", "permits",
-];
+pub(crate) const KINDS: &str = "rlock fair spin fenced read write multi permits semaphore leader";
 
 /// The lock around the counter whose lost updates are counted; `off`: none.
 pub(crate) const COUNTERS: &[&str] = &["off", "rlock", "fenced"];
@@ -47,6 +45,7 @@ impl Clients {
             }
             Self::One(client) => client,
         };
+        let limit = u32::try_from(PERMITS).expect("a few");
         let modes = || client.read_write_lock(format!("{start}:modes"));
         Some(match kind {
             "rlock" => Box::new(client.rlock(name)),
@@ -57,11 +56,9 @@ impl Clients {
             "write" => Box::new(modes().write_lock()),
             // In a cluster, at two servers.
             "multi" => Box::new(client.multi_lock([format!("{name}:a"), format!("{name}:b")])),
-            "permits" => Box::new(
-                client
-                    .permit_expirable_semaphore(name)
-                    .limit(u32::try_from(PERMITS).expect("a few")),
-            ),
+            "permits" => Box::new(client.permit_expirable_semaphore(name).limit(limit)),
+            "semaphore" => Box::new(client.semaphore(name).limit(limit)),
+            "leader" => Box::new(client.leader_election(name)),
             _ => return None,
         })
     }
@@ -87,7 +84,7 @@ impl Tokens for Fenced {
 
 /// The methods that all types have by the same names, and no trait in common.
 macro_rules! kind {
-    ({$($of:tt)*} $lock:ty, $guard:ty, $acquire:ident, $options:ident, $end:ident, $token:expr) => {
+    ({$($of:tt)*} $lock:ty, $guard:ty, $acquire:ident, $options:ident, $end:ident, $token:expr, $valid:expr) => {
         impl $($of)* Handle for $lock {
             fn acquire(&self, wait: Duration) -> BoxFuture<'_, Result<Box<dyn Guard>, Error>> {
                 Box::pin(async move {
@@ -99,7 +96,8 @@ macro_rules! kind {
 
         impl $($of)* Guard for $guard {
             fn is_valid(&self) -> bool {
-                self.is_valid()
+                let valid: fn(&Self) -> bool = $valid;
+                valid(self)
             }
 
             fn token(&self) -> Option<u64> {
@@ -114,14 +112,15 @@ macro_rules! kind {
     };
 }
 
-kind!({<K: Tokens>} Lock<K>, LockGuard<K>, lock_with, LockOptions, unlock, K::token);
+kind!({<K: Tokens>} Lock<K>, LockGuard<K>, lock_with, LockOptions, unlock, K::token, Self::is_valid);
 kind!(
     {} MultiLock,
     MultiLockGuard,
     lock_with,
     LockOptions,
     unlock,
-    |_| None
+    |_| None,
+    Self::is_valid
 );
 kind!(
     {} RedLock,
@@ -129,7 +128,8 @@ kind!(
     lock_with,
     LockOptions,
     unlock,
-    |_| None
+    |_| None,
+    Self::is_valid
 );
 kind!(
     {} PermitExpirableSemaphore,
@@ -137,5 +137,38 @@ kind!(
     acquire_with,
     PermitOptions,
     release,
-    |_| None
+    |_| None,
+    Self::is_valid
 );
+
+kind!(
+    {} Semaphore,
+    SemaphorePermit,
+    acquire_with,
+    PermitOptions,
+    release,
+    |_| None,
+    // It has no lease.
+    |_| true
+);
+
+impl Handle for LeaderElection {
+    /// Until it is dropped.
+    fn acquire(&self, _: Duration) -> BoxFuture<'_, Result<Box<dyn Guard>, Error>> {
+        Box::pin(async move { Ok(Box::new(self.campaign().await?) as Box<dyn Guard>) })
+    }
+}
+
+impl Guard for Leadership {
+    fn is_valid(&self) -> bool {
+        self.is_leader()
+    }
+
+    fn token(&self) -> Option<u64> {
+        Some(self.term())
+    }
+
+    fn end(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(async move { self.resign().await.map(drop) })
+    }
+}

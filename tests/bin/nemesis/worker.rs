@@ -58,7 +58,7 @@ pub(crate) fn run(
         let (clients, all) = connect(servers)?;
         let store_client = Client::connect(store).await?;
         let mut contenders = JoinSet::new();
-        let kinds = KINDS.iter().chain(["redlock"].iter());
+        let kinds = KINDS.split(' ').chain(["redlock"]);
         for (number, kind) in (0..).zip(kinds) {
             for task in 0..tasks {
                 let handle = clients.handle(kind, start);
@@ -68,7 +68,7 @@ pub(crate) fn run(
                 let journal = Journal {
                     file: log,
                     task: number * tasks + task,
-                    subject: (*kind).to_owned(),
+                    subject: kind.to_owned(),
                 };
                 contenders.spawn(contend(
                     handle,
