@@ -47,9 +47,17 @@ pub fn shared_postgres() -> &'static Postgres {
 }
 
 impl Postgres {
+    /// Whether it is installed.
+    pub fn is_there() -> bool {
+        programs().is_some()
+    }
+
     /// Makes a cluster and starts it.
     pub fn start() -> Self {
-        let programs = programs();
+        let programs = programs().expect(
+            "no `initdb` was found: these tests run a real PostgreSQL. Install it (Debian, Ubuntu: \
+             `apt-get install --no-install-recommends postgresql`)",
+        );
         let directory =
             TempDir::with_prefix("redlock-rt-postgres-").expect("a temporary directory");
         reaper::remove_at_exit(directory.path());
@@ -176,7 +184,7 @@ impl Postgres {
 }
 
 /// The folder of `initdb`, which has all the others too.
-fn programs() -> PathBuf {
+fn programs() -> Option<PathBuf> {
     let in_path = env::var_os("PATH").unwrap_or_default();
     let newest = fs::read_dir(DEBIAN)
         .into_iter()
@@ -188,10 +196,6 @@ fn programs() -> PathBuf {
         .filter_map(|folder| fs::canonicalize(folder.join("initdb")).ok())
         .filter_map(|initdb| initdb.parent().map(Path::to_owned))
         .find(|folder| folder.join("postgres").exists())
-        .expect(
-            "no `initdb` was found: these tests run a real PostgreSQL. Install it (Debian, Ubuntu: \
-             `apt-get install --no-install-recommends postgresql`)",
-        )
 }
 
 /// The user that runs the server if the test runs as root, which PostgreSQL refuses: the user that

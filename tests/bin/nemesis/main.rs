@@ -17,6 +17,7 @@ mod masters;
 mod peers;
 mod plot;
 mod report;
+mod row;
 mod rules;
 mod run;
 mod subject;

@@ -8,6 +8,7 @@ use super::{
     peers, plot,
     rules::{Breach, may_overlap},
     run::Outcome,
+    subject::IN_POSTGRES,
     topology::TOPOLOGIES,
 };
 
@@ -157,6 +158,7 @@ fn around(kind: &str) -> &'static str {
         "off" => "no lock",
         "rlock" => "RLock",
         "fenced" => "FencedLock, a store that compares",
+        IN_POSTGRES => "FencedLock, PostgreSQL compares",
         _ => "RedLock",
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use redis::AsyncCommands;
 use serde::{Deserialize, Serialize};
-use tests::{RedisServer, connection_to};
+use tests::{Postgres, RedisServer, connection_to, shared_postgres};
 use tokio::time::sleep;
 
 use super::{
@@ -19,9 +19,11 @@ use super::{
     event::{self, now},
     faults::{self, Fault, strike},
     masters, peers,
+    row::Row,
     rules::{self, Breach},
+    subject::{COUNTERS, IN_POSTGRES},
     topology::Topology,
-    worker::lease,
+    worker::{POSTGRES, lease},
 };
 
 /// Between two faults: what the first one has done is over.
@@ -90,11 +92,12 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// What is known in the end only.
     fn end(&mut self) {
-        let lost = self.counters.get("fenced");
+        let compare = ["fenced", IN_POSTGRES].map(|kind| self.counters.get(kind));
+        let lost = compare.iter().flatten().map(|counted| counted.lost);
         let left = format!("left behind: {:?}", self.left);
         for (times, rule) in [
             (
-                lost.map_or(0, |counted| counted.lost),
+                lost.sum(),
                 "updates were lost behind a store that compares tokens",
             ),
             (self.left.len() as u64, &left),
@@ -128,7 +131,13 @@ async fn running(plan: &Plan) -> Result<Outcome, Failure> {
         .clone()
         .unwrap_or_else(|| directory.path().to_owned());
     fs::create_dir_all(&logs)?;
-    let mut crew = Crew::start(&plan.worker, &topology.spec, &store.url(), &logs);
+    let database = Postgres::is_there().then(|| shared_postgres().create_database());
+    let mut worker = plan.worker.clone();
+    if let Some(url) = &database {
+        Row::open(url).await?.create().await?;
+        worker.splice(..0, ["env".to_owned(), format!("{POSTGRES}={url}")]);
+    }
+    let mut crew = Crew::start(&worker, &topology.spec, &store.url(), &logs);
 
     let windows = strikes(plan, &mut topology, &mut crew).await;
     let paths = crew.logs();
@@ -147,7 +156,7 @@ async fn running(plan: &Plan) -> Result<Outcome, Failure> {
         server: version(&store).await,
         strikes: BTreeMap::new(),
         seen: check::check(&holds, &windows),
-        counters: counters(&events, &store).await?,
+        counters: counters(&events, &store, database).await?,
         left: left(&topology).await,
         stuck,
         around: around(&holds, &windows),
@@ -226,14 +235,18 @@ async fn version(server: &RedisServer) -> String {
 async fn counters(
     events: &[event::Event],
     store: &RedisServer,
+    database: Option<String>,
 ) -> Result<BTreeMap<String, Counted>, Failure> {
     let mut counters = BTreeMap::new();
     let mut connection = connection_to(&store.url()).await?;
-    for kind in ["off", "rlock", "fenced", "redlock"] {
-        let last: Option<u64> = connection.get(format!("{START}:counter:{kind}")).await?;
+    for kind in COUNTERS.iter().copied().chain(["redlock"]) {
+        let last: Option<u64> = match &database {
+            Some(url) if kind == IN_POSTGRES => Row::open(url).await?.read(u64::MAX >> 1).await?,
+            _ => connection.get(format!("{START}:counter:{kind}")).await?,
+        };
         if let Some(last) = last {
             let counted = check::counted(events, &format!("count:{kind}"), last);
-            counters.insert(kind.to_owned(), counted);
+            counters.extend((counted.written > 0).then(|| (kind.to_owned(), counted)));
         }
     }
     Ok(counters)

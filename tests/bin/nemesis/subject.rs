@@ -16,7 +16,9 @@ pub(crate) const PERMITS: usize = 2;
 pub(crate) const KINDS: &str = "rlock fair spin fenced read write multi permits semaphore leader";
 
 /// The lock around the counter whose lost updates are counted; `off`: none.
-pub(crate) const COUNTERS: &[&str] = &["off", "rlock", "fenced"];
+pub(crate) const COUNTERS: &[&str] = &["off", "rlock", "fenced", IN_POSTGRES];
+/// The one whose store is PostgreSQL.
+pub(crate) const IN_POSTGRES: &str = "fenced-postgres";
 
 pub(crate) trait Handle: Send + Sync {
     fn acquire(&self, wait: Duration) -> BoxFuture<'_, Result<Box<dyn Guard>, Error>>;

@@ -1,6 +1,7 @@
 //! A process whose tasks take turns at locks of all kinds, and write down what their guards say.
 
 use std::{
+    env,
     fs::File,
     io::{self, Write},
     path::Path,
@@ -24,7 +25,8 @@ use tokio::{
 use super::{
     Failure,
     event::{self, Act, Journal, Stage, now},
-    subject::{COUNTERS, Clients, Guard, Handle, KINDS},
+    row::Row,
+    subject::{COUNTERS, Clients, Guard, Handle, IN_POSTGRES, KINDS},
 };
 
 /// The lease of all locks on these servers: where replicas are waited for, longer than a failover takes.
@@ -32,6 +34,8 @@ pub(crate) fn lease(servers: &str) -> Duration {
     Duration::from_secs(if servers.starts_with("ack") { 2 } else { 1 })
 }
 
+/// The variable with the URL of the database.
+pub(crate) const POSTGRES: &str = "NEMESIS_POSTGRES";
 /// Long, so that a lost wake-up is seen.
 const POLL: Duration = Duration::from_secs(3);
 /// How long a caller waits for a lock.
@@ -83,13 +87,8 @@ pub(crate) fn run(
             Clients::Five(_) => &["off", "redlock"],
         };
         for (number, kind) in (1000..).zip(around) {
-            let counter = Counter {
-                handle: clients.handle(kind, &format!("{start}:count")),
-                key: format!("{start}:counter:{kind}"),
-                store: connection_to(store).await?,
-                fenced: (*kind == "fenced")
-                    .then(|| store_client.fenced_value(format!("{start}:counter:fenced"))),
-            };
+            let counter = Counter::of(kind, &clients, start, store, &store_client).await?;
+            let Some(counter) = counter else { continue };
             let journal = Journal {
                 file: log,
                 task: number,
@@ -218,38 +217,69 @@ async fn contend(
 struct Counter {
     /// `None`: no lock.
     handle: Option<Box<dyn Handle>>,
-    key: String,
-    store: MultiplexedConnection,
-    /// A store that compares tokens, in place of the plain one.
-    fenced: Option<FencedValue>,
+    store: Store,
 }
 
 impl Counter {
+    /// `None`: its store is not there.
+    async fn of(
+        kind: &str,
+        clients: &Clients,
+        start: &str,
+        url: &str,
+        client: &Client,
+    ) -> Result<Option<Self>, Failure> {
+        let key = format!("{start}:counter:{kind}");
+        let (mut lock, mut name) = (kind, format!("{start}:count"));
+        let store = match (kind, env::var(POSTGRES)) {
+            ("fenced", _) => Store::Redis(client.fenced_value(key)),
+            (IN_POSTGRES, Ok(database)) => {
+                (lock, name) = ("fenced", format!("{name}:{kind}"));
+                Store::Postgres(Row::open(&database).await?)
+            }
+            (IN_POSTGRES, Err(_)) => return Ok(None),
+            _ => Store::Plain(connection_to(url).await?, key),
+        };
+        let handle = clients.handle(lock, &name);
+        Ok(Some(Self { handle, store }))
+    }
+}
+
+enum Store {
+    Plain(MultiplexedConnection, String),
+    // These compare tokens.
+    Redis(FencedValue),
+    Postgres(Row),
+}
+
+impl Store {
     /// `None`: a newer token was seen.
-    async fn read(&mut self, token: Option<u64>) -> Result<Option<u64>, Failure> {
-        let value: Option<u64> = match (&self.fenced, token) {
-            (Some(fenced), Some(token)) => match fenced.get(token).await {
+    async fn read(&mut self, token: u64) -> Result<Option<u64>, Failure> {
+        let value: Option<u64> = match self {
+            Self::Plain(store, key) => store.get(&*key).await?,
+            Self::Redis(value) => match value.get(token).await {
                 Ok(value) => value.map(|value| value.parse()).transpose()?,
                 Err(error) if error.kind() == ErrorKind::StaleToken => return Ok(None),
                 Err(error) => return Err(error.into()),
             },
-            _ => self.store.get(&self.key).await?,
+            Self::Postgres(row) => return row.read(token).await,
         };
         Ok(Some(value.unwrap_or(0)))
     }
 
     /// Whether it was written.
-    async fn write(&mut self, value: u64, token: Option<u64>) -> Result<bool, Failure> {
-        match (&self.fenced, token) {
-            (Some(fenced), Some(token)) => match fenced.set(value.to_string(), token).await {
+    async fn write(&mut self, value: u64, token: u64) -> Result<bool, Failure> {
+        match self {
+            Self::Plain(store, key) => {
+                let () = store.set(&*key, value).await?;
+                Ok(true)
+            }
+            Self::Redis(fenced) => match fenced.set(value.to_string(), token).await {
                 Ok(()) => Ok(true),
                 Err(error) if error.kind() == ErrorKind::StaleToken => Ok(false),
                 Err(error) => Err(error.into()),
             },
-            _ => {
-                let () = self.store.set(&self.key, value).await?;
-                Ok(true)
-            }
+            Self::Postgres(row) => row.write(value, token).await,
         }
     }
 }
@@ -267,11 +297,12 @@ async fn count(mut counter: Counter, journal: Journal<'static>, stopped: Arc<Ato
         journal.note(Act::Count, Stage::Invoke);
         let counted = async {
             let token = guard.as_ref().and_then(|guard| guard.token());
-            let Some(before) = counter.read(token).await? else {
+            let token = token.unwrap_or_default();
+            let Some(before) = counter.store.read(token).await? else {
                 return Ok((false, None));
             };
             sleep(Duration::from_millis(fastrand::u64(5..40))).await;
-            let written = counter.write(before + 1, token).await?;
+            let written = counter.store.write(before + 1, token).await?;
             Ok::<_, Failure>((written, Some(before + 1)))
         };
         let (stage, value, error) = match counted.await {
