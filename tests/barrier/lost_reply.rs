@@ -1,6 +1,6 @@
 //! Requests and replies that are lost: an arrival counts once, and what came too late takes nothing.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redlock_rt::{Client, ErrorKind, Event, LockEvent};
 use tests::{Loss, Proxy, World, calls, eventually, shared_server, within};
@@ -185,6 +185,24 @@ async fn a_time_out_whose_leave_was_lost_has_passed_with_the_others() {
     barrier(&scene.world).wait().await.unwrap();
     gate.open();
     assert_eq!(ended(first).await.unwrap().generation, 1);
+    assert_clean(&scene.world).await;
+}
+
+/// The call to look took another response time-out behind a slow one to leave.
+#[tokio::test]
+async fn a_wait_that_ran_out_took_two_response_time_outs_more() {
+    let scene = Scene::open("barrier-slow-leave").await;
+    let ours = scene.client.cyclic_barrier(&scene.world.name, 2);
+    scene.proxy.delay(calls("barrier_leave"), RESPONSE * 2 / 5);
+    let begun = Instant::now();
+    let first = tokio::spawn(async move { ours.wait_with(WAIT).await });
+    scene.proxy.wait_for(calls("barrier_leave")).await;
+    let all = usize::MAX;
+    scene.proxy.swallow_request(calls("barrier_look"), all);
+    assert_kind(ended(first).await, ErrorKind::TimedOut);
+    let took = begun.elapsed();
+    assert!(took < WAIT + RESPONSE * 6 / 5, "{took:?}");
+    scene.proxy.clear();
     assert_clean(&scene.world).await;
 }
 

@@ -357,7 +357,7 @@ async fn steal(client: &Client, name: &str) -> Result<(), Error> {
 async fn inspect(client: &Client, name: &str) -> Result<(), Error> {
     leased(client, name).await?;
     let permit = client.permit_expirable_semaphore(name).acquire().await?;
-    client.fair_lock(&format!("{name}:fair")).lock().await?;
+    let _fair = client.fair_lock(format!("{name}:fair")).lock().await?;
     let scan = client.scan(&format!("{name}*"));
     let found: Vec<_> = scan.try_collect().await?;
     assert!(!found.is_empty());
@@ -391,7 +391,6 @@ async fn the_rule_of_a_kind_is_enough_and_all_of_it_is_needed() {
         let rule = Client::embedded().acl_rule(kinds.iter().copied());
         rule.split(' ').map(str::to_owned).collect()
     };
-    let base = words(&[]);
     for kind in [
         AclKind::Semaphore,
         AclKind::PermitExpirableSemaphore,
@@ -402,9 +401,15 @@ async fn the_rule_of_a_kind_is_enough_and_all_of_it_is_needed() {
         AclKind::ReadWriteLock,
         AclKind::FencedLock,
         AclKind::Steal,
+        AclKind::Inspect,
         AclKind::PlainCommands,
     ] {
-        let all = words(&[kind]);
+        // What is looked at.
+        let seen: &[AclKind] = match kind {
+            AclKind::Inspect => &[AclKind::PermitExpirableSemaphore, AclKind::FairLock],
+            _ => &[],
+        };
+        let (base, all) = (words(seen), words(&[seen, &[kind]].concat()));
         let client = stage.client(&all).await;
         let name = format!("{}:{kind:?}", stage.world.name);
         use_of(kind, &client, &name).await.unwrap();

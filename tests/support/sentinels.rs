@@ -74,20 +74,7 @@ impl SentinelOptions {
                 .collect(),
             options: self,
         };
-        for sentinel in &sentinels.all {
-            let knows = async || {
-                let known: Vec<String> = sentinel.ask(&sentinels.options, &["MASTER"]).await?;
-                let number = |name: &str| {
-                    let at = known.iter().position(|known| known == name)?;
-                    known.get(at + 1)?.parse::<usize>().ok()
-                };
-                Ok::<_, RedisError>(
-                    number("num-slaves") == Some(replicas)
-                        && number("num-other-sentinels") == Some(count - 1),
-                )
-            };
-            eventually(DEADLINE, async || knows().await.unwrap_or(false)).await;
-        }
+        sentinels.know(replicas).await;
         sentinels
     }
 }
@@ -138,6 +125,35 @@ impl Sentinels {
     /// When it does not answer, or not as expected.
     pub async fn ask<T: FromRedisValue>(&self, at: usize, what: &str) -> Result<T, RedisError> {
         self.all[at].ask(&self.options, &[what]).await
+    }
+
+    /// Has the sentinels forget who is gone, and find the replicas and each other anew.
+    pub async fn look_again(&self, replicas: usize) {
+        for sentinel in &self.all {
+            let reset = sentinel
+                .ask::<redis::Value>(&self.options, &["RESET"])
+                .await;
+            reset.expect("a sentinel answers");
+        }
+        self.know(replicas).await;
+    }
+
+    /// Waits until each of them knows the others and so many replicas.
+    async fn know(&self, replicas: usize) {
+        for sentinel in &self.all {
+            let knows = async || {
+                let known: Vec<String> = sentinel.ask(&self.options, &["MASTER"]).await?;
+                let number = |name: &str| {
+                    let at = known.iter().position(|known| known == name)?;
+                    known.get(at + 1)?.parse::<usize>().ok()
+                };
+                Ok::<_, RedisError>(
+                    number("num-slaves") == Some(replicas)
+                        && number("num-other-sentinels") == Some(self.all.len() - 1),
+                )
+            };
+            eventually(DEADLINE, async || knows().await.unwrap_or(false)).await;
+        }
     }
 
     /// The moment at which the last sentinel has announced another master, none of which was

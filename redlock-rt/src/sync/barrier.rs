@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::options::LockOptions;
 use crate::clock;
@@ -125,7 +125,8 @@ impl CyclicBarrier {
     ///
     /// # Round trips
     ///
-    /// See [`CyclicBarrier`]; two more after the time-out, to leave and to look.
+    /// See [`CyclicBarrier`]; two more after the time-out, to leave and to look, within one
+    /// [response time-out](crate::ClientBuilder::response_timeout) together.
     ///
     /// # Cancel safety
     ///
@@ -410,8 +411,8 @@ impl Parties {
                 None => error,
             }
         })?;
-        let wait = wait.map(|wait| wait.saturating_sub(clock::now() - started));
-        Ok(Party { guard, wire, wait })
+        let due = wait.map(|wait| clock::after(started, wait));
+        Ok(Party { guard, wire, due })
     }
 
     async fn reset(&self) -> Result<bool, Error> {
@@ -428,8 +429,8 @@ impl Parties {
 struct Party {
     guard: HoldGuard,
     wire: Arc<BarrierWire>,
-    /// How long it waits from its arrival on.
-    wait: Option<Duration>,
+    /// Until when it waits.
+    due: Option<Instant>,
 }
 
 impl Party {
@@ -467,17 +468,26 @@ impl Party {
 
     /// Waits until all have arrived.
     async fn passes(&self) -> Result<Arrival, Error> {
-        counted(&self.guard.hold, &self.ended(0, self.wait).await?)
+        let rest = self
+            .due
+            .map(|due| due.saturating_duration_since(clock::now()));
+        counted(&self.guard.hold, &self.ended(0, rest).await?)
     }
 
-    /// Leaves after a time-out, unless the generation has ended by now.
+    /// Leaves after a time-out, unless the generation has ended by now, within one response time-out.
     async fn withdraw(self, error: Error) -> Result<Arrival, Error> {
         let (generation, hold) = (self.generation(0), Arc::clone(&self.guard.hold));
-        let Ok(left) = self.guard.unlock().await else {
+        let until = hold.engine.patience(self.due.unwrap_or_else(clock::now));
+        let leaves = async {
+            let left = self.guard.unlock().await.ok()?;
+            // Also where it has left: the repeat of a call that was lost does not say so if it was too late.
+            let looked = wait_latch(&hold.engine, &generation, Some(Duration::ZERO)).await;
+            Some((left, looked))
+        };
+        let Some(Some((left, looked))) = clock::before(Some(until), leaves).await else {
             return Err(error);
         };
-        // Also where it has left: the repeat of a call that was lost does not say so if it was too late.
-        match wait_latch(&hold.engine, &generation, Some(Duration::ZERO)).await {
+        match looked {
             Ok(ended) => counted(&hold, &ended).map_err(|lost| match left {
                 Unlocked::AlreadyExpired => lost,
                 _ => error,

@@ -51,7 +51,7 @@ impl Sealed for Fires {}
 /// # Cancel safety
 ///
 /// Nothing is left: a [`start`](Self::start) that is dropped gives back what it may have begun, which does
-/// not count as an attempt.
+/// not count as an attempt. One whose reply was lost counts if Redis cannot be reached before its lease is over.
 ///
 /// # Errors
 ///

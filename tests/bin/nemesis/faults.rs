@@ -212,25 +212,16 @@ async fn at_servers(fault: Fault, servers: &[&RedisServer]) {
         ClientPause => ask(server, &["CLIENT", "PAUSE", "700", "ALL"]).await,
         ClientKill => ask_all(servers, &["CLIENT", "KILL", "TYPE", "normal"]).await,
         Denied => {
-            let taken = "-@scripting -restore -hdel";
-            let mut less = vec!["ACL", "SETUSER", "default"];
-            less.extend(taken.split(' '));
-            around(servers, &[&less], &["ACL", "SETUSER", "default", "+@all"]).await;
+            let less = ["ACL SETUSER default -@scripting -restore -hdel"];
+            around(servers, &less, "ACL SETUSER default +@all").await;
         }
         MaxClients => {
-            let less: [&[&str]; 2] = [
-                &["CONFIG", "SET", "maxclients", "1"],
-                &["CLIENT", "KILL", "TYPE", "normal"],
-            ];
-            around(servers, &less, &["CONFIG", "SET", "maxclients", "10000"]).await;
+            let less = ["CONFIG SET maxclients 1", "CLIENT KILL TYPE normal"];
+            around(servers, &less, "CONFIG SET maxclients 10000").await;
         }
         OutOfMemory => {
-            around(
-                servers,
-                &[&["CONFIG", "SET", "maxmemory", "1"]],
-                &["CONFIG", "SET", "maxmemory", "0"],
-            )
-            .await;
+            let less = ["CONFIG SET maxmemory 1"];
+            around(servers, &less, "CONFIG SET maxmemory 0").await;
         }
         _ => unreachable!("not at servers: {fault:?}"),
     }
@@ -313,19 +304,19 @@ pub(crate) async fn renew_permits(servers: &[&RedisServer]) {
 }
 
 /// Does `first`, and `then` after a while, on the same connections: a server may refuse new ones meanwhile.
-async fn around(servers: &[&RedisServer], first: &[&[&str]], then: &[&str]) {
+async fn around(servers: &[&RedisServer], first: &[&str], then: &str) {
     let mut connections = Vec::new();
     for server in servers {
         if let Ok(mut connection) = server.connect().await {
             for words in first {
-                command(&mut connection, words).await;
+                command(&mut connection, &words.split(' ').collect::<Vec<_>>()).await;
             }
             connections.push(connection);
         }
     }
     sleep(Duration::from_millis(700)).await;
     for mut connection in connections {
-        command(&mut connection, then).await;
+        command(&mut connection, &then.split(' ').collect::<Vec<_>>()).await;
     }
 }
 

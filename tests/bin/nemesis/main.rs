@@ -2,6 +2,7 @@
 //!
 //!     nemesis run TOPOLOGY [--seconds N] [--seed N] [--faults 'A;B'] [--out DIR]
 //!     nemesis peer LIBRARY TOPOLOGY […]   the same with the lock of another library
+//!     nemesis peers DIR            keeps the results in DIR/LIBRARY-TOPOLOGY-SEED for the page
 //!     nemesis short                a short run of each topology; fails if a promise is broken
 //!     nemesis report               writes docs/under-faults.md from docs/under-faults/*.json
 //!
@@ -45,7 +46,7 @@ fn main() -> Result<(), Failure> {
         }
         ["peer", library, topology, ref options @ ..] => {
             let plan = Plan {
-                worker: peers::command(library)?,
+                worker: peers::command(library, topology)?,
                 ..Plan::of(topology, options)?
             };
             report::print(&run::run(&plan)?);
@@ -63,9 +64,12 @@ fn main() -> Result<(), Failure> {
             }
             Ok(())
         }
+        ["peers", results] => {
+            peers::collect(Path::new(results), Path::new("docs/under-faults/peers.md"))
+        }
         ["report"] => report::write(Path::new("docs")),
         _ => Err(format!(
-            "usage: nemesis run TOPOLOGY … | peer … | short | report, not {arguments:?}"
+            "usage: nemesis run TOPOLOGY … | peer … | peers DIR | short | report, not {arguments:?}"
         )
         .into()),
     }

@@ -41,6 +41,7 @@ async fn watched(
     let before = master(replicated, sentinels).await?;
     if fault == Fault::FreshReplica {
         replicated.replace((before + 1) % 3, before).await;
+        sentinels.look_again(2).await;
     }
     let replicated = &*replicated;
     let is_moved = async || {

@@ -65,12 +65,13 @@ const PEERS: &[Peer] = &[
     peer("redis-semaphore", "5.8.0", true, "a callback, a flag", NODE),
 ];
 
-/// The words that start a worker of a library.
-pub(crate) fn command(name: &str) -> Result<Vec<String>, Failure> {
+/// The words that start a worker of a library on these servers.
+pub(crate) fn command(name: &str, topology: &str) -> Result<Vec<String>, Failure> {
     let peer = PEERS.iter().find(|peer| peer.name == name);
     let peer = peer.ok_or_else(|| format!("no library is called {name}"))?;
     let words = peer.command.iter().copied().chain([name]);
     Ok(match peer.command.is_empty() {
+        true if topology == "redlock" => worker("redlock"),
         true => worker("rlock"),
         false => words.map(str::to_owned).collect(),
     })
@@ -87,61 +88,85 @@ const HEAD: &str = "| library | renews | what tells a holder of a loss | servers
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ";
 
-/// The section of the page, from `peers/LIBRARY-TOPOLOGY.json` in this folder; nothing without any.
+/// The section of the page, with the rows that [`collect`] has written; nothing without any.
 pub(crate) fn section(folder: &Path) -> Result<String, Failure> {
-    let mut text = HEAD.to_owned();
+    let rows = folder.join("peers.md");
+    if !rows.exists() {
+        return Ok(String::new());
+    }
+    let table = HEAD.to_owned() + &fs::read_to_string(rows)?;
+    Ok(include_str!("peers.md").replace("<!-- PEERS -->\n", &table))
+}
+
+/// Writes the rows, from `LIBRARY-TOPOLOGY-SEED/result.json` in the folder of the results.
+pub(crate) fn collect(results: &Path, rows: &Path) -> Result<(), Failure> {
+    let mut text = String::new();
     for peer in PEERS {
         for topology in ["single", "redlock"] {
-            let path = folder.join(format!("peers/{}-{topology}.json", peer.name));
-            if path.exists() {
-                let outcome = serde_json::from_str(&fs::read_to_string(path)?)?;
-                row(&mut text, peer, &outcome);
+            let mut outcomes = Vec::new();
+            for entry in fs::read_dir(results)? {
+                let path = entry?.path();
+                let name = path.file_name().and_then(|name| name.to_str());
+                let seed = name.and_then(|name| name.strip_prefix(peer.name));
+                let seed = seed.and_then(|seed| seed.strip_prefix(&format!("-{topology}-")));
+                if seed.is_some_and(|seed| seed.parse::<u64>().is_ok()) {
+                    let read = fs::read_to_string(path.join("result.json"))?;
+                    outcomes.push(serde_json::from_str::<Outcome>(&read)?);
+                }
+            }
+            outcomes.sort_by_key(|outcome| outcome.seed);
+            if !outcomes.is_empty() {
+                row(&mut text, peer, topology, &outcomes);
             }
         }
     }
-    Ok(match text == HEAD {
-        true => String::new(),
-        false => include_str!("peers.md").replace("<!-- PEERS -->\n", &text),
-    })
+    Ok(fs::write(rows, text)?)
 }
 
-fn row(text: &mut String, peer: &Peer, outcome: &Outcome) {
-    // Without the counters.
-    let of = |may| -> Seen {
+/// What happened to all locks but those of the counters, where Redis kept them, and where it may have lost them.
+fn seen(outcome: &Outcome) -> [Seen; 2] {
+    [false, true].map(|may| {
         let faults = outcome.seen.iter();
         let faults = faults.filter(|(fault, _)| may_overlap(&outcome.topology, fault) == may);
         sum(faults.flat_map(|(_, kinds)| {
             let locks = kinds.iter().filter(|(kind, _)| !kind.starts_with("count:"));
             locks.map(|(_, seen)| seen)
         }))
+    })
+}
+
+/// Each figure once for each run.
+fn row(text: &mut String, peer: &Peer, topology: &str, outcomes: &[Outcome]) {
+    let each = |figure: &dyn Fn(&Outcome) -> u64| {
+        let figures: Vec<_> = outcomes.iter().map(|one| figure(one).to_string()).collect();
+        figures.join(", ")
     };
-    let (kept, lost) = (of(false), of(true));
-    let offered = |figure: u64| match peer.says {
+    let offered = |figures: String| match peer.says {
         "not offered" => peer.says.to_owned(),
-        _ => figure.to_string(),
+        _ => figures,
     };
-    let counted = outcome
-        .counters
-        .get("rlock")
-        .or_else(|| outcome.counters.get("redlock"));
-    let counted = counted.cloned().unwrap_or_default();
-    let _ = writeln!(
-        text,
-        "| {} {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-        peer.name,
-        peer.version,
-        if peer.renews { "yes" } else { "not offered" },
-        peer.says,
-        outcome.topology,
-        kept.acquired + lost.acquired,
-        offered(kept.valid_overlaps),
-        offered(lost.valid_overlaps),
-        kept.bodies_overlap,
-        lost.bodies_overlap,
-        offered(kept.longest_told_ms.max(lost.longest_told_ms)),
-        counted.written,
-        counted.lost,
-        outcome.left.len(),
-        outcome.stuck,
-    );
+    let counted = |outcome: &Outcome| {
+        let counters = ["rlock", "redlock"].map(|name| outcome.counters.get(name).cloned());
+        counters.into_iter().flatten().next().unwrap_or_default()
+    };
+    let cells = [
+        format!("{} {}", peer.name, peer.version),
+        if peer.renews { "yes" } else { "not offered" }.to_owned(),
+        peer.says.to_owned(),
+        topology.to_owned(),
+        each(&|one| seen(one).iter().map(|seen| seen.acquired).sum()),
+        offered(each(&|one| seen(one)[0].valid_overlaps)),
+        offered(each(&|one| seen(one)[1].valid_overlaps)),
+        each(&|one| seen(one)[0].bodies_overlap),
+        each(&|one| seen(one)[1].bodies_overlap),
+        offered(each(&|one| {
+            let told = seen(one).map(|seen| seen.longest_told_ms);
+            told[0].max(told[1])
+        })),
+        each(&|one| counted(one).written),
+        each(&|one| counted(one).lost),
+        each(&|one| one.left.len() as u64),
+        each(&|one| one.stuck as u64),
+    ];
+    let _ = writeln!(text, "| {} |", cells.join(" | "));
 }

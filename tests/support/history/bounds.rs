@@ -31,7 +31,9 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for call in &history.calls {
         if let Some(at) = call.returned {
             let times = (call.called, call.bound, at);
-            late(history, &call.what, call.process, times, 0, verdict);
+            // One that stood still when its wait was over has still to leave.
+            let rest = history.terms.response;
+            late(history, &call.what, call.process, times, rest, verdict);
         }
     }
 }

@@ -3,6 +3,8 @@
 use super::{History, LatchAct, LatchCall, Ms, Started, Verdict, Violation};
 
 const RULE: &str = "once";
+/// The shortest lease of an attempt.
+const LEASE: Ms = 500;
 
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
     let is_of_a_fire = |call: &&LatchCall| matches!(call.act, LatchAct::Start(_) | LatchAct::Mark);
@@ -52,7 +54,12 @@ fn broken(calls: &[&LatchCall]) -> Vec<(Ms, String)> {
             let start = matches!(call.act, LatchAct::Start(_));
             start && call.called <= at && call.returned.is_none_or(|(then, _)| then > at)
         };
-        let may = begun + calls.iter().filter(unknown).count() as u64;
+        // And who had an answer later than a lease may have begun one more, whose reply was lost.
+        let unheard = |call: &&&LatchCall| {
+            answer(call).is_some_and(|(then, called, ..)| then <= at && then - called >= LEASE)
+        };
+        let may = calls.iter().filter(unknown).count() + calls.iter().filter(unheard).count();
+        let may = begun + may as u64;
         if told == Started::Failed as u64 && may < most {
             found.push((at, format!("given up after {may} attempts of {most}")));
         }
