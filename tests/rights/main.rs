@@ -17,6 +17,8 @@ use tests::{DEADLINE, Proxy, RedisServer, World, eventually, unique, within};
 
 /// Short, since waiters without announcements poll.
 const POLL: Duration = Duration::from_millis(50);
+/// Renewed several times.
+const LEASE: Duration = Duration::from_millis(600);
 
 const COUNTED: [AclKind; 3] = [
     AclKind::CountDownLatch,
@@ -166,7 +168,7 @@ async fn plain(client: &Client, name: &str) -> Result<(), Error> {
 async fn leased(client: &Client, name: &str) -> Result<(), Error> {
     let semaphore = client.permit_expirable_semaphore(name);
     assert!(semaphore.try_set_permits(2).await?);
-    let lease = Duration::from_millis(300);
+    let lease = LEASE;
     let options = || PermitOptions::new().lease(lease);
     let both = semaphore.acquire_with(options().permits(2)).await?;
     let waiter = tokio::spawn({
@@ -269,7 +271,7 @@ async fn barrier(client: &Client, name: &str) -> Result<(), Error> {
     eventually(DEADLINE, async || barrier.reset().await.unwrap()).await;
     let error = within(DEADLINE, first).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BarrierReset, "{error}");
-    let lease = Duration::from_millis(300);
+    let lease = LEASE;
     let double = client.double_barrier(name, 1).lease(lease);
     let inside = double.enter().await?;
     // During several renewals.
@@ -435,7 +437,13 @@ async fn the_rule_of_a_kind_is_enough_and_all_of_it_is_needed() {
             // It may succeed in another way, fail, panic, or wait.
             let tried = tokio::spawn({
                 let client = client.clone();
-                async move { use_of(kind, &client, &name).await }
+                async move {
+                    for round in 0.. {
+                        let (client, name) = (client.clone(), format!("{name}:{round}"));
+                        let one = async move { use_of(kind, &client, &name).await };
+                        let _ = tokio::spawn(one).await;
+                    }
+                }
             });
             eventually(DEADLINE, async || {
                 let refused = stage.refused().await;
