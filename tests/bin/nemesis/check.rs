@@ -11,7 +11,7 @@ use super::{
 
 pub(crate) const MS: u64 = 1_000_000;
 /// A waiter that came this much later is behind another one, wherever they wait.
-const BEHIND: u64 = 50 * MS;
+const BEHIND: u64 = 250 * MS;
 
 /// A fault, from its begin until the next one begins.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Seen {
     pub(crate) bodies_overlap: u64,
     /// A token that is not greater than one that was given before it was asked for.
     pub(crate) tokens_back: u64,
-    /// A waiter of a fair lock that was passed by one that came at least 50 ms later.
+    /// A waiter of a fair lock that was passed by one that came at least 250 ms later.
     pub(crate) passed_by: u64,
     pub(crate) lost: u64,
     /// The longest from the fault to a guard that says that it is lost, in ms.

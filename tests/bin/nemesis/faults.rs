@@ -197,7 +197,11 @@ async fn at_servers(fault: Fault, servers: &[&RedisServer]) {
             server.restart();
         }
         FullDisk => fill(server).await,
-        ServerAhead => stepped(&server.clock(), 10).await,
+        ServerAhead => {
+            stepped(&server.clock(), 10).await;
+            // Until the clock is past the tokens that it has given.
+            sleep(Duration::from_secs(10)).await;
+        }
         ServerBehind => stepped(&server.clock(), -10).await,
         Flush => ask_all(servers, &["FLUSHALL"]).await,
         ScriptFlush => ask_all(servers, &["SCRIPT", "FLUSH"]).await,
