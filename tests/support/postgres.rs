@@ -58,9 +58,7 @@ impl Postgres {
             "no `initdb` was found: these tests run a real PostgreSQL. Install it (Debian, Ubuntu: \
              `apt-get install --no-install-recommends postgresql`)",
         );
-        let directory =
-            TempDir::with_prefix("redlock-rt-postgres-").expect("a temporary directory");
-        reaper::remove_at_exit(directory.path());
+        let directory = reaper::directory("postgres");
         if let Some((uid, gid)) = other_user() {
             chown(directory.path(), Some(uid), Some(gid)).expect("root may give its files away");
         }

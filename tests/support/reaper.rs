@@ -7,10 +7,11 @@
 use std::os::unix::process::CommandExt;
 use std::{
     io::Write,
-    path::Path,
-    process::{Child, Command, Stdio},
+    process::{self, Child, Command, Stdio},
     sync::{Mutex, OnceLock, PoisonError},
 };
+
+use tempfile::TempDir;
 
 /// The signals are ignored so that Ctrl-C in a terminal does not end the reaper before its work.
 const SCRIPT: &str = r#"
@@ -41,9 +42,15 @@ pub(crate) fn forget(pid: u32) {
     tell(&format!("del {pid}\n"));
 }
 
-/// Has the directory removed when this process ends.
-pub(crate) fn remove_at_exit(directory: &Path) {
-    tell(&format!("dir {}\n", directory.display()));
+/// A temporary directory, which is removed when this process ends, in whatever way.
+///
+/// Its name has the process id: with the same seed of `fastrand`, another process would give the same name to one
+/// of its own, after this one was removed here and before the end of this process.
+pub(crate) fn directory(what: &str) -> TempDir {
+    let prefix = format!("redlock-rt-{what}-{}-", process::id());
+    let directory = TempDir::with_prefix(prefix).expect("a temporary directory");
+    tell(&format!("dir {}\n", directory.path().display()));
+    directory
 }
 
 fn tell(line: &str) {

@@ -199,8 +199,7 @@ impl Sentinels {
 
 impl Sentinel {
     fn start(options: &SentinelOptions, master: &RedisServer, port: u16, quorum: usize) -> Self {
-        let directory = TempDir::with_prefix("redlock-rt-sentinel-").expect("a directory");
-        reaper::remove_at_exit(directory.path());
+        let directory = reaper::directory("sentinel");
         let own = ReservedPort::pick();
         let plain = options.tls.then(ReservedPort::pick);
         let file = directory.path().join("sentinel.conf");

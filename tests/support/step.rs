@@ -10,8 +10,6 @@ use std::{
     sync::OnceLock,
 };
 
-use tempfile::TempDir;
-
 use crate::reaper;
 
 /// Whether clocks can be stepped here: on Linux, with a C compiler.
@@ -29,16 +27,15 @@ pub fn with_clock(command: &mut Command, file: &Path) {
 
 /// From now on, the clock of the process with this file is ahead by so many seconds.
 pub fn step_clock(file: &Path, seconds: i8) {
-    let file = File::options().write(true).open(file);
-    let written = file.and_then(|file| file.write_all_at(&seconds.to_ne_bytes(), 0));
-    written.expect("a process has this clock");
+    let opened = File::options().write(true).open(file);
+    let written = opened.and_then(|opened| opened.write_all_at(&seconds.to_ne_bytes(), 0));
+    written.unwrap_or_else(|error| panic!("no process has the clock {}: {error}", file.display()));
 }
 
 fn library() -> Option<&'static Path> {
     static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     let build = || {
-        let directory = TempDir::with_prefix("redlock-rt-clock-").ok()?.keep();
-        reaper::remove_at_exit(&directory);
+        let directory = reaper::directory("clock").keep();
         let (source, library) = (directory.join("step.c"), directory.join("step.so"));
         fs::write(&source, include_str!("step.c")).ok()?;
         let mut compiler = Command::new("cc");

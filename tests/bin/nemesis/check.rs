@@ -134,11 +134,11 @@ pub(crate) fn holds(events: &[Event]) -> Holds {
     holds
 }
 
-/// A semaphore without leases begins anew at the end of these faults, so who had a permit has none from then on.
+/// A semaphore without leases begins anew at the end of these faults, so who had a permit, or was asking for one, has none from then on.
 pub(crate) fn renew_permits(holds: &mut Holds, windows: &[Window], renew: impl Fn(&str) -> bool) {
     let semaphore = |hold: &&mut Hold| hold.subject == "semaphore";
     for hold in holds.held.iter_mut().filter(semaphore) {
-        let mut next = windows.iter().filter(|window| hold.got < window.until);
+        let mut next = windows.iter().filter(|window| hold.asked < window.until);
         if let Some(window) = next.find(|window| renew(&window.fault)) {
             hold.valid_until = hold.valid_until.min(window.from.max(hold.got));
             hold.ended = hold.ended.min(hold.valid_until);

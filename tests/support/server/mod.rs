@@ -13,7 +13,6 @@ use std::{
 };
 
 use redis::{FromRedisValue, RedisError, aio::MultiplexedConnection};
-use tempfile::TempDir;
 use tokio_rustls::TlsAcceptor;
 
 use self::{launch::Files, tls::Certificates};
@@ -88,8 +87,7 @@ impl RedisServer {
 
     fn start_with(options: ServerOptions) -> Self {
         launch::check_installed();
-        let directory = TempDir::with_prefix("redlock-rt-redis-").expect("a temporary directory");
-        reaper::remove_at_exit(directory.path());
+        let directory = reaper::directory("redis");
         let certificates = options.tls.then(|| match &options.certificates {
             Some(other) => Certificates::copy(other, directory.path()),
             None => Certificates::create(directory.path()),
