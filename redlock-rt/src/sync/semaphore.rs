@@ -13,8 +13,8 @@ use crate::wire::{self, Named, Recipe, SemaphoreWire};
 
 /// A semaphore whose permits have no lease, shared with Redisson's `RSemaphore` of the same name.
 ///
-/// **A crashed process keeps its permits.** The format has no lease: the permit of a dead process
-/// stays taken until you [add](Self::add_permits) one. Use a
+/// **A crashed process keeps its permits.** The format has no lease: the permit of a dead process, and one
+/// whose release a failover has lost, stay taken until you [add](Self::add_permits) one. Use a
 /// [`PermitExpirableSemaphore`](crate::PermitExpirableSemaphore), whose permits become free after
 /// their leases, unless you share the semaphore with a Redisson `RSemaphore`, or want permits to
 /// outlive their process.

@@ -177,6 +177,12 @@ impl History<'_> {
             let window = check::window_at(self.windows, two[0]);
             let window = window.filter(|window| window.fault.starts_with("failover"));
             let from = window.map_or(two[0], |window| window.healed.max(two[0]));
+            // A permit without a lease whose release is lost stays taken until the semaphore begins anew.
+            let taken = self.windows.iter().filter(|window| {
+                let meanwhile = window.from < two[1] && window.until > two[0];
+                kind == "semaphore" && meanwhile && loses_permits(self.topology, &window.fault)
+            });
+            let from = taken.map(|window| window.until).max().unwrap_or(from);
             let unlocked = holds
                 .unlocked
                 .iter()
