@@ -401,13 +401,13 @@ pub(crate) mod tests {
     fn a_waiter_that_another_one_passed_is_found() {
         let of = |later: u64| {
             let held = vec![
-                hold("fair", [later, 200 * MS, 0, 0], None),
-                hold("fair", [0, 300 * MS, 0, 0], None),
+                hold("fair", [later, 400 * MS, 0, 0], None),
+                hold("fair", [0, 500 * MS, 0, 0], None),
             ];
             seen(held).passed_by
         };
-        assert_eq!(of(40 * MS), 0);
-        assert_eq!(of(60 * MS), 1);
+        assert_eq!(of(240 * MS), 0);
+        assert_eq!(of(260 * MS), 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 -- Takes a lock for reading, for a new hold.
 --
--- Prelude: lock_hash
+-- Prelude: undeclared_keys, lock_hash
 -- KEYS: 1 the lock (HASH: mode, field -> hold count), 2 writers that wait and are preferred (ZSET:
 --   OWNER/MS -> until when in epoch ms)
 -- ARGV: 1 lease in ms, 2 owner, 3 start of the names of the keys that carry its leases, 4 field of
