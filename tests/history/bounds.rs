@@ -33,6 +33,7 @@ fn a_call_that_waits_for_nobody_and_takes_too_long_is_found() {
             what: "unlock".to_owned(),
             called: 100,
             bound: 200,
+            rest: 0,
             returned,
         });
         broken(&history)
@@ -60,6 +61,30 @@ fn who_stood_still_returns_when_it_goes_on() {
     pause.from = 308;
     history.pauses = vec![pause];
     assert_eq!(broken(&history), ["bound"]);
+}
+
+#[test]
+fn a_party_that_stood_still_has_still_to_leave() {
+    let call = |rest, returned| {
+        let mut history = history([]);
+        history.calls.push(TimedCall {
+            process: 1,
+            what: "wait at a barrier".to_owned(),
+            called: 100,
+            bound: 200,
+            rest,
+            returned: Some(returned),
+        });
+        history.pauses.push(Pause {
+            process: 1,
+            from: 200,
+            until: 600,
+        });
+        broken(&history)
+    };
+    assert_eq!(call(50, 650), [""; 0]);
+    assert_eq!(call(50, 670), ["bound"]);
+    assert_eq!(call(0, 650), ["bound"]);
 }
 
 #[test]

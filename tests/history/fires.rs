@@ -22,7 +22,11 @@ fn call(act: LatchAct, called: Ms, over: Ms, number: Option<u64>) -> LatchCall {
 
 /// A start of a fire with two attempts.
 fn start(called: Ms, over: Ms, told: Option<u64>) -> LatchCall {
-    call(LatchAct::Start(2), called, over, told)
+    let act = LatchAct::Start {
+        most: 2,
+        lease: 1000,
+    };
+    call(act, called, over, told)
 }
 
 fn mark(called: Ms, over: Ms, is_done: bool) -> LatchCall {
@@ -85,6 +89,10 @@ fn attempts_are_counted() {
     assert!(!is_found([one.clone(), two.clone(), failed.clone()]));
     assert!(is_found([one.clone(), two, start(50, 60, BEGUN)]), "three");
     assert!(is_found([one.clone(), failed.clone()]), "one of two");
+    // A first attempt of the same call, whose reply was lost, may have counted once its lease was over.
+    let of = |answered| [start(10, answered, BEGUN), start(2000, 2010, FAILED)];
+    assert!(!is_found(of(1010)));
+    assert!(is_found(of(1009)));
     // One that was cancelled, or whose process died, may have begun it.
     assert!(!is_found([one, start(30, 40, None), failed]));
 }

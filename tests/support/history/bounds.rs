@@ -31,9 +31,7 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for call in &history.calls {
         if let Some(at) = call.returned {
             let times = (call.called, call.bound, at);
-            // One that stood still when its wait was over has still to leave.
-            let rest = history.terms.response;
-            late(history, &call.what, call.process, times, rest, verdict);
+            late(history, &call.what, call.process, times, call.rest, verdict);
         }
     }
 }

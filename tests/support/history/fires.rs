@@ -3,11 +3,10 @@
 use super::{History, LatchAct, LatchCall, Ms, Started, Verdict, Violation};
 
 const RULE: &str = "once";
-/// The shortest lease of an attempt.
-const LEASE: Ms = 500;
 
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
-    let is_of_a_fire = |call: &&LatchCall| matches!(call.act, LatchAct::Start(_) | LatchAct::Mark);
+    let is_of_a_fire =
+        |call: &&LatchCall| matches!(call.act, LatchAct::Start { .. } | LatchAct::Mark);
     let calls: Vec<&LatchCall> = history.latches.iter().filter(is_of_a_fire).collect();
     let mut keys: Vec<&str> = calls.iter().map(|call| &*call.key).collect();
     keys.sort_unstable();
@@ -51,12 +50,15 @@ fn broken(calls: &[&LatchCall]) -> Vec<(Ms, String)> {
         }
         // Who has no answer may have begun it.
         let unknown = |call: &&&LatchCall| {
-            let start = matches!(call.act, LatchAct::Start(_));
+            let start = matches!(call.act, LatchAct::Start { .. });
             start && call.called <= at && call.returned.is_none_or(|(then, _)| then > at)
         };
-        // And who had an answer later than a lease may have begun one more, whose reply was lost.
-        let unheard = |call: &&&LatchCall| {
-            answer(call).is_some_and(|(then, called, ..)| then <= at && then - called >= LEASE)
+        // And who had an answer later than its lease may have begun one more, whose reply was lost.
+        let unheard = |call: &&&LatchCall| match (call.act, call.returned) {
+            (LatchAct::Start { lease, .. }, Some((then, _))) => {
+                then <= at && then - call.called >= lease
+            }
+            _ => false,
         };
         let may = calls.iter().filter(unknown).count() + calls.iter().filter(unheard).count();
         let may = begun + may as u64;
@@ -69,7 +71,7 @@ fn broken(calls: &[&LatchCall]) -> Vec<(Ms, String)> {
 
 /// When a start was answered, when it was called, how many attempts there are, and the answer.
 fn answer(call: &LatchCall) -> Option<(Ms, Ms, u64, u64)> {
-    let LatchAct::Start(most) = call.act else {
+    let LatchAct::Start { most, .. } = call.act else {
         return None;
     };
     let (at, told) = call.returned?;

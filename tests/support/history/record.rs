@@ -412,9 +412,13 @@ pub enum LatchAct {
         /// How long one that died counts.
         lease: Ms,
     },
-    /// Started what is to be done once, with so many attempts or, if 0, any number; the number is that of
-    /// what came of it, as [`Started`] has it.
-    Start(u32),
+    /// Started what is to be done once; the number is that of what came of it, as [`Started`] has it.
+    Start {
+        /// How many attempts there are; 0: any number.
+        most: u32,
+        /// That of the attempt.
+        lease: Ms,
+    },
     /// Marked that as done.
     Mark,
 }
@@ -443,6 +447,8 @@ pub struct TimedCall {
     pub called: Ms,
     /// How long it may take.
     pub bound: Ms,
+    /// How much of that a process needs that stood still meanwhile, when it goes on.
+    pub rest: Ms,
     /// When it returned; `None` where its process ended before, or the run, or it was cancelled.
     pub returned: Option<Ms>,
 }

@@ -190,11 +190,23 @@ impl Host {
         bound: Ms,
         call: impl Future<Output = T>,
     ) -> T {
+        self.waiting(process, what, (bound, 0), call).await
+    }
+
+    /// A call that waits, and then has still to do something.
+    pub(super) async fn waiting<T>(
+        &self,
+        process: u32,
+        what: &str,
+        (wait, rest): (Ms, Ms),
+        call: impl Future<Output = T>,
+    ) -> T {
         let place = self.log.timed(TimedCall {
             process,
             what: what.to_owned(),
             called: self.clock.now(),
-            bound,
+            bound: wait + rest,
+            rest,
             returned: None,
         });
         let output = call.await;

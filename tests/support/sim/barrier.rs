@@ -54,8 +54,8 @@ impl Host {
         let waiting = barrier.wait_with(Duration::from_millis(wait));
         // One more call to leave.
         let response = self.terms().response;
-        let bound = wait + response;
-        let waited = self.timed(process, "wait at a barrier", bound, waiting);
+        let bound = (wait, response);
+        let waited = self.waiting(process, "wait at a barrier", bound, waiting);
         let outcome = waited.await;
         call.returned(outcome.as_ref().ok().map(|arrival| arrival.generation));
         if outcome.is_err_and(|error| error.is_barrier_broken()) {

@@ -113,7 +113,11 @@ impl Host {
             fire = fire.lease(Duration::from_millis(lease));
         }
         let fire = fire.wait(turn.wait.map(Duration::from_millis));
-        let start = self.latch_call(entry.process, key, LatchAct::Start(attempts));
+        let act = LatchAct::Start {
+            most: attempts,
+            lease: turn.lease.unwrap_or_else(|| self.terms().lease),
+        };
+        let start = self.latch_call(entry.process, key, act);
         let outcome = match cut(turn.cut, fire.start()).await {
             Some(Ok(Fire::Run(guard))) => {
                 start.returned(Some(Started::Begun as u64));
