@@ -1,6 +1,6 @@
 //! Users who are refused what hosted services refuse, as docs/servers.md lists it.
 
-use crate::{Stage, fair, fenced, latch, leased, plain, read_write};
+use crate::{KINDS, Stage, use_of};
 
 const PAGE: &str = include_str!("../../docs/servers.md");
 
@@ -31,19 +31,11 @@ async fn every_kind_of_lock_works_where_a_hosted_service_refuses_commands() {
         let mut rights = vec!["+@all".to_owned(), "allchannels".to_owned()];
         rights.extend(refused.iter().map(|command| format!("-{command}")));
         let client = stage.client(&rights).await;
-        let name = |what: &str| format!("{}:{what}", stage.world.name);
-        let outcome = async {
-            client.rlock(name("lock")).lock().await?.unlock().await?;
-            fenced(&client, &name("fenced")).await?;
-            read_write(&client, &name("rw")).await?;
-            fair(&client, &name("fair")).await?;
-            plain(&client, &name("plain")).await?;
-            leased(&client, &name("leased")).await?;
-            latch(&client, &name("latch")).await
-        };
-        outcome
-            .await
-            .unwrap_or_else(|error| panic!("{service}: {error}"));
+        for kind in KINDS {
+            let name = format!("{}:{kind:?}", stage.world.name);
+            let used = use_of(kind, &client, &name).await;
+            used.unwrap_or_else(|error| panic!("{service}: {kind:?}: {error}"));
+        }
         stage.clear().await;
     }
 }

@@ -20,6 +20,19 @@ const POLL: Duration = Duration::from_millis(50);
 /// Renewed several times.
 const LEASE: Duration = Duration::from_millis(600);
 
+const KINDS: [AclKind; 11] = [
+    AclKind::Semaphore,
+    AclKind::PermitExpirableSemaphore,
+    AclKind::CountDownLatch,
+    AclKind::Once,
+    AclKind::Barrier,
+    AclKind::FairLock,
+    AclKind::ReadWriteLock,
+    AclKind::FencedLock,
+    AclKind::Steal,
+    AclKind::Inspect,
+    AclKind::PlainCommands,
+];
 const COUNTED: [AclKind; 3] = [
     AclKind::CountDownLatch,
     AclKind::Semaphore,
@@ -32,9 +45,15 @@ fn rights(kinds: &[AclKind]) -> Vec<String> {
 }
 
 fn commands(client: &Client, kinds: &[AclKind]) -> Vec<String> {
+    let mut words = words(client, kinds);
+    words.retain(|word| word.starts_with('+'));
+    words
+}
+
+/// The words of the rule for these kinds.
+fn words(client: &Client, kinds: &[AclKind]) -> Vec<String> {
     let rule = client.acl_rule(kinds.iter().copied());
-    let words = rule.split(' ').filter(|word| word.starts_with('+'));
-    words.map(str::to_owned).collect()
+    rule.split(' ').map(str::to_owned).collect()
 }
 
 struct Stage {
@@ -389,23 +408,8 @@ async fn use_of(kind: AclKind, client: &Client, name: &str) -> Result<(), Error>
 #[tokio::test]
 async fn the_rule_of_a_kind_is_enough_and_all_of_it_is_needed() {
     let mut stage = Stage::open("listed").await;
-    let words = |kinds: &[AclKind]| -> Vec<String> {
-        let rule = Client::embedded().acl_rule(kinds.iter().copied());
-        rule.split(' ').map(str::to_owned).collect()
-    };
-    for kind in [
-        AclKind::Semaphore,
-        AclKind::PermitExpirableSemaphore,
-        AclKind::CountDownLatch,
-        AclKind::Once,
-        AclKind::Barrier,
-        AclKind::FairLock,
-        AclKind::ReadWriteLock,
-        AclKind::FencedLock,
-        AclKind::Steal,
-        AclKind::Inspect,
-        AclKind::PlainCommands,
-    ] {
+    let words = |kinds: &[AclKind]| words(&Client::embedded(), kinds);
+    for kind in KINDS {
         // What is looked at.
         let seen: &[AclKind] = match kind {
             AclKind::Inspect => &[AclKind::PermitExpirableSemaphore, AclKind::FairLock],
@@ -708,13 +712,13 @@ async fn without_one_right_what_needs_it_is_denied_and_takes_nothing() {
 async fn the_patterns_of_a_namespace_are_enough_and_other_keys_are_refused_by_name() {
     let mut stage = Stage::open("namespace").await;
     let shop = Client::builder().url("redis://localhost").namespace("shop");
-    let rule = shop.build().unwrap().acl_rule(COUNTED.into_iter().chain([
+    let others = [
         AclKind::FairLock,
         AclKind::ReadWriteLock,
         AclKind::Once,
         AclKind::Barrier,
-    ]));
-    let all: Vec<_> = rule.split(' ').map(str::to_owned).collect();
+    ];
+    let all = words(&shop.build().unwrap(), &[&COUNTED[..], &others].concat());
     let elsewhere = stage.client(&all).await;
     let ours = stage
         .world

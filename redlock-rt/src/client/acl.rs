@@ -1,7 +1,5 @@
 //! The rule of an ACL user for what a service uses.
 
-use std::fmt::Write as _;
-
 use super::Client;
 use crate::engine::{Fsync, ReplicaAck};
 
@@ -103,24 +101,22 @@ impl Client {
     #[must_use]
     pub fn acl_rule(&self, kinds: impl IntoIterator<Item = AclKind>) -> String {
         let config = &self.engine.config;
-        let (name, tag) = match &config.namespace {
-            Some(namespace) => (format!("{namespace}:*"), format!("{{{namespace}:*")),
-            None => ("*".to_owned(), String::new()),
+        let (keys, tag, barriers) = match &config.namespace {
+            Some(namespace) => {
+                let tag = format!("{{{namespace}:*");
+                (format!("~{namespace}:* ~*{tag}"), tag.clone(), tag)
+            }
+            None => ("~*".to_owned(), String::new(), "*".to_owned()),
         };
-        let mut rule = format!("nocommands resetkeys resetchannels ~{name}");
-        if !tag.is_empty() {
-            let _ = write!(rule, " ~*{tag}");
-        }
-        let _ = write!(rule, " &redisson_*{tag}");
+        let mut rule = format!("nocommands resetkeys resetchannels {keys} &redisson_*{tag}");
         let mut words = vec![LOCKS];
         for kind in kinds {
             words.push(kind.commands());
-            let _ = match kind {
-                AclKind::FairLock => write!(rule, " &redlock_wake:*"),
-                AclKind::Barrier if tag.is_empty() => write!(rule, " &redlock_barrier:*"),
-                AclKind::Barrier => write!(rule, " &redlock_barrier:{tag}"),
-                _ => Ok(()),
-            };
+            match kind {
+                AclKind::FairLock => rule.push_str(" &redlock_wake:*"),
+                AclKind::Barrier => rule.push_str(&format!(" &redlock_barrier:{barriers}")),
+                _ => {}
+            }
         }
         let settings = [
             (config.identity.is_some(), "+time +hmget"),

@@ -513,7 +513,7 @@ impl ClientBuilder {
     /// From an age of a second on, the locks of the client are tracked (`CLIENT TRACKING`), those that exclude
     /// all others: no read locks and no permits. docs/performance.md says what that costs. Where the server
     /// refuses it (an ACL, a proxy, the embedded engine), and in a cluster, it is as without this, and
-    /// [`Client::health`] says so. [The rights](crate#permissions) for it are on the front page.
+    /// [`Client::health`] says so. [`Client::acl_rule`] has the rights for it.
     ///
     /// # Round trips
     ///

@@ -229,21 +229,18 @@ impl Fault {
     }
 
     /// The server, or a proxy before it, does not know a command, or an ACL forbids it; `None`: the error
-    /// has another reason. `scripts`: it is a command of scripts; a server
-    /// without Lua says "scripting" about that.
-    pub(super) fn lacking(error: ServerError, hint: &'static str, scripts: bool) -> Option<Self> {
+    /// has another reason. A server without Lua says "scripting" about its commands. `unknown`: the cause where no ACL
+    /// is the reason.
+    pub(super) fn lacking(error: ServerError, hint: &'static str, unknown: Cause) -> Option<Self> {
         let detail = error.detail().to_ascii_lowercase();
         let mut fault = Self::from_server(error);
         let is_missing = match fault.cause {
             // And not of the key.
             Cause::Denied => detail.contains("permissions to run"),
             Cause::Failed => {
-                fault.cause = match scripts {
-                    true => Cause::NoScripts,
-                    false => Cause::Misconfigured,
-                };
-                let unknown = ["unknown command", "unsupported command", "scripting"];
-                unknown.iter().any(|words| detail.contains(words))
+                fault.cause = unknown;
+                let says = ["unknown command", "unsupported command", "scripting"];
+                says.iter().any(|words| detail.contains(words))
             }
             _ => false,
         };

@@ -134,7 +134,8 @@ pub(crate) fn holds(events: &[Event]) -> Holds {
     holds
 }
 
-/// A semaphore without leases begins anew at the end of these faults, so who had a permit, or was asking for one, has none from then on.
+/// A semaphore without leases begins anew at the end of these faults, so who had a permit, or was asking for one, has
+/// none from then on.
 pub(crate) fn renew_permits(holds: &mut Holds, windows: &[Window], renew: impl Fn(&str) -> bool) {
     let semaphore = |hold: &&mut Hold| hold.subject == "semaphore";
     for hold in holds.held.iter_mut().filter(semaphore) {

@@ -2,7 +2,7 @@
 
 use std::{env, fmt::Write as _, fs, path::Path};
 
-use super::{Failure, check::Seen, report::sum, rules::may_overlap, run::Outcome};
+use super::{Failure, report::kept_and_lost, run::Outcome};
 
 /// A library, used as in its documentation.
 struct Peer {
@@ -123,50 +123,45 @@ pub(crate) fn collect(results: &Path, rows: &Path) -> Result<(), Failure> {
     Ok(fs::write(rows, text)?)
 }
 
-/// What happened to all locks but those of the counters, where Redis kept them, and where it may have lost them.
-fn seen(outcome: &Outcome) -> [Seen; 2] {
-    [false, true].map(|may| {
-        let faults = outcome.seen.iter();
-        let faults = faults.filter(|(fault, _)| may_overlap(&outcome.topology, fault) == may);
-        sum(faults.flat_map(|(_, kinds)| {
-            let locks = kinds.iter().filter(|(kind, _)| !kind.starts_with("count:"));
-            locks.map(|(_, seen)| seen)
-        }))
-    })
+/// The figures of a run, as the table has them.
+fn figures(outcome: &Outcome) -> [u64; 10] {
+    // Without the locks of the counters.
+    let [kept, lost] = kept_and_lost(outcome, |kind| !kind.starts_with("count:"));
+    let counters = ["rlock", "redlock"].map(|name| outcome.counters.get(name).cloned());
+    let counted = counters.into_iter().flatten().next().unwrap_or_default();
+    [
+        kept.acquired + lost.acquired,
+        kept.valid_overlaps,
+        lost.valid_overlaps,
+        kept.bodies_overlap,
+        lost.bodies_overlap,
+        kept.longest_told_ms.max(lost.longest_told_ms),
+        counted.written,
+        counted.lost,
+        outcome.left.len() as u64,
+        outcome.stuck as u64,
+    ]
 }
+
+/// What a library says itself of its locks.
+const SAID: [usize; 3] = [1, 2, 5];
 
 /// Each figure once for each run.
 fn row(text: &mut String, peer: &Peer, topology: &str, outcomes: &[Outcome]) {
-    let each = |figure: &dyn Fn(&Outcome) -> u64| {
-        let figures: Vec<_> = outcomes.iter().map(|one| figure(one).to_string()).collect();
-        figures.join(", ")
-    };
-    let offered = |figures: String| match peer.says {
-        "not offered" => peer.says.to_owned(),
-        _ => figures,
-    };
-    let counted = |outcome: &Outcome| {
-        let counters = ["rlock", "redlock"].map(|name| outcome.counters.get(name).cloned());
-        counters.into_iter().flatten().next().unwrap_or_default()
-    };
-    let cells = [
+    let renews = if peer.renews { "yes" } else { "not offered" };
+    let mut cells = vec![
         format!("{} {}", peer.name, peer.version),
-        if peer.renews { "yes" } else { "not offered" }.to_owned(),
+        renews.to_owned(),
         peer.says.to_owned(),
         topology.to_owned(),
-        each(&|one| seen(one).iter().map(|seen| seen.acquired).sum()),
-        offered(each(&|one| seen(one)[0].valid_overlaps)),
-        offered(each(&|one| seen(one)[1].valid_overlaps)),
-        each(&|one| seen(one)[0].bodies_overlap),
-        each(&|one| seen(one)[1].bodies_overlap),
-        offered(each(&|one| {
-            let told = seen(one).map(|seen| seen.longest_told_ms);
-            told[0].max(told[1])
-        })),
-        each(&|one| counted(one).written),
-        each(&|one| counted(one).lost),
-        each(&|one| one.left.len() as u64),
-        each(&|one| one.stuck as u64),
     ];
+    let runs: Vec<_> = outcomes.iter().map(figures).collect();
+    cells.extend((0..10).map(|at| match peer.says {
+        "not offered" if SAID.contains(&at) => peer.says.to_owned(),
+        _ => {
+            let figures: Vec<_> = runs.iter().map(|run| run[at].to_string()).collect();
+            figures.join(", ")
+        }
+    }));
     let _ = writeln!(text, "| {} |", cells.join(" | "));
 }

@@ -32,7 +32,7 @@ pub(crate) fn broken(outcome: &Outcome) -> Result<(), Failure> {
 }
 
 /// All together.
-pub(crate) fn sum<'a>(all: impl IntoIterator<Item = &'a Seen>) -> Seen {
+fn sum<'a>(all: impl IntoIterator<Item = &'a Seen>) -> Seen {
     let mut sum = Seen::default();
     for seen in all {
         sum.acquired += seen.acquired;
@@ -49,6 +49,16 @@ pub(crate) fn sum<'a>(all: impl IntoIterator<Item = &'a Seen>) -> Seen {
         }
     }
     sum
+}
+
+/// What happened to these kinds, where the servers kept the locks, and where they may have lost them.
+pub(crate) fn kept_and_lost(outcome: &Outcome, is_of: impl Fn(&str) -> bool) -> [Seen; 2] {
+    [false, true].map(|may| {
+        let faults = outcome.seen.iter();
+        let faults = faults.filter(|(fault, _)| may_overlap(&outcome.topology, fault) == may);
+        let kinds = faults.flat_map(|(_, kinds)| kinds);
+        sum(kinds.filter(|(kind, _)| is_of(kind)).map(|(_, seen)| seen))
+    })
 }
 
 const HEAD: &str = "| fault | times | acquired | failed | overlaps of valid guards | bodies that ran on beside another | tokens that went back | passed in the fair queue | guards lost | told after, ms | longest wait, ms | longest without, ms |
@@ -168,11 +178,7 @@ fn summary(outcomes: &[Outcome]) -> String {
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ".to_owned();
     for outcome in outcomes {
-        let [kept, lost] = [false, true].map(|may| {
-            let faults = outcome.seen.iter();
-            let faults = faults.filter(|(fault, _)| may_overlap(&outcome.topology, fault) == may);
-            sum(faults.flat_map(|(_, kinds)| kinds.values()))
-        });
+        let [kept, lost] = kept_and_lost(outcome, |_| true);
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",

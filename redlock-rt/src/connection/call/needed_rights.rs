@@ -4,7 +4,10 @@
 use std::sync::atomic::Ordering;
 
 use super::link::{Link, load_command};
-use crate::connection::fault::Fault;
+use crate::connection::fault::{
+    Cause::{Misconfigured, NoScripts},
+    Fault,
+};
 use crate::connection::stream::{WakeUp, encode};
 use crate::wire::{Value, renew};
 
@@ -31,23 +34,23 @@ impl Link {
             ]
         })?;
         let commands = [
-            "without SCRIPT LOAD no lock can be renewed",
-            "without EVALSHA no lock can be renewed",
-            "without HGET no lock can be renewed",
-            "without PTTL no lock can be renewed",
-            "without PEXPIRE no lock can be renewed",
+            ("without SCRIPT LOAD no lock can be renewed", NoScripts),
+            ("without EVALSHA no lock can be renewed", NoScripts),
+            ("without HGET no lock can be renewed", Misconfigured),
+            ("without PTTL no lock can be renewed", Misconfigured),
+            ("without PEXPIRE no lock can be renewed", Misconfigured),
         ];
         let mut answers = sent.await;
         // Without HDEL, locks are released by scripts.
         let deletes = match answers.pop() {
             Some(Err(unanswered)) => return Err(unanswered.fault().while_dialing()),
-            Some(Ok(Value::Error(error))) => Fault::lacking(error, "", false).is_none(),
+            Some(Ok(Value::Error(error))) => Fault::lacking(error, "", Misconfigured).is_none(),
             _ => true,
         };
-        for (at, (answer, lacking)) in answers.into_iter().zip(commands).enumerate() {
+        for (answer, (lacking, unknown)) in answers.into_iter().zip(commands) {
             let answer = answer.map_err(|unanswered| unanswered.fault().while_dialing())?;
             if let Value::Error(error) = answer {
-                Fault::lacking(error, lacking, at < 2).map_or(Ok(()), Err)?;
+                Fault::lacking(error, lacking, unknown).map_or(Ok(()), Err)?;
             }
         }
         self.server.deletes.store(deletes, Ordering::Relaxed);
