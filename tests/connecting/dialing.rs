@@ -406,3 +406,28 @@ async fn a_server_that_hangs_up_after_each_answer_is_dialled_after_short_pauses(
     assert!(dials > 90, "{dials}");
     assert!((4..12).contains(&took.as_secs()), "{took:?} for {dials}");
 }
+
+/// A waiter of another client makes the release subscribe, and the subscription was to linger.
+#[tokio::test]
+async fn a_client_that_wanted_nothing_dialled_for_ever() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let (ours, other) = (&proxy.url(), &server.url());
+    let build = |url| Client::builder().url(url).build().unwrap();
+    let (ours, other) = (build(ours), build(other));
+    let guard = ours.rlock("dialled").lock().await.unwrap();
+    let lock = other.rlock("dialled");
+    let waits = tokio::spawn(async move { lock.lock().await.unwrap().unlock().await });
+    let redis = server.connect().await.unwrap();
+    eventually(DEADLINE, async || {
+        let channels: Vec<String> = ask(&redis, &["PUBSUB", "CHANNELS", "*dialled*"]).await;
+        channels.len() == 1
+    })
+    .await;
+    // The commands go on over the connection that is there.
+    proxy.refuse();
+    guard.unlock().await.unwrap();
+    assert_eq!(ours.stats().subscriptions, 1);
+    eventually(DEADLINE, async || ours.stats().subscriptions == 0).await;
+    within(DEADLINE, waits).await.unwrap().unwrap();
+}

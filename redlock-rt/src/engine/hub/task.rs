@@ -82,7 +82,12 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
     let mut told = false;
     let mut pause = Pause::SUBSCRIBING;
     while !signal.is_closed() {
-        if site.registry(|registry| registry.is_empty()) {
+        // A subscription that was to linger may have had no connection all the while.
+        let ends_lingering = |registry: &mut Registry<_>| {
+            registry.tick(clock::now());
+            registry.is_empty()
+        };
+        if hub.change(|registry| ends_lingering(registry.at(place))) {
             signal.notified().await;
             continue;
         }
