@@ -98,24 +98,26 @@ async fn the_repeat_of_an_arrival_counts_in_its_own_generation() {
     assert_clean(&scene.world).await;
 }
 
-/// The call was given up before it arrives.
+/// The call was given up before it arrives, over a connection that was broken meanwhile.
 #[tokio::test]
 async fn an_arrival_behind_its_withdrawal_takes_nothing() {
     let scene = Scene::open("barrier-lost-late").await;
     let ours = scene.client.cyclic_barrier(&scene.world.name, 2);
-    scene
-        .client
-        .rlock(&scene.world.name)
-        .is_locked()
-        .await
-        .unwrap();
-    let gate = scene.proxy.hold_request(calls("barrier_arrive"));
+    let arrives = || calls("barrier_arrive");
+    scene.proxy.swallow_request(arrives(), 1);
     let dropped = wait(&ours);
-    within(DEADLINE, gate.reached()).await;
+    eventually(DEADLINE, async || scene.proxy.count(arrives()) == 1).await;
     dropped.abort();
-    gate.open();
+    assert!(dropped.await.unwrap_err().is_cancelled());
     eventually(DEADLINE, async || scene.client.stats().releases == 0).await;
-    arrived(&scene.world, 0).await;
+    let frames = scene.proxy.frames();
+    let lost = frames
+        .iter()
+        .find(|frame| arrives().matches(frame))
+        .unwrap();
+    let mut late = redis::cmd(&lost.command());
+    lost.args[1..].iter().for_each(|arg| _ = late.arg(&**arg));
+    assert_eq!(scene.world.query::<u32>(&late).await, 0);
     assert_kind(
         barrier(&scene.world).wait_with(Duration::ZERO).await,
         ErrorKind::TimedOut,
@@ -193,12 +195,17 @@ async fn a_time_out_whose_leave_was_lost_has_passed_with_the_others() {
 async fn a_wait_that_ran_out_took_two_response_time_outs_more() {
     let scene = Scene::open("barrier-slow-leave").await;
     let ours = scene.client.cyclic_barrier(&scene.world.name, 2);
-    scene.proxy.delay(calls("barrier_leave"), RESPONSE * 2 / 5);
+    // Sent again after half a response time-out.
+    scene.proxy.swallow_request(calls("barrier_leave"), 1);
+    let gate = scene.proxy.hold_reply(calls("barrier_leave"));
     let begun = Instant::now();
     let first = tokio::spawn(async move { ours.wait_with(WAIT).await });
-    scene.proxy.wait_for(calls("barrier_leave")).await;
+    within(DEADLINE, gate.reached()).await;
     let all = usize::MAX;
     scene.proxy.swallow_request(calls("barrier_look"), all);
+    // Less than that.
+    tokio::time::sleep(RESPONSE * 2 / 5).await;
+    gate.open();
     assert_kind(ended(first).await, ErrorKind::TimedOut);
     let took = begun.elapsed();
     assert!(took < WAIT + RESPONSE * 6 / 5, "{took:?}");
