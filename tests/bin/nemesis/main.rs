@@ -4,6 +4,7 @@
 //!     nemesis peer LIBRARY TOPOLOGY […]   the same with the lock of another library
 //!     nemesis peers DIR            keeps the results in DIR/LIBRARY-TOPOLOGY-SEED for the page
 //!     nemesis short                a short run of each topology; fails if a promise is broken
+//!     nemesis add DIR              adds the run whose result is in DIR to the page's
 //!     nemesis report               writes docs/under-faults.md from docs/under-faults/*.json
 //!
 //! TOPOLOGY is one of single, single-everysec, single-none, sentinel, cluster, redlock, ack.
@@ -22,6 +23,7 @@ mod row;
 mod rules;
 mod run;
 mod subject;
+mod sum;
 mod topology;
 mod worker;
 
@@ -67,9 +69,10 @@ fn main() -> Result<(), Failure> {
         ["peers", results] => {
             peers::collect(Path::new(results), Path::new("docs/under-faults/peers.md"))
         }
+        ["add", result] => sum::add(Path::new(result), Path::new("docs/under-faults")),
         ["report"] => report::write(Path::new("docs")),
         _ => Err(format!(
-            "usage: nemesis run TOPOLOGY … | peer … | peers DIR | short | report, not {arguments:?}"
+            "usage: nemesis run TOPOLOGY … | peer … | peers DIR | short | add DIR | report, not {arguments:?}"
         )
         .into()),
     }

@@ -114,7 +114,7 @@ pub(crate) fn collect(results: &Path, rows: &Path) -> Result<(), Failure> {
                     outcomes.push(serde_json::from_str::<Outcome>(&read)?);
                 }
             }
-            outcomes.sort_by_key(|outcome| outcome.seed);
+            outcomes.sort_by(|one, other| one.seeds.cmp(&other.seeds));
             if !outcomes.is_empty() {
                 row(&mut text, peer, topology, &outcomes);
             }

@@ -27,12 +27,12 @@ pub(crate) fn broken(outcome: &Outcome) -> Result<(), Failure> {
     let broken: String = outcome.broken.iter().map(line).collect();
     match broken.is_empty() {
         true => Ok(()),
-        false => Err(format!("{}, seed {}:{broken}", outcome.topology, outcome.seed).into()),
+        false => Err(format!("{}, seeds {:?}:{broken}", outcome.topology, outcome.seeds).into()),
     }
 }
 
 /// All together.
-fn sum<'a>(all: impl IntoIterator<Item = &'a Seen>) -> Seen {
+pub(crate) fn sum<'a>(all: impl IntoIterator<Item = &'a Seen>) -> Seen {
     let mut sum = Seen::default();
     for seen in all {
         sum.acquired += seen.acquired;
@@ -221,11 +221,16 @@ fn counters(outcomes: &[Outcome]) -> String {
 
 fn section(outcome: &Outcome) -> String {
     format!(
-        "### {}\n\nRedis {}, {} s, seed {}.\n\n{}\n",
+        "### {}\n\nRedis {}, {} s, seeds {}.\n\n{}\n",
         outcome.topology,
         outcome.server,
         outcome.seconds,
-        outcome.seed,
+        outcome
+            .seeds
+            .iter()
+            .map(u64::to_string)
+            .collect::<Vec<_>>()
+            .join(", "),
         table(outcome),
     )
 }

@@ -72,7 +72,8 @@ impl Plan {
 pub(crate) struct Outcome {
     pub(crate) topology: String,
     pub(crate) seconds: u64,
-    pub(crate) seed: u64,
+    /// Of each run that is added up here.
+    pub(crate) seeds: Vec<u64>,
     pub(crate) server: String,
     /// How often each fault was done.
     pub(crate) strikes: BTreeMap<String, u64>,
@@ -152,7 +153,7 @@ async fn running(plan: &Plan) -> Result<Outcome, Failure> {
     let mut outcome = Outcome {
         topology: plan.topology.clone(),
         seconds: plan.seconds.as_secs(),
-        seed: plan.seed,
+        seeds: vec![plan.seed],
         server: version(&store).await,
         strikes: BTreeMap::new(),
         seen: check::check(&holds, &windows),
