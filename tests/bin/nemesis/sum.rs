@@ -100,7 +100,7 @@ mod tests {
         let read = || serde_json::from_str::<Outcome>(page).unwrap();
         assert_eq!(
             lines(&read()).unwrap().lines().count(),
-            12 + read().seen.len()
+            14 + read().seen.len()
         );
         assert!(read().and(read()).is_err());
         let mut other = read();
