@@ -171,7 +171,8 @@ mod tests {
             assert_agrees(&call);
             let tokens = "redisson_lock_token:{n}";
             assert_eq!(call.texts(), ["n", tokens, "1000", "u:1", word, "7"]);
-            let steal = Some(&Steal::for_tests());
+            let theft = Steal::for_tests();
+            let steal = Some(&theft);
             let call = wire(ttl).acquire(&Ask { steal, ..ask });
             assert_agrees(&call);
             assert_eq!(call.texts()[1..3], ["redlock_stolen:{n}:v:1", tokens]);
