@@ -404,7 +404,7 @@ async fn a_cancelled_creation_is_undone() {
             tokio::select! {
                 biased;
                 _ = acquire => panic!("it has no reply"),
-                () = stage.proxy.wait_for(CALL) => {}
+                () = gate.reached() => {}
             }
         }
         drop(gate);

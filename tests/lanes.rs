@@ -196,6 +196,7 @@ async fn a_lock_could_not_be_taken_while_a_connection_for_commands_was_dialed_in
     let options = LockOptions::new().wait(CONNECT * 3 / 4);
     let guard = client.rlock("order").lock_with(options).await.unwrap();
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    gate.reached().await;
     gate.open();
 }
 

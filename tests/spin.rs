@@ -249,6 +249,7 @@ async fn a_release_whose_reply_is_lost_is_a_release() {
     let other = Client::connect(&shared_server().url()).await.unwrap();
     let newer = other.spin_lock(&name);
     let newer = within(DEADLINE, newer.lock()).await.unwrap();
+    gate.reached().await;
     proxy.cut_all();
     gate.open();
     let released = within(DEADLINE, release).await.unwrap();

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use tests::history::EXCUSES;
-use tests::sim::{Plan, run, shrink};
+use tests::sim::{Plan, each_seed, run, shrink};
 
 /// The real library on a simulated network: one seed, one history.
 #[derive(Parser)]
@@ -138,50 +139,41 @@ fn print_smaller(plan: &Plan) {
 }
 
 fn many(from: u64, to: u64, options: &Options) -> bool {
-    let (next, done) = (AtomicU64::new(from), AtomicU64::new(0));
+    let done = AtomicU64::new(0);
     let failed = Mutex::new(Vec::new());
     let excused = Mutex::new(BTreeMap::new());
     let start = Instant::now();
     println!("seeds {from}..{to}");
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..cores {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= to {
-                        return;
-                    }
-                    let report = run(&Plan::of_seed(seed));
-                    let mut all = excused.lock().unwrap_or_else(PoisonError::into_inner);
-                    for (excuse, count) in &report.excused {
-                        *all.entry(*excuse).or_insert(0) += count;
-                    }
-                    drop(all);
-                    if let Some(first) = report.violations.first() {
-                        let count = report.violations.len();
-                        println!("seed {seed}: {count} violations: {first}");
-                        if let Some(other) = other_line(seed, &report.lines) {
-                            println!("seed {seed} does not repeat itself: {other}");
-                        }
-                        failed
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .push(seed);
-                        if !options.all && options.no_shrink {
-                            // A deliberate bug may have another seed hang.
-                            std::process::exit(1);
-                        }
-                        if !options.all {
-                            next.store(to, Ordering::Relaxed);
-                        }
-                    }
-                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    if done % 100 == 0 {
-                        println!("{done} of {} seeds, {:?}", to - from, start.elapsed());
-                    }
-                }
-            });
+    each_seed(from..to, |seed| {
+        let report = run(&Plan::of_seed(seed));
+        let mut all = excused.lock().unwrap_or_else(PoisonError::into_inner);
+        for (excuse, count) in &report.excused {
+            *all.entry(*excuse).or_insert(0) += count;
+        }
+        drop(all);
+        if let Some(first) = report.violations.first() {
+            let count = report.violations.len();
+            println!("seed {seed}: {count} violations: {first}");
+            if let Some(other) = other_line(seed, &report.lines) {
+                println!("seed {seed} does not repeat itself: {other}");
+            }
+            failed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(seed);
+            if !options.all && options.no_shrink {
+                // A deliberate bug may have another seed hang.
+                std::process::exit(1);
+            }
+        }
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        if done.is_multiple_of(100) {
+            println!("{done} of {} seeds, {:?}", to - from, start.elapsed());
+        }
+        if report.violations.is_empty() || options.all {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
     });
     let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);

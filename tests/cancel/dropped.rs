@@ -62,6 +62,7 @@ async fn guards_dropped_in_an_outage_were_all_released_at_once() {
     proxy.accept();
     // One place is that of the call that failed: it may have reached the server.
     proxy.wait_for_count(releases(), MOST_AT_ONCE - 1).await;
+    unanswered.reached().await;
     let asked = tokio::spawn({
         let lock = client.rlock(&other);
         async move { lock.is_locked().await }

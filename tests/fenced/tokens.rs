@@ -105,10 +105,7 @@ async fn a_repeat_finds_the_counter_forgotten() {
     let lock = scene.lock.clone();
     let acquires = tokio::spawn(async move { lock.lock().await.unwrap() });
     // The call has run, and the reply is in flight.
-    tests::eventually(DEADLINE, async || {
-        scene.redis::<bool>(&["EXISTS", &scene.name]).await
-    })
-    .await;
+    gate.reached().await;
     let _: bool = scene.redis(&["DEL", &scene.counter()]).await;
     proxy.cut_all();
     gate.open();
@@ -129,10 +126,7 @@ async fn a_cancelled_acquisition_leaves_no_lock() {
     let gate = proxy.hold_reply(CALL);
     let lock = scene.lock.clone();
     let acquires = tokio::spawn(async move { lock.lock().await.unwrap() });
-    tests::eventually(DEADLINE, async || {
-        scene.redis::<bool>(&["EXISTS", &scene.name]).await
-    })
-    .await;
+    gate.reached().await;
     acquires.abort();
     assert!(acquires.await.unwrap_err().is_cancelled());
     gate.open();

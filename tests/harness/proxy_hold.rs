@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use redis::{AsyncCommands, aio::MultiplexedConnection};
-use tests::{Matcher, Proxy, Which, shared_server, unique, within};
+use tests::{Loss, Matcher, Proxy, Which, shared_server, unique, within};
 use tokio::time::timeout;
 
 use crate::{DEADLINE, MOMENT};
@@ -190,4 +190,19 @@ async fn the_proxy_does_not_depend_on_the_clock_and_runtime_of_the_test() {
     let mut answer = [0; 7];
     std::io::Read::read_exact(&mut connection, &mut answer).unwrap();
     assert_eq!(&answer, b"+PONG\r\n");
+}
+
+#[tokio::test]
+#[should_panic(expected = "nothing of this was there")]
+async fn a_gate_that_held_nothing_fails_its_test() {
+    let proxy = Proxy::to(&shared_server());
+    proxy.hold_request("PING").open();
+}
+
+#[tokio::test]
+#[should_panic(expected = "nothing of this was there")]
+async fn a_loss_that_lost_nothing_fails_its_test() {
+    let proxy = Proxy::to(&shared_server());
+    proxy.lose(Loss::Reply, "PING", 1);
+    proxy.clear();
 }

@@ -94,6 +94,7 @@ async fn an_open_latch_is_looked_at_for_all() {
     let gate = proxy.hold_request(calls("latch_check"));
     let waits: Vec<_> = (0..WAITERS).map(|_| wait(&latch)).collect();
     waiting(&client, WAITERS).await;
+    gate.reached().await;
     gate.open();
     for outcome in within(DEADLINE, futures::future::join_all(waits)).await {
         outcome.unwrap().unwrap();

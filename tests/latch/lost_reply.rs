@@ -96,7 +96,8 @@ async fn a_repeat_answers_what_the_first_did() {
         async move { latch.count_down().await }
     });
     // The call has run, the reply is lost, and the new connection is held.
-    eventually(DEADLINE, async || scene.stage.count().await == Some(2)).await;
+    gate.reached().await;
+    assert_eq!(scene.stage.count().await, Some(2));
     assert_eq!(scene.other.count_down().await.unwrap(), 1);
     gate.open();
     assert_eq!(within(DEADLINE, call).await.unwrap().unwrap(), 2);

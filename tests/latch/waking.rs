@@ -171,6 +171,7 @@ async fn a_new_count_before_they_looked_holds_them_up_again() {
     let gate = proxy.hold_message("message");
     latch.count_down().await.unwrap();
     assert!(latch.try_set_count(1).await.unwrap());
+    gate.reached().await;
     proxy.mark();
     gate.open();
     proxy.wait_for_answer(calls("latch_check")).await;

@@ -80,6 +80,7 @@ pub(crate) async fn the_next_holder_has_it_while_the_reply_is_missing(place: Pla
         outcome = &mut unlocking => panic!("{outcome:?} without a reply"),
     };
     stage.assert_held(&next, 1).await;
+    gate.reached().await;
     gate.open();
     assert_eq!(unlocking.await.unwrap(), Unlocked::Released);
     stage.assert_held(&next, 1).await;

@@ -115,6 +115,7 @@ async fn it_joins_the_local_queue_of_each() {
     let tries = Matcher::command("EVALSHA").mentioning(&names[1]);
     proxy.wait_for_answer(tries).await;
     holder.unlock().await.unwrap();
+    told.reached().await;
     let mut second = tokio::spawn({
         let (lock, order) = (client.multi_lock(&names), order.clone());
         async move {

@@ -207,22 +207,20 @@ async fn of_a_semaphore_with_leases() {
 #[tokio::test]
 async fn of_an_acquisition_whose_wait_is_over() {
     each(async |loss, _| {
-        let stage = Stage::hasty("given-up").await;
-        let semaphore = stage.semaphore(2).await;
-        let leased = stage.client.permit_expirable_semaphore(&stage.name);
-        let wait = Duration::from_millis(60);
-        stage.lose(loss, &calls("semaphore_acquire"), 1000);
-        let error = semaphore
-            .acquire_with(PermitOptions::new().wait(wait))
-            .await
-            .unwrap_err();
-        assert!(error.is_unavailable(), "{loss:?}: {error}");
-        stage.free_is(2).await;
-        stage.lose(loss, &calls("permits_acquire"), 1000);
-        let options = PermitOptions::new().wait(wait);
-        let error = leased.acquire_with(options).await.unwrap_err();
-        assert!(error.is_unavailable(), "{loss:?}: {error}");
-        stage.end(2).await;
+        for script in ["semaphore_acquire", "permits_acquire"] {
+            let stage = Stage::hasty("given-up").await;
+            let semaphore = stage.semaphore(2).await;
+            let leased = stage.client.permit_expirable_semaphore(&stage.name);
+            let options = PermitOptions::new().wait(Duration::from_millis(60));
+            stage.lose(loss, &calls(script), 1000);
+            let error = match script {
+                "semaphore_acquire" => semaphore.acquire_with(options).await.unwrap_err(),
+                _ => leased.acquire_with(options).await.unwrap_err(),
+            };
+            assert!(error.is_unavailable(), "{script}, {loss:?}: {error}");
+            stage.free_is(2).await;
+            stage.end(2).await;
+        }
     })
     .await;
 }

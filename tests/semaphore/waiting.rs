@@ -40,6 +40,7 @@ async fn many_waiters_cost_one_subscription_and_a_try_a_permit() {
             })
             .collect();
         stage.listening(WAITERS).await;
+        confirmation.reached().await;
         let tries = match leased {
             false => calls("semaphore_acquire"),
             true => calls("permits_acquire"),

@@ -183,7 +183,7 @@ pub(crate) fn check(holds: &Holds, windows: &[Window]) -> Table {
         for (hold, _) in overlaps(&held, |hold| hold.ended) {
             of(hold.got, &subject, &mut |seen, _| seen.bodies_overlap += 1);
         }
-        for when in tokens_back(&held) {
+        for (when, _) in tokens_back(&held) {
             of(when, &subject, &mut |seen, _| seen.tokens_back += 1);
         }
         if subject == "fair" {
@@ -245,7 +245,8 @@ pub(crate) fn overlaps<'a>(
     found
 }
 
-pub(crate) fn tokens_back(held: &[&Hold]) -> Vec<u64> {
+/// When a token was had that is not greater than one before, and by how much.
+pub(crate) fn tokens_back(held: &[&Hold]) -> Vec<(u64, u64)> {
     let mut by_asked = held.to_vec();
     by_asked.sort_by_key(|hold| hold.asked);
     let (mut before, mut greatest) = (held.iter().peekable(), 0);
@@ -254,11 +255,8 @@ pub(crate) fn tokens_back(held: &[&Hold]) -> Vec<u64> {
         while let Some(earlier) = before.next_if(|earlier| earlier.got < hold.asked) {
             greatest = greatest.max(earlier.token.unwrap_or_default());
         }
-        found.extend(
-            hold.token
-                .filter(|token| *token <= greatest)
-                .map(|_| hold.got),
-        );
+        let token = hold.token.filter(|token| *token <= greatest);
+        found.extend(token.map(|token| (hold.got, greatest - token)));
     }
     found
 }

@@ -17,7 +17,7 @@ use super::{
     check::{self, Counted, Table, Window},
     crew::{Crew, START},
     event::{self, now},
-    faults::{self, Fault, strike},
+    faults::{self, CLOCKS_DIFFER, Fault, SERVER_AHEAD, SERVER_BEHIND, strike},
     masters, peers,
     row::Row,
     rules::{self, Breach},
@@ -185,7 +185,8 @@ async fn strikes(plan: &Plan, topology: &mut Topology, crew: &mut Crew) -> Vec<W
     let (mut left, mut windows) = (Vec::new(), Vec::<Window>::new());
     let until = Instant::now() + plan.seconds;
     sleep(QUIET).await;
-    let (mut before, mut follows) = (masters::present(topology).await, false);
+    let mut before = masters::present(topology).await;
+    let (mut follows, mut clocks_differ) = (false, false);
     while Instant::now() < until {
         if left.is_empty() {
             left = all.clone();
@@ -206,12 +207,15 @@ async fn strikes(plan: &Plan, topology: &mut Topology, crew: &mut Crew) -> Vec<W
         let moved = now_masters != before;
         before = now_masters;
         // On a busy machine a server may be replaced unasked; holders are at the last one for a while.
+        clocks_differ &= follows;
+        clocks_differ |= matches!(fault.name(), SERVER_AHEAD | SERVER_BEHIND);
+        let is_planned = fault.name().starts_with("failover");
         let fault = match fault.name() {
-            name if name.starts_with("failover") => name,
-            _ if moved || follows => "failover, unplanned",
-            name => name,
+            name if is_planned || !(moved || follows) => name,
+            _ if clocks_differ => CLOCKS_DIFFER,
+            _ => "failover, unplanned",
         };
-        follows = moved && fault == "failover, unplanned" && !follows;
+        follows = moved && !is_planned && !follows;
         if rules::loses_permits(&plan.topology, fault) {
             faults::renew_permits(&topology.all()).await;
         }

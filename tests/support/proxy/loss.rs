@@ -1,6 +1,9 @@
 //! The ways in which a command or its reply is lost.
 
-use super::{Matcher, Proxy};
+use super::{
+    Matcher, Proxy,
+    state::{Action, Phase},
+};
 
 /// How a command or its reply is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,14 +24,14 @@ impl Loss {
 }
 
 impl Proxy {
-    /// Loses the next `times` of these calls.
+    /// Loses the next `times` of these calls, of which there has to be one.
     pub fn lose(&self, loss: Loss, calls: impl Into<Matcher>, times: usize) {
-        let calls = calls.into();
-        match loss {
-            Loss::Reply => self.swallow_reply(calls, times),
-            Loss::Request => self.swallow_request(calls, times),
-            Loss::CutAfter => (0..times).for_each(|_| self.cut_after_request(calls.clone())),
-            Loss::CutBefore => (0..times).for_each(|_| self.cut_before_request(calls.clone())),
-        }
+        let (phase, action) = match loss {
+            Loss::Reply => (Phase::Reply, Action::Swallow),
+            Loss::Request => (Phase::Request, Action::Swallow),
+            Loss::CutAfter => (Phase::Reply, Action::Cut),
+            Loss::CutBefore => (Phase::Request, Action::Cut),
+        };
+        self.state.add_due(phase, calls.into(), action, times);
     }
 }

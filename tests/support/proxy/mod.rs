@@ -48,6 +48,17 @@ pub struct Proxy {
     listening: Listening,
 }
 
+/// A test in which nothing was held or lost, though something should have been, has shown nothing.
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let unmet = self.state.unmet();
+        assert!(
+            unmet.is_empty() || std::thread::panicking(),
+            "nothing of this was there to hold or to lose: {unmet:#?}"
+        );
+    }
+}
+
 impl Proxy {
     /// A proxy in front of this server, also while the server restarts.
     pub fn to(server: &RedisServer) -> Self {

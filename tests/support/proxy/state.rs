@@ -47,6 +47,8 @@ struct Rule {
     action: Action,
     /// `None` = for ever.
     left: Option<usize>,
+    /// A frame has to meet it yet.
+    is_due: bool,
 }
 
 /// The decision about a frame.
@@ -88,6 +90,7 @@ struct Inner {
     links: BTreeMap<u64, Link>,
     next_link: u64,
     silent: Option<Which>,
+    unmet: Vec<Matcher>,
 }
 
 #[derive(Debug, Default)]
@@ -200,6 +203,7 @@ impl State {
             if !applies || matches!(&rule.action, Action::Hold(gate) if gate.is_open()) {
                 continue;
             }
+            rule.is_due = false;
             if let Some(left) = &mut rule.left {
                 *left -= 1;
             }
@@ -215,6 +219,23 @@ impl State {
         action: Action,
         times: Option<usize>,
     ) {
+        let is_due = matches!(action, Action::Hold(_));
+        self.add(phase, matcher, action, times, is_due);
+    }
+
+    /// Adds a rule that a frame has to meet.
+    pub(super) fn add_due(&self, phase: Phase, matcher: Matcher, action: Action, times: usize) {
+        self.add(phase, matcher, action, Some(times), true);
+    }
+
+    fn add(
+        &self,
+        phase: Phase,
+        matcher: Matcher,
+        action: Action,
+        left: Option<usize>,
+        is_due: bool,
+    ) {
         let mut inner = self.lock();
         inner.next_rule += 1;
         let id = inner.next_rule;
@@ -223,16 +244,28 @@ impl State {
             phase,
             matcher,
             action,
-            left: times,
+            left,
+            is_due,
         });
     }
 
     pub(super) fn clear_rules(&self) {
-        for rule in self.lock().rules.drain(..) {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        for rule in inner.rules.drain(..) {
+            if rule.is_due {
+                inner.unmet.push(rule.matcher);
+            }
             if let Action::Hold(gate) = rule.action {
                 gate.open();
             }
         }
+    }
+
+    /// Of the faults that a frame has to meet, those that none has met.
+    pub(super) fn unmet(&self) -> Vec<Matcher> {
+        self.clear_rules();
+        self.lock().unmet.clone()
     }
 
     pub(super) fn set_silent(&self, which: Option<Which>) {

@@ -21,6 +21,7 @@ mod clients;
 mod cluster;
 mod convert;
 mod copying;
+mod each;
 mod failover;
 mod faults;
 mod flood;
@@ -57,6 +58,7 @@ mod wall;
 mod watched;
 
 pub use self::{
+    each::each_seed,
     plan::{
         Copies, Cut, Ending, Fault, Flood, Meanwhile, Place, Plan, Refusal, Servers, Shards, Step,
         Terms, Thing, Trouble, Turn, Watched,
