@@ -86,7 +86,9 @@ async fn a_silent_subscriber_bounds_too() {
     stage.clients_connect_to(proxy.url());
     let client = stage.client();
     let latch = client.count_down_latch(&stage.name);
-    assert_eq!(bounded(&latch).await.kind(), ErrorKind::TimedOut);
+    assert_eq!(latch.count().await.unwrap(), 1);
+    let (error, ()) = futures::join!(bounded(&latch), gate.reached());
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
     gate.open();
     let _: usize = stage.redis(&["DEL", &stage.name]).await;
     stage.assert_clean().await;

@@ -123,6 +123,7 @@ async fn a_late_acquisition_of_a_leased_permit_takes_nothing_after_the_release()
                 .hold_request(acquires.clone().mentioning(&stage.name));
             let options = options().wait(Duration::from_millis(50));
             semaphore.acquire_with(options).await.unwrap_err();
+            gate.reached().await;
             gate.open();
             eventually(DEADLINE, async || stage.client.stats().releases == 0).await;
         }

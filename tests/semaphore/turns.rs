@@ -85,7 +85,10 @@ async fn the_next_in_line_takes_a_permit_when_its_lease_is_over() {
         let second = waits();
         stage.waiting(2).await;
         match gate {
-            Some(gate) => gate.open(),
+            Some(gate) => {
+                gate.reached().await;
+                gate.open();
+            }
             None => stage.listening(2).await,
         }
         drop(held);

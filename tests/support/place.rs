@@ -164,6 +164,7 @@ impl Drop for Proxied {
         {
             for proxy in &self.proxies {
                 proxy.clear();
+                proxy.assert_met();
                 proxy.cut_all();
                 proxy.mark();
             }

@@ -62,9 +62,9 @@ use Fault::*;
 
 /// What the master has acknowledged for a moment is nowhere else.
 pub(crate) const BEHIND: &str = "failover, replicas behind";
-/// Leases end early, when the clock goes forward: at the begin or at the end.
-/// An unplanned failover while the clock of a server is, or was, another one.
+/// A failover that nobody planned, while the clock of a server is another one, or right behind that.
 pub(crate) const CLOCKS_DIFFER: &str = "failover, unplanned, clocks differ";
+/// Leases end early, when the clock goes forward: at the begin or at the end.
 pub(crate) const SERVER_AHEAD: &str = "a server's clock 10 s ahead";
 pub(crate) const SERVER_BEHIND: &str = "a server's clock 10 s behind";
 

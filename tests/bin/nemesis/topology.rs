@@ -75,7 +75,10 @@ impl Topology {
             }
             "redlock" => {
                 let servers: Vec<_> = (0..5).map(|_| options().aof().start()).collect();
-                let proxies: Vec<_> = servers.iter().map(Proxy::to).collect();
+                let proxies: Vec<_> = servers
+                    .iter()
+                    .map(|server| Proxy::to(server).by_chance())
+                    .collect();
                 let urls: Vec<String> = proxies.iter().map(Proxy::url).collect();
                 let spec = format!("red:{}", urls.join(","));
                 Self {
@@ -90,7 +93,7 @@ impl Topology {
 
     fn one(options: ServerOptions) -> Self {
         let server = options.start();
-        let proxy = Proxy::to(&server);
+        let proxy = Proxy::to(&server).by_chance();
         let spec = proxy.url();
         Self {
             servers: Servers::One(server),

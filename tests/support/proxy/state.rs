@@ -90,7 +90,9 @@ struct Inner {
     links: BTreeMap<u64, Link>,
     next_link: u64,
     silent: Option<Which>,
+    /// Of the faults that are over, those that no frame has met, though one had to.
     unmet: Vec<Matcher>,
+    is_excused: bool,
 }
 
 #[derive(Debug, Default)]
@@ -262,10 +264,20 @@ impl State {
         }
     }
 
+    /// No frame has to meet any fault.
+    pub(super) fn excuse(&self) {
+        self.lock().is_excused = true;
+    }
+
     /// Of the faults that a frame has to meet, those that none has met.
     pub(super) fn unmet(&self) -> Vec<Matcher> {
-        self.clear_rules();
-        self.lock().unmet.clone()
+        let mut inner = self.lock();
+        let over = std::mem::take(&mut inner.unmet);
+        let rules = inner.rules.iter().filter(|rule| rule.is_due);
+        let unmet = over
+            .into_iter()
+            .chain(rules.map(|rule| rule.matcher.clone()));
+        unmet.filter(|_| !inner.is_excused).collect()
     }
 
     pub(super) fn set_silent(&self, which: Option<Which>) {
