@@ -11,8 +11,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Parser;
+use tests::each_seed;
 use tests::history::EXCUSES;
-use tests::sim::{Plan, each_seed, run, shrink};
+use tests::sim::{Plan, run, shrink};
 
 /// The real library on a simulated network: one seed, one history.
 #[derive(Parser)]

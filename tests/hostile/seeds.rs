@@ -3,6 +3,7 @@
 use std::{
     cell::Cell,
     io::Write,
+    ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Mutex, Once, PoisonError,
@@ -10,6 +11,8 @@ use std::{
     },
     time::{Instant, SystemTime},
 };
+
+use tests::each_seed;
 
 thread_local! {
     /// Whether a case runs here, and whether anything in it has panicked: also a task of the
@@ -85,31 +88,21 @@ pub(crate) fn each(cases: &Cases, case: impl Fn(u64) + Sync) {
         _ => first + index,
     };
     let began = Instant::now();
-    let (next, run) = (AtomicU64::new(0), AtomicU64::new(0));
+    let run = AtomicU64::new(0);
     let failed = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let failures = failed.lock().unwrap_or_else(PoisonError::into_inner).len();
-                    if index >= cases || failures >= 3 {
-                        return;
-                    }
-                    let seed = seed_of(index);
-                    run.fetch_add(1, Ordering::Relaxed);
-                    PANICS.set(Some(0));
-                    let ended = catch_unwind(AssertUnwindSafe(|| case(seed)));
-                    let panics = PANICS.replace(None).unwrap_or(0);
-                    if ended.is_err() || panics > 0 {
-                        failed
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .push(seed);
-                    }
-                }
-            });
+    each_seed(0..cases, |index| {
+        let seed = seed_of(index);
+        run.fetch_add(1, Ordering::Relaxed);
+        PANICS.set(Some(0));
+        let ended = catch_unwind(AssertUnwindSafe(|| case(seed)));
+        let panics = PANICS.replace(None).unwrap_or(0);
+        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if ended.is_err() || panics > 0 {
+            failed.push(seed);
+        }
+        match failed.len() {
+            ..3 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
         }
     });
     let failed = failed.into_inner().unwrap();

@@ -40,6 +40,7 @@ mod clock;
 mod cluster;
 mod contender;
 mod driver;
+mod each_seed;
 mod ends;
 mod eventually;
 mod every_await;
@@ -78,6 +79,7 @@ pub use self::{
     cluster::{Cluster, ClusterOptions, Migration, shared_cluster, slot_of},
     contender::Contender,
     driver::{Answer, Driver, DriverError, Pending},
+    each_seed::each_seed,
     ends::{ENDS, End},
     eventually::{DEADLINE, Verdict, eventually, within},
     every_await::{at_every_await, polled},

@@ -21,7 +21,6 @@ mod clients;
 mod cluster;
 mod convert;
 mod copying;
-mod each;
 mod failover;
 mod faults;
 mod flood;
@@ -58,7 +57,6 @@ mod wall;
 mod watched;
 
 pub use self::{
-    each::each_seed,
     plan::{
         Copies, Cut, Ending, Fault, Flood, Meanwhile, Place, Plan, Refusal, Servers, Shards, Step,
         Terms, Thing, Trouble, Turn, Watched,
