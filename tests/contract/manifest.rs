@@ -59,13 +59,11 @@ fn compiled(metadata: &Value) -> HashSet<&str> {
             continue;
         }
         for dependency in nodes[id]["deps"].as_array().unwrap() {
-            // Only our models use loom.
             let kinds = dependency["dep_kinds"].as_array().unwrap();
-            let compiled = |kind: &Value| {
-                let ours = kind["target"].as_str() == Some("cfg(redlock_loom)");
-                kind["kind"].as_str() != Some("dev") && !ours
-            };
-            if kinds.iter().any(compiled) {
+            if kinds
+                .iter()
+                .any(|kind| kind["kind"].as_str() != Some("dev"))
+            {
                 open.push(text(dependency, "pkg"));
             }
         }
@@ -103,11 +101,7 @@ fn each_dependency_has_its_reason_on_the_page() {
     let published = published.filter(|package| PUBLISHED.contains(&text(package, "name")));
     let needed = published.flat_map(|package| package["dependencies"].as_array().unwrap());
     let needed: BTreeSet<&str> = needed
-        .filter(|needed| {
-            // Only our models use loom.
-            let ours = needed["target"].as_str() == Some("cfg(redlock_loom)");
-            needed["kind"].as_str() != Some("dev") && !ours
-        })
+        .filter(|needed| needed["kind"].as_str() != Some("dev"))
         .map(|needed| text(needed, "name"))
         .filter(|name| !PUBLISHED.contains(name))
         .collect();

@@ -15,6 +15,7 @@ pub fn trace_init() {
         // Fails only if a test has set another subscriber on purpose.
         let _ = tracing_subscriber::fmt()
             .with_env_filter(filter)
+            .with_ansi(false)
             .with_test_writer()
             .try_init();
     });

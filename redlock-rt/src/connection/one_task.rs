@@ -202,7 +202,7 @@ impl<T: Tried> Drop for Turn<T> {
     }
 }
 
-#[cfg(all(test, not(redlock_loom)))]
+#[cfg(test)]
 mod tests {
     use std::sync::{Mutex, PoisonError};
 

@@ -422,7 +422,7 @@ fn patience(entries: &[Arc<AckRequest>]) -> Duration {
     }
 }
 
-#[cfg(all(test, not(redlock_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::name::LockName;

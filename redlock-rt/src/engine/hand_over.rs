@@ -29,7 +29,7 @@
 //! A process that ends by `exit` while an offer is untaken leaves the lock to its lease, as if the waiter
 //! had taken it.
 
-#[cfg(all(test, redlock_loom))]
+#[cfg(test)]
 mod loom;
 
 use std::sync::Arc;

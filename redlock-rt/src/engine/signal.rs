@@ -38,13 +38,13 @@ impl Signal {
     }
 
     /// As if its task ran, for the models.
-    #[cfg(all(test, redlock_loom))]
+    #[cfg(test)]
     pub(crate) fn runs(&self) {
         self.running.store(true, Ordering::SeqCst);
     }
 
     /// As if it had ended.
-    #[cfg(all(test, redlock_loom))]
+    #[cfg(test)]
     pub(crate) fn ends(&self) {
         self.running.store(false, Ordering::SeqCst);
     }
@@ -116,7 +116,7 @@ pub(crate) fn ensure<T, F>(
     signal.notify();
 }
 
-#[cfg(all(test, not(redlock_loom)))]
+#[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
 

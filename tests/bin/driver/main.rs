@@ -83,6 +83,7 @@ fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| "redlock_rt=info".into());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(false)
         .with_writer(io::stderr)
         .init();
 }

@@ -181,7 +181,7 @@ fn without_the_rest(fault: Fault) -> Fault {
     }
 }
 
-#[cfg(all(test, not(redlock_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

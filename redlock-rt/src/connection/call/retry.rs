@@ -219,7 +219,7 @@ impl GateState {
     }
 }
 
-#[cfg(all(test, not(redlock_loom)))]
+#[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU32;
 

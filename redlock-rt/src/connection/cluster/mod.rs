@@ -24,7 +24,7 @@ mod ask;
 mod follow;
 mod layout;
 mod refresh;
-#[cfg(all(test, not(redlock_loom)))]
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};

@@ -151,7 +151,7 @@ impl Tried for Cluster {
     }
 }
 
-#[cfg(all(test, not(redlock_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -17,7 +17,7 @@
 //! 4. No waker is woken, and none is dropped, while the mutex is held: what it wakes may send.
 
 mod driving;
-#[cfg(all(test, redlock_loom))]
+#[cfg(test)]
 mod loom;
 mod pending;
 

@@ -150,10 +150,8 @@ fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> thread:
 
 /// All interleavings with up to two preemptions: of more there are too many here.
 fn model(run: impl Fn() + Send + Sync + 'static) {
-    let mut builder = ::loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
     let run = Arc::new(run);
-    builder.check(move || {
+    crate::shim::model(Some(2), move || {
         let run = Arc::clone(&run);
         spawn(move || run()).join().unwrap();
     });

@@ -6,7 +6,7 @@ mod all_or_none;
 mod attempt;
 mod backoff;
 mod local_wait;
-#[cfg(all(test, redlock_loom))]
+#[cfg(test)]
 mod loom;
 mod owner;
 mod reentry;

@@ -58,7 +58,7 @@ mod batch;
 mod map;
 mod queue;
 mod task;
-#[cfg(all(test, feature = "embedded", not(redlock_loom)))]
+#[cfg(all(test, feature = "embedded"))]
 mod tests;
 mod waiters;
 

@@ -19,6 +19,7 @@ use crate::engine::hold::{Holders, LockQueue, LostReason, RenewalPlan, Request, 
 use crate::engine::wait::{Health, WaiterGuard, Waits, Wake};
 use crate::engine::{ClientEngine, Config, HoldGuard, Terms};
 use crate::name::LockName;
+use crate::shim::model;
 use crate::wire::{RLockWire, Recipe};
 
 const LEASE: Duration = Duration::from_secs(6000);
@@ -154,16 +155,9 @@ impl World {
     }
 }
 
-/// All interleavings with up to two preemptions: of more there are too many here.
-fn model(run: impl Fn() + Send + Sync + 'static) {
-    let mut builder = ::loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.check(run);
-}
-
 #[test]
 fn an_offer_to_a_waiter_that_is_cancelled_is_the_next_ones() {
-    model(|| {
+    model(Some(2), || {
         let (world, guard) = World::new();
         let [first, second] = [(); 2].map(|()| world.enter());
         let ends = world.spawn(move |world| world.end(guard));
@@ -180,7 +174,7 @@ fn an_offer_to_a_waiter_that_is_cancelled_is_the_next_ones() {
 
 #[test]
 fn an_offer_to_the_only_waiter_that_is_cancelled_is_released() {
-    model(|| {
+    model(Some(2), || {
         let (world, guard) = World::new();
         let first = world.enter();
         let ends = world.spawn(move |world| world.end(guard));
@@ -193,7 +187,7 @@ fn an_offer_to_the_only_waiter_that_is_cancelled_is_released() {
 /// A shut-down sees no moment at which nothing is owed to Redis.
 #[test]
 fn an_offer_beside_a_shut_down_is_released_before_its_end() {
-    model(|| {
+    model(Some(2), || {
         let (world, guard) = World::new();
         let first = world.enter();
         let ends = world.spawn(move |world| world.end(guard));
@@ -219,7 +213,7 @@ fn an_offer_beside_a_shut_down_is_released_before_its_end() {
 
 #[test]
 fn an_offer_at_the_end_of_a_wait_is_taken_or_the_next_ones() {
-    model(|| {
+    model(Some(2), || {
         let (world, guard) = World::new();
         let [first, second] = [(); 2].map(|()| world.enter());
         let ends = world.spawn(move |world| world.end(guard));
@@ -240,7 +234,7 @@ fn an_offer_at_the_end_of_a_wait_is_taken_or_the_next_ones() {
 /// The first offer is taken, so the timer that was set for it finds the second, or nothing.
 #[test]
 fn an_offer_beside_the_end_of_its_chain_is_taken_or_released() {
-    model(|| {
+    model(Some(2), || {
         let (world, guard) = World::new();
         let [first, second] = [(); 2].map(|()| world.enter());
         world.end(guard);
@@ -261,7 +255,7 @@ fn an_offer_beside_the_end_of_its_chain_is_taken_or_released() {
 /// The runtime of the release task ends, which would have ended the offer in time.
 #[test]
 fn an_offer_beside_the_end_of_the_tasks_is_released() {
-    model(|| {
+    model(Some(2), || {
         let (world, guard) = World::new();
         let first = world.enter();
         let ends = world.spawn(move |world| world.end(guard));
@@ -279,7 +273,7 @@ fn an_offer_beside_the_end_of_the_tasks_is_released() {
 
 #[test]
 fn an_offer_beside_a_doubt_is_declined_or_taken_in_doubt() {
-    model(|| {
+    model(Some(2), || {
         let (world, guard) = World::new();
         let first = world.enter();
         let doubt = world.spawn(|world| {
@@ -302,7 +296,7 @@ fn an_offer_beside_a_doubt_is_declined_or_taken_in_doubt() {
 
 #[test]
 fn a_hold_that_is_lost_is_not_handed_over() {
-    model(|| {
+    model(Some(2), || {
         let (world, guard) = World::new();
         let (first, hold) = (world.enter(), Arc::clone(&guard.hold));
         let lost = thread::spawn(move || {
@@ -327,7 +321,7 @@ fn a_hold_that_is_lost_is_not_handed_over() {
 /// come back.
 #[test]
 fn an_offer_beside_a_later_hold_is_not_held_with_it() {
-    model(|| {
+    model(Some(2), || {
         let (world, guard) = World::new();
         let first = world.enter();
         let ends = world.spawn(move |_| drop(guard));
@@ -354,7 +348,7 @@ fn an_offer_beside_a_later_hold_is_not_held_with_it() {
 /// Two holds end one soon after the other, as after a forced release: a waiter has one of them.
 #[test]
 fn beside_a_second_offer_one_is_released() {
-    model(|| {
+    model(Some(2), || {
         let (world, guard) = World::new();
         let first = world.enter();
         let channel = world.recipe.channel().unwrap();
@@ -378,7 +372,7 @@ fn beside_a_second_offer_one_is_released() {
 /// The client frees the lock by force meanwhile: the offer is taken back, or was taken before.
 #[test]
 fn an_offer_beside_a_forced_release_is_not_left_over() {
-    model(|| {
+    model(Some(2), || {
         let (world, guard) = World::new();
         let first = world.enter();
         let ends = world.spawn(move |world| world.end(guard));
@@ -399,7 +393,7 @@ fn an_offer_beside_a_forced_release_is_not_left_over() {
 /// Whether the timer looks before that waiter leaves or after: who is next learns that it is the head.
 #[test]
 fn who_is_next_beside_the_end_of_a_chain_learns_it() {
-    model(|| {
+    model(Some(2), || {
         let (world, guard) = World::new();
         let [first, second] = [(); 2].map(|()| world.enter());
         let channel = world.recipe.channel().unwrap();

@@ -13,7 +13,7 @@
 //! closed if it does not answer a PING either; see `registry::missing`.
 
 mod cluster;
-#[cfg(all(test, redlock_loom))]
+#[cfg(test)]
 mod loom;
 mod registry;
 mod rivals;
@@ -227,7 +227,7 @@ impl Drop for Attachment {
     }
 }
 
-#[cfg(all(test, not(redlock_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

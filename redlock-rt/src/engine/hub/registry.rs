@@ -17,7 +17,7 @@
 //! 3. Listeners are notified whenever their channel is confirmed, because they missed earlier
 //!    messages.
 
-#[cfg(all(test, redlock_loom))]
+#[cfg(test)]
 mod loom;
 #[cfg(test)]
 mod tests;

@@ -351,7 +351,7 @@ impl PendingCleanup {
     }
 
     /// As if the end of a hold had been sent. Call what is returned with what Redis answers.
-    #[cfg(all(test, redlock_loom))]
+    #[cfg(test)]
     pub(in crate::engine) fn release_sent(mut self) -> impl FnOnce(crate::wire::Reply) + 'static {
         let mut cleanup = self.cleanup.take().expect("nothing has run");
         if let AnyEnding::Release(release) = &mut cleanup.ending {

@@ -7,7 +7,7 @@
 //! eight times in the response time-out for replies that do not come. In a cluster, where a master that
 //! hangs would hold up the line, it runs all.
 
-#[cfg(all(test, redlock_loom))]
+#[cfg(test)]
 mod loom;
 
 use std::collections::VecDeque;
@@ -169,7 +169,7 @@ impl<T> Queue<T> {
     }
 }
 
-#[cfg(all(test, not(redlock_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

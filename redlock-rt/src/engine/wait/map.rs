@@ -1,8 +1,8 @@
 //! The wait queues of this process: one for each name that tasks wait for or hold.
 
-#[cfg(all(test, redlock_loom))]
+#[cfg(test)]
 mod loom_latch;
-#[cfg(all(test, redlock_loom))]
+#[cfg(test)]
 mod loom_lock;
 
 use std::sync::Arc;

@@ -37,9 +37,9 @@
 //!    ([`WaitQueue::look_at_head`]). A future that is kept and not polled is passed over: it is *away* until
 //!    it is polled, and then it has its place again. A try that it has begun is its own matter.
 
-#[cfg(all(test, redlock_loom))]
+#[cfg(test)]
 mod loom;
-#[cfg(all(test, redlock_loom))]
+#[cfg(test)]
 mod loom_latch;
 #[cfg(test)]
 mod offers;

@@ -148,7 +148,7 @@ impl SeatState {
     }
 }
 
-#[cfg(all(test, not(redlock_loom)))]
+#[cfg(test)]
 mod tests {
     use super::super::count_waker::waker;
     use super::*;

@@ -78,7 +78,7 @@ impl<K: Eq + Hash + Ord + Clone, V> WeakMap<K, V> {
     }
 }
 
-#[cfg(all(test, not(redlock_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

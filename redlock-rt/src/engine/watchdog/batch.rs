@@ -227,7 +227,7 @@ fn decode(reply: Reply, expected: usize) -> Result<Vec<HoldReply>, Malformed> {
     }
 }
 
-#[cfg(all(test, feature = "embedded", not(redlock_loom)))]
+#[cfg(all(test, feature = "embedded"))]
 mod tests {
     use super::*;
     use crate::connection::Connector;

@@ -9,7 +9,7 @@ use ::loom::thread;
 
 use super::schedule::Schedule;
 use crate::engine::hold::{GuardId, Lease, Leave, LostReason, RenewalPlan, Terms};
-use crate::shim::{Mutex, lock};
+use crate::shim::{Mutex, lock, model};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -77,7 +77,7 @@ impl World {
 
 #[test]
 fn no_renewal_is_sent_after_the_last_guard_left() {
-    ::loom::model(|| {
+    model(None, || {
         let (world, guard) = World::due();
         let watchdog = {
             let world = Arc::clone(&world);
@@ -96,7 +96,7 @@ fn no_renewal_is_sent_after_the_last_guard_left() {
 
 #[test]
 fn a_loss_is_final_whatever_is_answered_beside_it() {
-    ::loom::model(|| {
+    model(None, || {
         let (world, guard) = World::due();
         let watchdog = {
             let world = Arc::clone(&world);

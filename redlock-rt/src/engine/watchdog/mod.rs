@@ -9,7 +9,7 @@
 
 mod batch;
 mod introduction;
-#[cfg(all(test, redlock_loom))]
+#[cfg(test)]
 mod loom;
 mod losses;
 mod node_loads;

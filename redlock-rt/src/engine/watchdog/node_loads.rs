@@ -89,7 +89,7 @@ pub(super) fn is_same(one: &KnownNode, other: &KnownNode) -> bool {
     }
 }
 
-#[cfg(all(test, not(redlock_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

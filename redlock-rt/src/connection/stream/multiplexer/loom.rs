@@ -14,6 +14,7 @@ use tokio::io::ReadBuf;
 use super::super::encode;
 use super::driving::TWO_GROUPS;
 use super::*;
+use crate::shim::model;
 
 /// The length of a command of one digit, and where the digit is.
 const COMMAND: usize = b"*1\r\n$1\r\n7\r\n".len();
@@ -120,17 +121,10 @@ fn is(answer: Result<Value, Unanswered>, digit: i64) {
     assert_eq!(answer.unwrap(), Value::Int(digit));
 }
 
-/// All interleavings with up to two preemptions: of more there are too many here.
-fn model(run: impl Fn() + Send + Sync + 'static) {
-    let mut builder = ::loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.check(run);
-}
-
 /// The future sleeps when it has written what is there: whoever comes then wakes it.
 #[test]
 fn callers_that_come_beside_each_other_get_their_own_replies() {
-    model(|| {
+    model(Some(2), || {
         let (multiplexer, driving) = server(2);
         let (driven, _) = driven(driving);
         let other = multiplexer.spawn(|multiplexer| is(multiplexer.asked(2), 2));
@@ -143,7 +137,7 @@ fn callers_that_come_beside_each_other_get_their_own_replies() {
 
 #[test]
 fn a_reply_beside_a_caller_that_leaves_is_nobodys() {
-    model(|| {
+    model(Some(2), || {
         let (multiplexer, driving) = server(2);
         let sent = multiplexer.sent(None, 1).unwrap();
         let (driven, _) = driven(driving);
@@ -158,7 +152,7 @@ fn a_reply_beside_a_caller_that_leaves_is_nobodys() {
 /// It was sent by a caller that has gone, as a dropped guard has.
 #[test]
 fn a_reply_beside_a_caller_that_takes_the_call_over_wakes_it() {
-    model(|| {
+    model(Some(2), || {
         let (multiplexer, driving) = server(1);
         let sent = multiplexer.sent(Some(Waker::noop()), 1).unwrap();
         let (driven, _) = driven(driving);
@@ -172,7 +166,7 @@ fn a_reply_beside_a_caller_that_takes_the_call_over_wakes_it() {
 #[test]
 fn a_call_beside_the_end_of_the_connection_learns_of_it() {
     for replies in [0, 1] {
-        model(move || {
+        model(Some(2), move || {
             let (multiplexer, driving) = server(replies);
             let (driven, task) = driven(driving);
             let waits = multiplexer.spawn(|multiplexer| drop(multiplexer.asked(1)));
@@ -200,7 +194,7 @@ impl Wake for Count {
 /// Those of the second group have their replies, and are woken behind the first one, or by the end.
 #[test]
 fn both_groups_of_callers_are_woken_beside_the_end_of_the_connection() {
-    model(|| {
+    model(Some(2), || {
         let (multiplexer, driving) = server(TWO_GROUPS);
         let count = Arc::<Count>::default();
         let waker = Waker::from(Arc::clone(&count));

@@ -8,7 +8,7 @@ use ::loom::sync::atomic::{AtomicBool, Ordering};
 use ::loom::thread;
 
 use super::{Effect, Registry, SubscriptionEnd};
-use crate::shim::{Mutex, lock};
+use crate::shim::{Mutex, lock, model};
 
 type Listener = Arc<AtomicBool>;
 type Shared = Arc<Mutex<Registry<Listener>>>;
@@ -74,7 +74,7 @@ fn attach(shared: &Shared) -> (Listener, bool) {
 
 #[test]
 fn a_listener_that_attaches_during_the_last_detach_gets_a_confirmation() {
-    ::loom::model(|| {
+    model(None, || {
         let shared = live();
         let mut server = Server::default();
         let (old, _) = lock(&shared).attach(CHANNEL, Listener::default());
@@ -102,7 +102,7 @@ fn a_listener_that_attaches_during_the_last_detach_gets_a_confirmation() {
 
 #[test]
 fn a_listener_that_attaches_during_a_break_gets_the_new_connection() {
-    ::loom::model(|| {
+    model(None, || {
         let shared = live();
         let mut server = Server::default();
         let attach = {

@@ -51,7 +51,7 @@ impl Release {
     }
 
     /// As if it was sent.
-    #[cfg(all(test, redlock_loom))]
+    #[cfg(test)]
     pub(in crate::engine::release) fn was_sent(&mut self) {
         let _ = call_of(&self.hold, &mut self.grant, true);
     }

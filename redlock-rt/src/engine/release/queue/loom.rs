@@ -8,12 +8,12 @@ use ::loom::thread;
 
 use super::{Oldest, Queue};
 use crate::connection::Came;
-use crate::shim::{Mutex, lock};
+use crate::shim::{Mutex, lock, model};
 
 /// Every item is run, refused, or left to who closes: exactly one of them.
 #[test]
 fn nothing_is_lost_and_nothing_is_run_after_the_end() {
-    ::loom::model(|| {
+    model(None, || {
         let queue = Arc::new(Mutex::new(Queue::default()));
         let (run, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let push = {
@@ -56,7 +56,7 @@ fn nothing_is_lost_and_nothing_is_run_after_the_end() {
 /// not come.
 #[test]
 fn an_item_that_was_sent_is_ended_once_whenever_its_reply_comes() {
-    ::loom::model(|| {
+    model(None, || {
         let queue = Arc::new(Mutex::new(Queue::default()));
         let (answered, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let hear = {

@@ -12,6 +12,7 @@ use ::loom::thread;
 use super::{Health, Hub, WaitKey, WaiterGuard, WaiterMap, Waits, Wake};
 use crate::engine::wait::latch::LatchSubject;
 use crate::name::LockName;
+use crate::shim::model;
 use crate::wire::keys::latch_channel;
 
 fn name() -> LockName {
@@ -58,10 +59,7 @@ fn pass(place: &WaiterGuard<LatchSubject>, hub: &Arc<Hub>, open: &AtomicBool) {
 /// the other comes after.
 #[test]
 fn a_waiter_that_looked_before_the_subscription_looks_again() {
-    let mut builder = ::loom::model::Builder::new();
-    // Of more there are too many here.
-    builder.preemption_bound = Some(2);
-    builder.check(|| {
+    model(Some(2), || {
         let hub = Arc::new(Hub::new(Duration::from_secs(600), None));
         hub.up();
         let latches = WaiterMap::new(&Arc::default());

@@ -15,6 +15,7 @@ use crate::engine::announcement::News;
 use crate::engine::hold::{Holders, LockQueue, Request, key_of};
 use crate::engine::{ClientEngine, Config, HoldGuard, Terms};
 use crate::name::LockName;
+use crate::shim::model;
 use crate::wire::{Announcement, RLockWire, Recipe};
 
 const LEASE: Duration = Duration::from_secs(600);
@@ -102,17 +103,10 @@ impl World {
     }
 }
 
-/// All interleavings with up to three preemptions: of more there are too many here.
-fn model(run: impl Fn() + Send + Sync + 'static) {
-    let mut builder = ::loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(run);
-}
-
 /// The channel lingers from an earlier wait: whoever joins listens at once, and sends nothing.
 #[test]
 fn a_waiter_that_joins_during_the_release_of_its_client_tries() {
-    model(|| {
+    model(Some(3), || {
         let (world, guard) = World::new();
         drop({
             let place = world.enter();

@@ -9,7 +9,7 @@ use ::loom::sync::atomic::{AtomicUsize, Ordering};
 use ::loom::thread;
 
 use super::{Departure, Ticket, WaitQueue, Wake};
-use crate::shim::{Mutex, lock};
+use crate::shim::{Mutex, lock, model};
 
 type Queue = Arc<Mutex<WaitQueue<()>>>;
 
@@ -42,7 +42,7 @@ fn notify(queue: &Queue) {
 /// Two announcements, two waiters that are served one after the other.
 #[test]
 fn each_release_serves_one_waiter() {
-    ::loom::model(|| {
+    model(None, || {
         let queue = Queue::default();
         let first = lock(&queue).enter().0;
         let second = lock(&queue).enter().0;
@@ -72,10 +72,7 @@ fn each_release_serves_one_waiter() {
 /// A release of two permits beside their waiters: two try, and get them; the third is left alone.
 #[test]
 fn a_release_of_some_permits_serves_as_many() {
-    let mut model = ::loom::model::Builder::new();
-    // Of more there are too many here.
-    model.preemption_bound = Some(2);
-    model.check(|| {
+    model(Some(2), || {
         let queue = Queue::default();
         let free = Arc::new(AtomicUsize::new(0));
         let tries = Arc::new(AtomicUsize::new(0));

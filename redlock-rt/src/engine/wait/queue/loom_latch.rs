@@ -9,19 +9,12 @@ use ::loom::sync::atomic::{AtomicUsize, Ordering};
 use ::loom::thread;
 
 use super::{Departure, Health, Ticket, WaitQueue, Wake};
-use crate::shim::{Mutex, lock};
+use crate::shim::{Mutex, lock, model};
 
 type Queue = Arc<Mutex<WaitQueue<usize>>>;
 
 /// What the latch behind the queue is: 1 is open.
 type Latch = Arc<AtomicUsize>;
-
-/// All interleavings with up to two preemptions: of more there are too many here.
-fn model(run: impl Fn() + Send + Sync + 'static) {
-    let mut builder = ::loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.check(run);
-}
 
 fn queue() -> Queue {
     Arc::new(Mutex::new(WaitQueue::default()))
@@ -75,7 +68,7 @@ async fn pass(queue: &Queue, ticket: Ticket, latch: &Latch) -> Wake<usize> {
 /// Opened and announced once, whatever the looks before it found: all are told.
 #[test]
 fn one_announcement_lets_everybody_through() {
-    model(|| {
+    model(Some(2), || {
         let (queue, latch) = (queue(), Latch::default());
         let first = enter(&queue);
         let second = enter(&queue);
@@ -105,7 +98,7 @@ fn one_announcement_lets_everybody_through() {
 /// gets to look.
 #[test]
 fn an_announcement_survives_the_head_that_leaves() {
-    model(|| {
+    model(Some(2), || {
         let (queue, latch) = (queue(), Latch::default());
         let first = enter(&queue);
         let second = enter(&queue);
@@ -139,7 +132,7 @@ fn an_announcement_survives_the_head_that_leaves() {
 /// is no older than what it saw when it came.
 #[test]
 fn a_late_waiter_gets_a_look_of_its_own() {
-    model(|| {
+    model(Some(2), || {
         // Counts the looks, so that each finds another number.
         let queue = queue();
         let looks = Arc::new(AtomicUsize::new(0));
@@ -180,7 +173,7 @@ fn a_late_waiter_gets_a_look_of_its_own() {
 /// A shut-down reaches every waiter, wherever it is.
 #[test]
 fn closing_wakes_everybody() {
-    model(|| {
+    model(Some(2), || {
         let (queue, latch) = (queue(), Latch::default());
         let first = enter(&queue);
         let second = enter(&queue);
