@@ -8,9 +8,8 @@ use tokio::sync::oneshot;
 use tokio_test::{assert_pending, assert_ready, task};
 
 use crate::{
-    locks::{Guards, Locks},
+    locks::{Guard, Held},
     party::Party,
-    subject::{Guard, Subject},
     world::*,
 };
 
@@ -24,15 +23,15 @@ impl<F: Fn()> Drop for Witness<F> {
 }
 
 /// A guard that soon notices when its lock is deleted.
-async fn watchful<S: Subject>(world: &World, client: &Party) -> Guard<S> {
+async fn watchful(world: &World, client: &Party) -> Held {
     let options = LockOptions::new().renew(Duration::from_millis(20));
-    let lock = S::open(client, &world.name);
+    let lock = world.open(client);
     lock.lock_with(options).await.unwrap()
 }
 
-pub(crate) async fn run_gives_the_output<S: Subject>(world: &World) {
+pub(crate) async fn run_gives_the_output(world: &World) {
     let client = world.client();
-    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let guard = world.open(&client).lock().await.unwrap();
     let borrowed = String::from("output");
     let body = async {
         tokio::task::yield_now().await;
@@ -46,11 +45,11 @@ pub(crate) async fn run_gives_the_output<S: Subject>(world: &World) {
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn with_locks_and_releases<S: Subject>(world: &World) {
+pub(crate) async fn with_locks_and_releases(world: &World) {
     let client = world.client();
-    let lock = S::open(&client, &world.name);
-    let body = async |guard: &Guard<S>| {
-        assert_eq!(world.count::<S>(guard).await, Some(1));
+    let lock = world.open(&client);
+    let body = async |guard: &dyn Guard| {
+        assert_eq!(world.count(guard).await, Some(1));
         Err::<(), _>("the body's own error")
     };
     let output = lock.with(body).await.unwrap();
@@ -58,9 +57,9 @@ pub(crate) async fn with_locks_and_releases<S: Subject>(world: &World) {
     assert!(!world.is_there().await, "released when it returns");
 }
 
-pub(crate) async fn loss_drops_the_body_first<S: Subject>(world: &World) {
+pub(crate) async fn loss_drops_the_body_first(world: &World) {
     let client = world.client();
-    let guard = watchful::<S>(world, &client).await;
+    let guard = watchful(world, &client).await;
     let log = Log::default();
     let body = async {
         let _outer = Witness(|| log.add("outermost dropped"));
@@ -86,12 +85,12 @@ pub(crate) async fn loss_drops_the_body_first<S: Subject>(world: &World) {
     );
 }
 
-pub(crate) async fn with_drops_the_body_before_the_guard<S: Subject>(world: &World) {
+pub(crate) async fn with_drops_the_body_before_the_guard(world: &World) {
     let client = world.client();
-    let lock = S::open(&client, &world.name);
+    let lock = world.open(&client);
     let held = Log::default();
     let (started, start) = oneshot::channel();
-    let body = async |_: &_| {
+    let body = async |_: &dyn Guard| {
         // The hold outlives the body.
         let _witness = Witness(|| held.add(client.stats().held));
         let _ = started.send(());
@@ -111,11 +110,11 @@ pub(crate) async fn with_drops_the_body_before_the_guard<S: Subject>(world: &Wor
     eventually(DEADLINE, async || !world.is_there().await).await;
 }
 
-pub(crate) async fn a_body_that_completed_is_not_called_lost<S: Subject>(world: &World) {
+pub(crate) async fn a_body_that_completed_is_not_called_lost(world: &World) {
     let client = world.client();
     // At the poll both the body and the loss are ready. The body has completed, so its output counts.
     for completes in [true, false] {
-        let guard = watchful::<S>(world, &client).await;
+        let guard = watchful(world, &client).await;
         let (complete, completed) = oneshot::channel();
         let body = async { completed.await.unwrap() };
         let mut run = task::spawn(guard.run(body));
@@ -132,9 +131,9 @@ pub(crate) async fn a_body_that_completed_is_not_called_lost<S: Subject>(world: 
     }
 }
 
-pub(crate) async fn a_body_does_not_start_under_a_lost_lock<S: Subject>(world: &World) {
+pub(crate) async fn a_body_does_not_start_under_a_lost_lock(world: &World) {
     let client = world.client();
-    let guard = watchful::<S>(world, &client).await;
+    let guard = watchful(world, &client).await;
     world.delete().await;
     within(DEADLINE, guard.lost()).await;
     let body = async { panic!("the body runs only under the lock") };
@@ -144,9 +143,9 @@ pub(crate) async fn a_body_does_not_start_under_a_lost_lock<S: Subject>(world: &
     assert!(!text.contains("outcome is unknown"), "{text}");
 }
 
-pub(crate) async fn spawned_work_goes_on_after_a_loss<S: Subject>(world: &World) {
+pub(crate) async fn spawned_work_goes_on_after_a_loss(world: &World) {
     let client = world.client();
-    let guard = watchful::<S>(world, &client).await;
+    let guard = watchful(world, &client).await;
     let (go_on, told) = oneshot::channel();
     let (done, end) = oneshot::channel();
     let body = async {

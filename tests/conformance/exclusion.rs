@@ -8,26 +8,21 @@ use std::sync::{
 use tests::within;
 use tokio::{task::JoinSet, time::Instant};
 
-use crate::{
-    locks::{Guards, Locks},
-    party::Party,
-    subject::Subject,
-    world::*,
-};
+use crate::{locks::Lock, world::*};
 
-pub(crate) async fn one_holder_at_a_time<S: Subject>(world: &World) {
+pub(crate) async fn one_holder_at_a_time(world: &World) {
     let (client, other) = (world.client(), world.client());
-    let lock = S::open(&client, &world.name);
-    let rival = S::Rival::open(&client, &world.name);
-    let elsewhere = S::Rival::open(&other, &world.name);
+    let lock = world.open(&client);
+    let rival = world.rival(&client);
+    let elsewhere = world.rival(&other);
 
     let guard = lock.lock().await.unwrap();
     assert!(guard.is_valid());
     assert!(elsewhere.try_lock().await.unwrap().is_none());
     assert!(rival.try_lock().await.unwrap().is_none(), "not re-entered");
     let second = lock.try_lock().await.unwrap();
-    assert_eq!(second.is_some(), S::SHARED, "not re-entered");
-    assert!(second.is_none_or(|second| !second.shares_with(&guard)));
+    assert_eq!(second.is_some(), world.kind.shared, "not re-entered");
+    assert!(second.is_none_or(|second| !second.shares_with(&*guard)));
     guard.unlock().await.unwrap();
 
     let guard = within(DEADLINE, elsewhere.lock()).await.unwrap();
@@ -35,7 +30,7 @@ pub(crate) async fn one_holder_at_a_time<S: Subject>(world: &World) {
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_hundred_tasks_of_two_clients_count_to_a_hundred<S: Subject>(world: &World) {
+pub(crate) async fn a_hundred_tasks_of_two_clients_count_to_a_hundred(world: &World) {
     const TASKS: u32 = 100;
     let clients = [world.client(), world.client()];
     let (count, inside) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
@@ -44,13 +39,12 @@ pub(crate) async fn a_hundred_tasks_of_two_clients_count_to_a_hundred<S: Subject
     for task in 0..TASKS {
         let client = &clients[task as usize % 2];
         let (count, inside) = (Arc::clone(&count), Arc::clone(&inside));
-        let shared = if task % 4 < 2 {
-            tasks.spawn(visit::<S>(client, &world.name, count, inside));
-            S::SHARED
+        let (lock, shared) = if task % 4 < 2 {
+            (world.open(client), world.kind.shared)
         } else {
-            tasks.spawn(visit::<S::Rival>(client, &world.name, count, inside));
-            S::Rival::SHARED
+            (world.rival(client), world.kind.rival().shared)
         };
+        tasks.spawn(visit(lock, shared, count, inside));
         counting += u32::from(!shared);
     }
     while let Some(done) = tasks.join_next().await {
@@ -60,37 +54,29 @@ pub(crate) async fn a_hundred_tasks_of_two_clients_count_to_a_hundred<S: Subject
 }
 
 /// Counts under an exclusive lock; under a shared lock, checks that no task counts.
-fn visit<S: Subject>(
-    client: &Party,
-    name: &str,
-    count: Arc<AtomicU32>,
-    inside: Arc<AtomicU32>,
-) -> impl Future<Output = ()> + Send + use<S> {
-    let lock = S::open(client, name);
-    async move {
-        let guard = lock.lock().await.unwrap();
-        let read = count.load(Ordering::SeqCst);
-        if S::SHARED {
-            tokio::task::yield_now().await;
-            assert_eq!(inside.load(Ordering::SeqCst), 0, "one alone and others");
-            assert_eq!(count.load(Ordering::SeqCst), read);
-        } else {
-            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
-            // Loses counts if two tasks do this at once.
-            tokio::task::yield_now().await;
-            count.store(read + 1, Ordering::SeqCst);
-            inside.fetch_sub(1, Ordering::SeqCst);
-        }
-        assert!(guard.is_valid());
-        guard.unlock().await.unwrap();
+async fn visit(lock: Lock, shared: bool, count: Arc<AtomicU32>, inside: Arc<AtomicU32>) {
+    let guard = lock.lock().await.unwrap();
+    let read = count.load(Ordering::SeqCst);
+    if shared {
+        tokio::task::yield_now().await;
+        assert_eq!(inside.load(Ordering::SeqCst), 0, "one alone and others");
+        assert_eq!(count.load(Ordering::SeqCst), read);
+    } else {
+        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
+        // Loses counts if two tasks do this at once.
+        tokio::task::yield_now().await;
+        count.store(read + 1, Ordering::SeqCst);
+        inside.fetch_sub(1, Ordering::SeqCst);
     }
+    assert!(guard.is_valid());
+    guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn names_do_not_meddle<S: Subject>(world: &World) {
+pub(crate) async fn names_do_not_meddle(world: &World) {
     let client = world.client();
     let mut guards = Vec::new();
     for suffix in ["", ":", ":a", ":A", ":a:b", " "] {
-        let lock = S::open(&client, &format!("{}{suffix}", world.name));
+        let lock = world.open_as(&client, &format!("{}{suffix}", world.name));
         guards.push(lock.try_lock().await.unwrap().expect(suffix));
     }
     for guard in guards {
@@ -99,15 +85,15 @@ pub(crate) async fn names_do_not_meddle<S: Subject>(world: &World) {
     }
 }
 
-pub(crate) async fn handles_of_one_name_are_one_lock<S: Subject>(world: &World) {
+pub(crate) async fn handles_of_one_name_are_one_lock(world: &World) {
     let client = world.client();
-    let lock = S::open(&client, &world.name);
+    let lock = world.open(&client);
     let handles = [
         lock.clone(),
-        S::open(&client, &world.name),
-        S::open(&client.clone(), &world.name),
+        world.open(&client),
+        world.open(&client.clone()),
     ];
-    let rival = S::Rival::open(&client, &world.name);
+    let rival = world.rival(&client);
     let guard = rival.lock().await.unwrap();
     // A dropped handle releases nothing.
     drop((lock, rival));
@@ -117,10 +103,10 @@ pub(crate) async fn handles_of_one_name_are_one_lock<S: Subject>(world: &World) 
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn try_lock_answers_at_once<S: Subject>(world: &World) {
+pub(crate) async fn try_lock_answers_at_once(world: &World) {
     let (client, other) = (world.client(), world.client());
-    let lock = S::open(&client, &world.name);
-    let guard = S::Rival::open(&other, &world.name).lock().await.unwrap();
+    let lock = world.open(&client);
+    let guard = world.rival(&other).lock().await.unwrap();
     let start = Instant::now();
     for _ in 0..3 {
         assert!(lock.try_lock().await.unwrap().is_none());

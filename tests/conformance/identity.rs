@@ -6,16 +6,12 @@ use redlock_rt::LockOptions;
 use tests::{eventually, within};
 use tokio_test::task;
 
-use crate::{
-    locks::{Guards, Locks, share},
-    subject::Subject,
-    world::*,
-};
+use crate::{locks::share, world::*};
 
-pub(crate) async fn owners_are_the_clients_uuid_and_a_number<S: Subject>(world: &World) {
+pub(crate) async fn owners_are_the_clients_uuid_and_a_number(world: &World) {
     let (client, other) = (world.client(), world.client());
     assert_ne!(client.uuid(), other.uuid());
-    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let guard = world.open(&client).lock().await.unwrap();
     let owners = guard.hold_ids();
     for owner in &owners {
         let (uuid, number) = owner.as_str().split_once(':').unwrap();
@@ -27,15 +23,15 @@ pub(crate) async fn owners_are_the_clients_uuid_and_a_number<S: Subject>(world: 
         assert!(uuid.chars().all(|c| c == '-' || c.is_ascii_hexdigit()));
         assert_eq!(number, number.parse::<u64>().unwrap().to_string());
     }
-    world.assert_held_by::<S>(&owners).await;
+    world.assert_held_by(&owners).await;
     guard.unlock().await.unwrap();
 }
 
 /// Otherwise a late command of an ended hold would act on a newer one.
-pub(crate) async fn owner_numbers_never_repeat<S: Subject>(world: &World) {
+pub(crate) async fn owner_numbers_never_repeat(world: &World) {
     let client = world.client();
-    let lock = S::open(&client, &world.name);
-    let rival = S::Rival::open(&client, &world.name);
+    let lock = world.open(&client);
+    let rival = world.rival(&client);
     let mut owners = BTreeSet::new();
     for round in 0..30 {
         let guard = within(DEADLINE, lock.lock()).await.unwrap();
@@ -57,7 +53,7 @@ pub(crate) async fn owner_numbers_never_repeat<S: Subject>(world: &World) {
                 assert!(rival.lock_with(options).await.is_err());
                 let mut call = task::spawn(lock.lock());
                 // A shared lock may be acquired, if this thread had to wait in between.
-                assert!(call.poll().is_pending() || S::SHARED);
+                assert!(call.poll().is_pending() || world.kind.shared);
                 drop(guard);
             }
             _ => {
@@ -74,18 +70,18 @@ pub(crate) async fn owner_numbers_never_repeat<S: Subject>(world: &World) {
     assert!(owners.len() >= 30);
 }
 
-pub(crate) async fn a_hold_keeps_its_owner<S: Subject>(world: &World) {
+pub(crate) async fn a_hold_keeps_its_owner(world: &World) {
     let client = world.client();
     let often = LockOptions::new().renew(OFTEN);
-    let lock = S::open(&client, &world.name);
+    let lock = world.open(&client);
     let guard = lock.lock_with(often).await.unwrap();
     let owners = guard.hold_ids();
     let inner = guard.reenter().await.unwrap();
     guard.unlock().await.unwrap();
     // Through a renewal, a re-entry and an extension.
-    is_renewed(&inner).await;
+    is_renewed(&*inner).await;
     let innermost = inner.reenter().await.unwrap();
     inner.extend(2 * STANDARD).await.unwrap();
-    world.assert_held_by::<S>(&owners).await;
+    world.assert_held_by(&owners).await;
     assert!(share(&innermost.hold_ids(), &owners));
 }

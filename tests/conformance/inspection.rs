@@ -6,13 +6,12 @@ use redlock_rt::{GuardState, HoldId};
 use tokio::time::Instant;
 
 use crate::{
-    locks::{Guards, Locks, share},
-    subject::{Guard, Subject},
+    locks::{Guard, Lock, share},
     world::*,
 };
 
-pub(crate) async fn a_free_lock_has_no_holder<S: Subject>(world: &World) {
-    let lock = S::open(&world.client(), &world.name);
+pub(crate) async fn a_free_lock_has_no_holder(world: &World) {
+    let lock = world.open(&world.client());
     for _ in 0..2 {
         assert!(!lock.is_locked().await.unwrap());
         assert_eq!(lock.holder().await.unwrap(), None);
@@ -24,7 +23,7 @@ pub(crate) async fn a_free_lock_has_no_holder<S: Subject>(world: &World) {
 }
 
 /// Asserts that exactly the guard's owners hold the lock.
-async fn assert_is_holder<S: Subject>(lock: &S::Lock, guard: &Guard<S>) {
+async fn assert_is_holder(lock: &Lock, guard: &dyn Guard) {
     let owners = guard.hold_ids();
     let holder = lock.holder().await.unwrap();
     assert!(
@@ -41,36 +40,36 @@ async fn assert_is_holder<S: Subject>(lock: &S::Lock, guard: &Guard<S>) {
     assert!(share(&owners, &holders));
 }
 
-pub(crate) async fn a_held_lock_tells_its_holder<S: Subject>(world: &World) {
+pub(crate) async fn a_held_lock_tells_its_holder(world: &World) {
     let (client, other) = (world.client(), world.client());
-    let guard = S::open(&client, &world.name).lock().await.unwrap();
+    let guard = world.open(&client).lock().await.unwrap();
     // The same answers for the holder and for others.
     for asking in [&client, &other] {
-        let lock = S::open(asking, &world.name);
+        let lock = world.open(asking);
         assert!(lock.is_locked().await.unwrap());
-        assert_is_holder::<S>(&lock, &guard).await;
+        assert_is_holder(&lock, &*guard).await;
         assert_eq!(lock.hold_count().await.unwrap(), 1);
         let ttl = lock.remaining_ttl().await.unwrap().unwrap();
         assert!(ttl <= STANDARD && ttl + LATE > STANDARD, "{ttl:?}");
     }
     let inner = guard.reenter().await.unwrap();
-    let lock = S::open(&other, &world.name);
+    let lock = world.open(&other);
     assert_eq!(lock.hold_count().await.unwrap(), 2);
-    assert_is_holder::<S>(&lock, &guard).await;
+    assert_is_holder(&lock, &*guard).await;
     inner.unlock().await.unwrap();
     assert_eq!(lock.hold_count().await.unwrap(), 1);
     guard.unlock().await.unwrap();
     assert!(!lock.is_locked().await.unwrap());
 }
 
-pub(crate) async fn what_another_client_put_there_is_told<S: Subject>(world: &World) {
-    let lock = S::open(&world.client(), &world.name);
-    world.occupy::<S>("somebody:1", NEVER).await;
-    for (field, value) in S::fields("somebody:1", 3) {
+pub(crate) async fn what_another_client_put_there_is_told(world: &World) {
+    let lock = world.open(&world.client());
+    world.occupy(&world.kind, "somebody:1", NEVER).await;
+    for (field, value) in (world.kind.fields)("somebody:1", 3) {
         let _: Vec<u8> = world.each("HSET", &[&field, &value]).await;
     }
     let _: Vec<u8> = world.each("PERSIST", &[]).await;
-    if let Some(lease) = S::lease_key(&world.name, "somebody:1") {
+    if let Some(lease) = (world.kind.lease_key)(&world.name, "somebody:1") {
         let _: u8 = world.redis(&["PERSIST", &lease]).await;
     }
     assert!(lock.is_locked().await.unwrap());
@@ -84,16 +83,16 @@ pub(crate) async fn what_another_client_put_there_is_told<S: Subject>(world: &Wo
     world.delete().await;
 }
 
-pub(crate) async fn a_guard_knows_its_lock<S: Subject>(world: &World) {
+pub(crate) async fn a_guard_knows_its_lock(world: &World) {
     let client = world.client();
-    let lock = S::open(&client, &world.name);
+    let lock = world.open(&client);
     let before = Instant::now().into_std();
     let guard = lock.lock().await.unwrap();
     let after = Instant::now().into_std();
     assert_eq!(guard.name(), world.name);
     assert_eq!(guard.hold_count(), 1);
     let owners = guard.hold_ids();
-    assert_eq!(world.count::<S>(&guard).await, Some(1));
+    assert_eq!(world.count(&*guard).await, Some(1));
     let GuardState::Held { until } = guard.state() else {
         panic!("{guard:?}");
     };

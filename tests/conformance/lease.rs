@@ -6,11 +6,7 @@ use redlock_rt::{GuardState, LockOptions, LostReason, Unlocked};
 use tests::{eventually, within};
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    locks::{Guards, Locks},
-    subject::Subject,
-    world::*,
-};
+use crate::world::*;
 
 /// Asserts that the TTL is the requested one, less the time since then.
 #[track_caller]
@@ -19,14 +15,14 @@ fn assert_fresh(ttl: Option<Duration>, lease: Duration) {
     assert!(ttl <= lease && ttl + LATE > lease, "{ttl:?}, not {lease:?}");
 }
 
-pub(crate) async fn the_client_sets_the_default<S: Subject>(world: &World) {
+pub(crate) async fn the_client_sets_the_default(world: &World) {
     let standard = world.client();
-    let guard = S::open(&standard, &world.name).lock().await.unwrap();
+    let guard = world.open(&standard).lock().await.unwrap();
     assert_fresh(world.ttl().await, Duration::from_secs(30));
     guard.unlock().await.unwrap();
 
     let client = world.client_with(|builder| builder.lease(Duration::from_secs(7)));
-    let lock = S::open(&client, &world.name);
+    let lock = world.open(&client);
     let guard = lock.try_lock().await.unwrap().expect("it is free");
     assert_fresh(world.ttl().await, Duration::from_secs(7));
     guard.unlock().await.unwrap();
@@ -36,14 +32,11 @@ pub(crate) async fn the_client_sets_the_default<S: Subject>(world: &World) {
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_fixed_lease_ends<S: Subject>(world: &World) {
+pub(crate) async fn a_fixed_lease_ends(world: &World) {
     let (client, other) = (world.client(), world.client());
     let options = LockOptions::new().lease(LEASE).renew(false);
     let before = Instant::now();
-    let guard = S::open(&client, &world.name)
-        .lock_with(options)
-        .await
-        .unwrap();
+    let guard = world.open(&client).lock_with(options).await.unwrap();
     let held = before.elapsed();
     assert_eq!(client.stats().renewals, 0);
     assert!(guard.is_valid() || before.elapsed() + MARGIN >= LEASE);
@@ -59,10 +52,10 @@ pub(crate) async fn a_fixed_lease_ends<S: Subject>(world: &World) {
     assert_eq!(guard.state(), GuardState::Lost(LostReason::Expired));
 
     // The next caller gets the lock by the clock of Redis, which is not before our local deadline.
-    let next = within(DEADLINE, S::Rival::open(&other, &world.name).lock()).await;
+    let next = within(DEADLINE, world.rival(&other).lock()).await;
     let next = next.unwrap();
     let free = before.elapsed();
-    let earliest = match S::FREED_WHEN_LOST {
+    let earliest = match world.kind.freed_when_lost {
         true => LEASE - MARGIN,
         false => LEASE,
     };
@@ -70,16 +63,16 @@ pub(crate) async fn a_fixed_lease_ends<S: Subject>(world: &World) {
     next.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_lease_is_renewed<S: Subject>(world: &World) {
+pub(crate) async fn a_lease_is_renewed(world: &World) {
     let client = world.client_with(|builder| builder.lease(HELD));
     let other = world.client();
-    let guard = S::open(&client, &world.name).lock().await.unwrap();
-    let first = until(&guard);
-    let elsewhere = S::Rival::open(&other, &world.name);
+    let guard = world.open(&client).lock().await.unwrap();
+    let first = until(&*guard);
+    let elsewhere = world.rival(&other);
     world.assert_one_hold(client.stats().renewals);
     let mut last = first;
     while Instant::now().into_std() < first {
-        let until = until(&guard);
+        let until = until(&*guard);
         assert!(last <= until, "moved back");
         last = until;
         assert!(world.is_there().await);
@@ -90,31 +83,25 @@ pub(crate) async fn a_lease_is_renewed<S: Subject>(world: &World) {
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
 }
 
-pub(crate) async fn renewal_may_be_more_frequent<S: Subject>(world: &World) {
+pub(crate) async fn renewal_may_be_more_frequent(world: &World) {
     // By default its first renewal would come after a third of the lease, later than this test waits.
     const LONG: Duration = NEVER;
     let client = world.client();
     let options = LockOptions::new().lease(LONG).renew(OFTEN);
-    let guard = S::open(&client, &world.name)
-        .lock_with(options)
-        .await
-        .unwrap();
+    let guard = world.open(&client).lock_with(options).await.unwrap();
     for _ in 0..3 {
-        is_renewed(&guard).await;
+        is_renewed(&*guard).await;
     }
     let ttl = world.ttl().await.unwrap();
     assert!(ttl + OFTEN + LATE > LONG, "{ttl:?}");
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn extend_lengthens<S: Subject>(world: &World) {
+pub(crate) async fn extend_lengthens(world: &World) {
     const FIRST: Duration = Duration::from_secs(2);
     let client = world.client();
     let options = LockOptions::new().lease(FIRST).renew(false);
-    let guard = S::open(&client, &world.name)
-        .lock_with(options)
-        .await
-        .unwrap();
+    let guard = world.open(&client).lock_with(options).await.unwrap();
     guard.extend(100 * FIRST).await.unwrap();
     assert_fresh(world.ttl().await, 100 * FIRST);
     sleep(FIRST).await;
@@ -122,20 +109,20 @@ pub(crate) async fn extend_lengthens<S: Subject>(world: &World) {
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
 }
 
-pub(crate) async fn extend_never_shortens<S: Subject>(world: &World) {
+pub(crate) async fn extend_never_shortens(world: &World) {
     let client = world.client();
-    let guard = S::open(&client, &world.name).lock().await.unwrap();
-    let before = until(&guard);
+    let guard = world.open(&client).lock().await.unwrap();
+    let before = until(&*guard);
     guard.extend(LEASE).await.unwrap();
     assert_fresh(world.ttl().await, Duration::from_secs(30));
     // A renewal in between, which a connection made anew asks for, may lengthen the lease.
-    assert!(until(&guard) >= before);
+    assert!(until(&*guard) >= before);
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn extend_of_a_lost_lock_fails<S: Subject>(world: &World) {
+pub(crate) async fn extend_of_a_lost_lock_fails(world: &World) {
     let client = world.client();
-    let lock = S::open(&client, &world.name);
+    let lock = world.open(&client);
     let guard = lock.lock().await.unwrap();
     world.delete().await;
     // The first call finds the loss, and the second knows it.
@@ -145,26 +132,23 @@ pub(crate) async fn extend_of_a_lost_lock_fails<S: Subject>(world: &World) {
         assert!(!guard.is_valid());
         assert!(!world.is_there().await, "re-created");
     }
-    world.occupy::<S::Rival>("somebody:1", NEVER).await;
+    world.occupy(&world.kind.rival(), "somebody:1", NEVER).await;
     assert!(guard.extend(LEASE).await.unwrap_err().is_lost());
     assert_fresh(world.ttl().await, NEVER);
     world.delete().await;
 }
 
-pub(crate) async fn max_hold_ends_a_stuck_holder<S: Subject>(world: &World) {
+pub(crate) async fn max_hold_ends_a_stuck_holder(world: &World) {
     const MOST: Duration = Duration::from_millis(3500);
     // The local deadline is 1 % and 2 ms before that of Redis, here twice.
     const END: Duration = Duration::from_millis(64);
     let (client, other) = (world.client(), world.client());
     let options = LockOptions::new().lease(HELD).max_hold(MOST);
     let before = Instant::now();
-    let guard = S::open(&client, &world.name)
-        .lock_with(options)
-        .await
-        .unwrap();
+    let guard = world.open(&client).lock_with(options).await.unwrap();
     let held = before.elapsed();
     // The lock is renewed until then, since this is longer than the lease.
-    let stuck = S::Rival::open(&other, &world.name);
+    let stuck = world.rival(&other);
     let next = tokio::spawn(async move { (stuck.lock().await.unwrap(), Instant::now()) });
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::MaxHold);
     let lost = before.elapsed();

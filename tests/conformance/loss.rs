@@ -5,14 +5,13 @@ use tests::{eventually, within};
 use tokio::{join, time::Instant};
 
 use crate::{
-    locks::{Guards, Locks},
+    locks::{Guard, Held},
     party::Party,
-    subject::{Guard, Subject},
     world::*,
 };
 
 /// The guard reports the loss within a renewal interval, and not only at the end of its lease.
-async fn is_lost<S: Subject>(guard: &Guard<S>, since: Instant, reason: LostReason) {
+async fn is_lost(guard: &dyn Guard, since: Instant, reason: LostReason) {
     assert_eq!(within(DEADLINE, guard.lost()).await, reason);
     let after = since.elapsed();
     assert!(after < OFTEN + LATE, "{after:?}");
@@ -21,51 +20,51 @@ async fn is_lost<S: Subject>(guard: &Guard<S>, since: Instant, reason: LostReaso
 }
 
 /// A hold that is verified repeatedly.
-async fn hold<S: Subject>(world: &World, client: &Party) -> Guard<S> {
-    let lock = S::open(client, &world.name);
+async fn hold(world: &World, client: &Party) -> Held {
+    let lock = world.open(client);
     let options = LockOptions::new().renew(OFTEN);
     lock.lock_with(options).await.unwrap()
 }
 
-pub(crate) async fn a_deleted_lock_is_lost<S: Subject>(world: &World) {
+pub(crate) async fn a_deleted_lock_is_lost(world: &World) {
     let client = world.client();
-    let guard = hold::<S>(world, &client).await;
+    let guard = hold(world, &client).await;
     world.delete().await;
-    is_lost::<S>(&guard, Instant::now(), LostReason::Deleted).await;
+    is_lost(&*guard, Instant::now(), LostReason::Deleted).await;
     assert!(!world.is_there().await, "re-created");
     // A task that waits for the loss learns it first, and each of several keys is found by itself.
     eventually(DEADLINE, async || client.stats().renewals == 0).await;
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
 }
 
-pub(crate) async fn a_taken_lock_is_lost<S: Subject>(world: &World) {
+pub(crate) async fn a_taken_lock_is_lost(world: &World) {
     let client = world.client();
-    let guard = hold::<S>(world, &client).await;
-    world.occupy::<S::Rival>("somebody:1", NEVER).await;
-    is_lost::<S>(&guard, Instant::now(), LostReason::Taken).await;
+    let guard = hold(world, &client).await;
+    world.occupy(&world.kind.rival(), "somebody:1", NEVER).await;
+    is_lost(&*guard, Instant::now(), LostReason::Taken).await;
     // The new lock is unchanged.
     assert!(world.ttl().await.unwrap() > NEVER - DEADLINE);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
-    let holder = S::Rival::open(&client, &world.name).holder().await.unwrap();
+    let holder = world.rival(&client).holder().await.unwrap();
     assert_eq!(holder.unwrap().as_str(), "somebody:1");
     world.delete().await;
 }
 
-pub(crate) async fn a_force_unlocked_lock_is_lost<S: Subject>(world: &World) {
+pub(crate) async fn a_force_unlocked_lock_is_lost(world: &World) {
     let (client, other) = (world.client(), world.client());
-    let guard = hold::<S>(world, &client).await;
-    assert!(S::open(&other, &world.name).force_unlock().await.unwrap());
-    is_lost::<S>(&guard, Instant::now(), LostReason::Deleted).await;
+    let guard = hold(world, &client).await;
+    assert!(world.open(&other).force_unlock().await.unwrap());
+    is_lost(&*guard, Instant::now(), LostReason::Deleted).await;
 }
 
-pub(crate) async fn a_lost_lock_stays_lost<S: Subject>(world: &World) {
+pub(crate) async fn a_lost_lock_stays_lost(world: &World) {
     let client = world.client();
-    let guard = hold::<S>(world, &client).await;
+    let guard = hold(world, &client).await;
     let owners: Vec<_> = guard.hold_ids().iter().map(ToString::to_string).collect();
     world.delete().await;
     let reason = within(DEADLINE, guard.lost()).await;
     // As if it had never disappeared, for instance after a failover back.
-    world.occupy_as::<S>(&owners, NEVER).await;
+    world.occupy_as(&world.kind, &owners, NEVER).await;
     // Renewals would come meanwhile.
     tokio::time::sleep(3 * OFTEN).await;
     assert_eq!(guard.state(), GuardState::Lost(reason.clone()));
@@ -74,14 +73,14 @@ pub(crate) async fn a_lost_lock_stays_lost<S: Subject>(world: &World) {
     assert_eq!(guard.state(), GuardState::Lost(reason));
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     // The guard still removes its leftovers in Redis, unless it has removed them before.
-    if S::FREED_WHEN_LOST {
+    if world.kind.freed_when_lost {
         let _: Vec<bool> = world.each("DEL", &[]).await;
     }
 }
 
-pub(crate) async fn loss_reaches_every_guard<S: Subject>(world: &World) {
+pub(crate) async fn loss_reaches_every_guard(world: &World) {
     let client = world.client();
-    let outer = hold::<S>(world, &client).await;
+    let outer = hold(world, &client).await;
     let inner = outer.reenter().await.unwrap();
     let innermost = inner.reenter().await.unwrap();
     let watches = async {
@@ -99,11 +98,11 @@ pub(crate) async fn loss_reaches_every_guard<S: Subject>(world: &World) {
     }
 }
 
-pub(crate) async fn a_key_of_another_type_is_a_lost_lock<S: Subject>(world: &World) {
+pub(crate) async fn a_key_of_another_type_is_a_lost_lock(world: &World) {
     let client = world.client();
-    let guard = hold::<S>(world, &client).await;
+    let guard = hold(world, &client).await;
     let _: Vec<()> = world.each("SET", &["data"]).await;
-    is_lost::<S>(&guard, Instant::now(), LostReason::Taken).await;
+    is_lost(&*guard, Instant::now(), LostReason::Taken).await;
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     for value in world.each::<String>("GET", &[]).await {
         assert_eq!(value, "data", "not ours to change");

@@ -84,8 +84,9 @@ macro_rules! behaviours {
         $(mod $module {
             $(#[$runtime]
             async fn $behaviour() {
-                crate::world::run::<$backend, $kind>(stringify!($behaviour), |world| {
-                    Box::pin(crate::$module::$behaviour::<$kind>(world))
+                let kind = crate::subject::Kind::of::<$kind>();
+                crate::world::run::<$backend>(kind, stringify!($behaviour), |world| {
+                    Box::pin(crate::$module::$behaviour(world))
                 })
                 .await;
             })+

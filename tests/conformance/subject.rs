@@ -1,17 +1,20 @@
 //! The properties of a kind of lock that the suite needs.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use redlock_rt::{
     Backoff, FairLock, FencedLock, HoldId, MultiLock, Part, RLock, ReadLock, RedLock, SpinLock,
     WriteLock,
 };
 
-use crate::{locks::Locks, party::Party};
+use crate::{
+    locks::{Lock, Locks},
+    party::Party,
+};
 
 /// A kind of lock.
 pub(crate) trait Subject: 'static {
-    type Lock: Locks;
+    type Lock: Locks + 'static;
 
     /// A lock of the same name that excludes this one, and is excluded by it.
     type Rival: Subject;
@@ -67,8 +70,47 @@ pub(crate) trait Subject: 'static {
     }
 }
 
-/// The guard of a kind.
-pub(crate) type Guard<S> = <<S as Subject>::Lock as Locks>::Guard;
+/// A kind of lock as a value: so a behaviour is compiled once, and not for each kind.
+pub(crate) struct Kind {
+    pub(crate) shared: bool,
+    pub(crate) looks_every: Option<Duration>,
+    pub(crate) stays: Option<&'static str>,
+    pub(crate) freed_when_lost: bool,
+    pub(crate) servers: usize,
+    pub(crate) queue: fn(&str) -> Option<String>,
+    pub(crate) open: fn(&Party, &str) -> Lock,
+    pub(crate) places: fn(&str) -> Vec<(usize, String)>,
+    pub(crate) need: fn(usize) -> usize,
+    pub(crate) field: fn(&HoldId) -> String,
+    pub(crate) fields: fn(&str, u32) -> Vec<(String, String)>,
+    pub(crate) lease_key: fn(&str, &str) -> Option<String>,
+    rival: fn() -> Self,
+}
+
+impl Kind {
+    pub(crate) fn of<S: Subject>() -> Self {
+        Self {
+            shared: S::SHARED,
+            looks_every: S::LOOKS_EVERY,
+            stays: S::STAYS,
+            freed_when_lost: S::FREED_WHEN_LOST,
+            servers: S::SERVERS,
+            queue: S::queue,
+            open: |client, name| Arc::new(S::open(client, name)),
+            places: S::places,
+            need: S::need,
+            field: S::field,
+            fields: S::fields,
+            lease_key: S::lease_key,
+            rival: Self::of::<S::Rival>,
+        }
+    }
+
+    /// That of [`Subject::Rival`].
+    pub(crate) fn rival(&self) -> Self {
+        (self.rival)()
+    }
+}
 
 impl Subject for RLock {
     type Lock = Self;

@@ -10,9 +10,9 @@ use tests::{Backend, eventually, unique, within};
 use tokio::time::Instant;
 
 use crate::{
-    locks::Guards,
+    locks::{Guard, Lock},
     party::Party,
-    subject::{Guard, Subject},
+    subject::Kind,
 };
 pub(crate) use tests::DEADLINE;
 
@@ -37,22 +37,23 @@ pub(crate) const NEVER: Duration = Duration::from_secs(600);
 type Behaviour = for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>;
 
 /// Runs one behaviour and checks that it has left nothing.
-pub(crate) async fn run<B: Backend, S: Subject>(name: &str, behaviour: Behaviour) {
-    let (backend, name) = (Arc::new(B::open(S::SERVERS)), unique(name));
+pub(crate) async fn run<B: Backend>(kind: Kind, name: &str, behaviour: Behaviour) {
+    let (backend, name) = (Arc::new(B::open(kind.servers)), unique(name));
     let mut servers = Vec::new();
-    for server in 0..S::SERVERS {
+    for server in 0..kind.servers {
         servers.push(tests::World::of(&backend, server, &name).await);
     }
-    let places = S::places(&name);
+    let places = (kind.places)(&name);
     let world = World {
         servers,
-        need: S::need(places.len()),
+        need: (kind.need)(places.len()),
         places,
         name,
+        kind,
         beside: RefCell::default(),
     };
     within(6 * DEADLINE, behaviour(&world)).await;
-    world.remove_what_stays::<S>().await;
+    world.remove_what_stays().await;
     for server in world.servers {
         server.assert_clean().await;
     }
@@ -62,6 +63,7 @@ pub(crate) struct World {
     servers: Vec<tests::World>,
     /// The name of the lock, and the prefix of all others.
     pub(crate) name: String,
+    pub(crate) kind: Kind,
     /// The keys of the lock, each with its server.
     places: Vec<(usize, String)>,
     /// The number of places that make an owner the holder.
@@ -72,8 +74,8 @@ pub(crate) struct World {
 
 impl World {
     /// Removes keys that stay, so that the leak check finds only leftovers.
-    async fn remove_what_stays<S: Subject>(&self) {
-        let Some(prefix) = S::STAYS else {
+    async fn remove_what_stays(&self) {
+        let Some(prefix) = self.kind.stays else {
             return;
         };
         let pattern = format!("{prefix}:{{{}*}}", self.name);
@@ -83,6 +85,21 @@ impl World {
             assert_eq!(ttl, -1, "{key}");
             let _: bool = self.redis(&["DEL", &key]).await;
         }
+    }
+
+    /// The lock.
+    pub(crate) fn open(&self, client: &Party) -> Lock {
+        self.open_as(client, &self.name)
+    }
+
+    /// A lock of the same kind, and another name.
+    pub(crate) fn open_as(&self, client: &Party, name: &str) -> Lock {
+        (self.kind.open)(client, name)
+    }
+
+    /// A lock of the same name that excludes this one, and is excluded by it.
+    pub(crate) fn rival(&self, client: &Party) -> Lock {
+        (self.kind.rival().open)(client, &self.name)
     }
 
     /// A client whose waiters are woken by announcements only.
@@ -118,11 +135,11 @@ impl World {
 
     /// The hold count of this guard in Redis, in as many places as are needed; [`DIFFER`] if fewer
     /// places agree.
-    pub(crate) async fn count<S: Subject>(&self, guard: &Guard<S>) -> Option<u32> {
+    pub(crate) async fn count(&self, guard: &dyn Guard) -> Option<u32> {
         let (owners, mut counts) = (guard.hold_ids(), Vec::new());
-        for (server, key) in S::places(&guard.name()) {
+        for (server, key) in (self.kind.places)(&guard.name()) {
             let mut found = None;
-            for field in owners.iter().map(S::field) {
+            for field in owners.iter().map(self.kind.field) {
                 let words = ["HGET", &key, &field];
                 let count = self.servers[server].redis(&words).await;
                 found = found.or(count);
@@ -160,9 +177,9 @@ impl World {
     }
 
     /// Asserts that exactly these owners have the lock.
-    pub(crate) async fn assert_held_by<S: Subject>(&self, owners: &[HoldId]) {
+    pub(crate) async fn assert_held_by(&self, owners: &[HoldId]) {
         let fields: Vec<Vec<String>> = self.each("HKEYS", &[]).await;
-        let expected: Vec<_> = owners.iter().map(fields_of::<S>).collect();
+        let expected: Vec<_> = owners.iter().map(|owner| self.fields_of(owner)).collect();
         let held = fields.iter().filter(|fields| {
             let mut fields = (*fields).clone();
             fields.sort();
@@ -178,25 +195,33 @@ impl World {
         assert!(one.contains(&holds), "{holds} holds, not one");
     }
 
+    /// The names of the fields of a lock that this owner alone holds, in order.
+    fn fields_of(&self, owner: &HoldId) -> Vec<String> {
+        let fields = (self.kind.fields)(owner.as_str(), 1).into_iter();
+        let mut fields: Vec<String> = fields.map(|(field, _)| field).collect();
+        fields.sort();
+        fields
+    }
+
     /// Creates a lock of another owner.
-    pub(crate) async fn occupy<S: Subject>(&self, owner: &str, lease: Duration) {
-        self.occupy_as::<S>(&vec![owner.to_owned(); self.places.len()], lease)
+    pub(crate) async fn occupy(&self, kind: &Kind, owner: &str, lease: Duration) {
+        self.occupy_as(kind, &vec![owner.to_owned(); self.places.len()], lease)
             .await;
     }
 
     /// Likewise, with one owner for each place.
-    pub(crate) async fn occupy_as<S: Subject>(&self, owners: &[String], lease: Duration) {
+    pub(crate) async fn occupy_as(&self, kind: &Kind, owners: &[String], lease: Duration) {
         let millis = lease.as_millis().to_string();
         let script = "redis.call('DEL', KEYS[1]) \
                       redis.call('HSET', KEYS[1], unpack(ARGV, 2)) \
                       redis.call('PEXPIRE', KEYS[1], ARGV[1]) return 1";
         for ((server, key), owner) in self.places.iter().zip(owners) {
-            let fields = S::fields(owner, 1);
+            let fields = (kind.fields)(owner, 1);
             let mut words = vec!["EVAL", script, "1", key, &millis];
             words.extend(fields.iter().flat_map(|(field, value)| [&**field, value]));
             let _: u8 = self.servers[*server].redis(&words).await;
         }
-        if let Some(key) = S::lease_key(&self.name, &owners[0]) {
+        if let Some(key) = (kind.lease_key)(&self.name, &owners[0]) {
             let _: () = self.redis(&["SET", &key, "1", "PX", &millis]).await;
             self.beside.borrow_mut().push(key);
         }
@@ -205,14 +230,6 @@ impl World {
 
 /// A count that no hold has.
 const DIFFER: Option<u32> = Some(u32::MAX);
-
-/// The names of the fields of a lock that this owner alone holds, in order.
-fn fields_of<S: Subject>(owner: &HoldId) -> Vec<String> {
-    let fields = S::fields(owner.as_str(), 1).into_iter();
-    let mut fields: Vec<String> = fields.map(|(field, _)| field).collect();
-    fields.sort();
-    fields
-}
 
 /// Waits until this many tasks of the client wait.
 pub(crate) async fn waits(client: &Party, count: usize) {
@@ -229,8 +246,8 @@ pub(crate) async fn waits(client: &Party, count: usize) {
 
 /// Waits until a waiter of the client is subscribed and has tried since, so that only an announcement
 /// or time wakes it. For a kind without announcements, no waiter subscribes.
-pub(crate) async fn settles<S: Subject>(world: &World, client: &Party) {
-    if S::LOOKS_EVERY.is_some() {
+pub(crate) async fn settles(world: &World, client: &Party) {
+    if world.kind.looks_every.is_some() {
         assert_eq!(client.stats().subscriptions, 0);
         return;
     }
@@ -254,7 +271,7 @@ pub(crate) async fn settles<S: Subject>(world: &World, client: &Party) {
 
 /// The local deadline of a valid guard.
 #[track_caller]
-pub(crate) fn until<G: Guards>(guard: &G) -> std::time::Instant {
+pub(crate) fn until(guard: &dyn Guard) -> std::time::Instant {
     match guard.state() {
         GuardState::Held { until } => until,
         state => panic!("{state:?}"),
@@ -262,7 +279,7 @@ pub(crate) fn until<G: Guards>(guard: &G) -> std::time::Instant {
 }
 
 /// Waits until the guard is renewed: its local deadline moves.
-pub(crate) async fn is_renewed<G: Guards>(guard: &G) {
+pub(crate) async fn is_renewed(guard: &dyn Guard) {
     let now = until(guard);
     eventually(DEADLINE, async || until(guard) > now).await;
 }
