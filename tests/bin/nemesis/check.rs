@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     event::{Act, Event, Stage},
+    meeting::{self, Meeting, Outcome},
     subject::PERMITS,
 };
 
@@ -71,6 +72,7 @@ pub(crate) struct Hold {
 pub(crate) struct Holds {
     pub(crate) held: Vec<Hold>,
     pub(crate) failed: Vec<(String, u64, u64, String)>,
+    pub(crate) meetings: Vec<Meeting>,
     /// When the counter without a lock was written: what a machine does that is not starved.
     pub(crate) unlocked: Vec<u64>,
 }
@@ -131,6 +133,7 @@ pub(crate) fn holds(events: &[Event]) -> Holds {
     }
     holds.held.extend(open.into_values());
     holds.held.sort_by_key(|hold| hold.got);
+    holds.meetings = meeting::read(events);
     holds
 }
 
@@ -174,6 +177,17 @@ pub(crate) fn check(holds: &Holds, windows: &[Window]) -> Table {
         of(*at, subject, &mut |seen, _| {
             *seen.failed.entry(error.clone()).or_default() += 1;
             seen.longest_wait_ms = seen.longest_wait_ms.max((at - since) / MS);
+        });
+    }
+    for meeting in &holds.meetings {
+        let Some(ended) = meeting.ended else { continue };
+        of(ended, &meeting.subject, &mut |seen, _| {
+            match &meeting.outcome {
+                Outcome::Passed => seen.acquired += 1,
+                Outcome::Failed(error) => *seen.failed.entry(error.clone()).or_default() += 1,
+                Outcome::GivenUp => return,
+            }
+            seen.longest_wait_ms = seen.longest_wait_ms.max((ended - meeting.asked) / MS);
         });
     }
     for (subject, held) in by_lock(&holds.held) {

@@ -13,8 +13,8 @@ use tokio::time::sleep;
 
 /// How the names of all locks start.
 pub(crate) const START: &str = "nemesis";
-const PROCESSES: usize = 4;
-const TASKS: u32 = 2;
+pub(crate) const PROCESSES: u32 = 4;
+pub(crate) const TASKS: u32 = 2;
 
 pub(crate) struct Crew {
     /// The words that start a process.

@@ -24,6 +24,8 @@ pub(crate) enum Act {
     End,
     /// The counter is read and written.
     Count,
+    /// A wait for others at a barrier or a latch.
+    Meet,
 }
 
 /// As Jepsen has it: `Info` is an operation whose outcome is not known.
@@ -46,7 +48,8 @@ pub(crate) struct Event {
     pub(crate) subject: String,
     pub(crate) act: Act,
     pub(crate) stage: Stage,
-    /// The token of an acquisition; the value of a counter.
+    /// The token of an acquisition; the value of a counter; a thousand times the generation of a barrier, and the
+    /// index; the round of a latch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) value: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]

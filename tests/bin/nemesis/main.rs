@@ -16,6 +16,8 @@ mod crew;
 mod event;
 mod faults;
 mod masters;
+mod meet;
+mod meeting;
 mod peers;
 mod plot;
 mod report;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     check::{self, Hold, Holds, MS, Window},
     faults::{BEHIND, CLOCKS_DIFFER, SERVER_AHEAD, SERVER_BEHIND},
+    meeting::Meetings,
     worker::lease,
 };
 
@@ -35,7 +36,7 @@ impl Breach {
 }
 
 /// A lock that is free and waited for is given by then: less than the interval in which waiters poll.
-const GIVEN: u64 = 800 * MS;
+pub(crate) const GIVEN: u64 = 800 * MS;
 /// A dead waiter of a fair lock is passed over by then, and a dead server replaced.
 const ALIVE: u64 = 10_000 * MS;
 /// So often the counter without a lock is written meanwhile, by a machine that has time for anything.
@@ -65,12 +66,12 @@ pub(crate) fn loses_permits(topology: &str, fault: &str) -> bool {
 }
 
 /// A rule, a moment of the fault that broke it, and when it was seen.
-type Found = (&'static str, u64, u64);
+pub(crate) type Found = (&'static str, u64, u64);
 
-struct History<'a> {
-    topology: &'a str,
-    lease: u64,
-    windows: &'a [Window],
+pub(crate) struct History<'a> {
+    pub(crate) topology: &'a str,
+    pub(crate) lease: u64,
+    pub(crate) windows: &'a [Window],
 }
 
 /// What the history shows.
@@ -81,17 +82,45 @@ pub(crate) fn breaches(topology: &str, holds: &Holds, windows: &[Window]) -> Vec
         lease,
         windows,
     };
-    let mut breaches = BTreeMap::new();
+    let now = windows
+        .last()
+        .map_or(0, |window| window.until.saturating_sub(1));
+    let mut all = Vec::new();
     for (kind, held) in check::by_lock(&holds.held) {
-        let found = history.guards(&held).into_iter();
-        for (rule, at, seen) in found.chain(history.waiters(&kind, &held, holds)) {
-            let Some(window) = check::window_at(windows, at) else {
+        let got = held.iter().map(|hold| hold.got);
+        let mut found = history.guards(&held);
+        found.extend(history.waiters(&kind, &held));
+        found.extend(history.gaps(&kind, got, holds));
+        all.push((kind, found));
+    }
+    for kind in ["barrier", "latch"] {
+        let meetings = &holds.meetings;
+        let mut found = Meetings::new(&history, kind, meetings).found();
+        let ours = meetings.iter().filter(|meeting| meeting.subject == kind);
+        let ours: Vec<_> = ours.collect();
+        let begin = ours.first().map(|meeting| meeting.asked);
+        let passed = ours.iter().filter_map(|meeting| meeting.passed());
+        let mut passed: Vec<_> = begin.into_iter().chain(passed).collect();
+        passed.sort_unstable();
+        // One fault may cost two rounds.
+        if kind == "barrier" && begin.is_some() {
+            found.extend(history.gaps(kind, passed.into_iter(), holds));
+        } else if begin.is_some_and(|begin| passed.len() == 1 && begin + ALIVE < now) {
+            found.push(("nobody passed", now, now));
+        }
+        all.push((kind.to_owned(), found));
+    }
+    let mut breaches = BTreeMap::new();
+    for (kind, found) in &all {
+        for (rule, at, seen) in found {
+            let Some(window) = check::window_at(windows, *at) else {
                 continue;
             };
             let seconds = ((seen - windows[0].from) / MS) as f64 / 1000.0;
-            let key = (window.fault.clone(), kind.clone(), rule);
-            let new = || Breach::new(&window.fault, &kind, rule, 0, seconds);
-            let breach = breaches.entry(key).or_insert_with(new);
+            let new = || Breach::new(&window.fault, kind, rule, 0, seconds);
+            let breach = breaches
+                .entry((&window.fault, kind, rule))
+                .or_insert_with(new);
             breach.times += 1;
             breach.seconds = breach.seconds.min(seconds);
         }
@@ -103,7 +132,7 @@ pub(crate) fn breaches(topology: &str, holds: &Holds, windows: &[Window]) -> Vec
 
 impl History<'_> {
     /// Whether nothing was done between these moments, and no process was killed right before.
-    fn is_quiet(&self, from: u64, until: u64) -> bool {
+    pub(crate) fn is_quiet(&self, from: u64, until: u64) -> bool {
         let place = self.windows.partition_point(|window| window.from <= from);
         let [before, window] = [2, 1].map(|back| self.windows.get(place.wrapping_sub(back)));
         window.is_some_and(|window| window.fault == "none" && until < window.until)
@@ -162,7 +191,7 @@ impl History<'_> {
         found
     }
 
-    fn waiters(&self, kind: &str, held: &[&Hold], holds: &Holds) -> Vec<Found> {
+    fn waiters(&self, kind: &str, held: &[&Hold]) -> Vec<Found> {
         let mut found = Vec::new();
         for hold in check::passed_by(held) {
             if kind == "fair" && self.is_quiet(hold.asked, hold.got) {
@@ -175,10 +204,16 @@ impl History<'_> {
                 found.push(("free for 800 ms, though one waited", free, got));
             }
         }
+        found
+    }
+
+    /// The longest times in which nobody got it, or passed.
+    fn gaps(&self, kind: &str, got: impl Iterator<Item = u64>, holds: &Holds) -> Vec<Found> {
+        let mut found = Vec::new();
         let (Some(first), Some(last)) = (self.windows.first(), self.windows.last()) else {
             return found;
         };
-        let got = held.iter().map(|hold| hold.got.max(first.from));
+        let got = got.map(|got| got.max(first.from));
         let got: Vec<_> = got.chain([last.until]).collect();
         for two in got.windows(2) {
             // Until then there may be no master.

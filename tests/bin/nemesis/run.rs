@@ -18,7 +18,9 @@ use super::{
     crew::{Crew, START},
     event::{self, now},
     faults::{self, CLOCKS_DIFFER, Fault, SERVER_AHEAD, SERVER_BEHIND, strike},
-    masters, peers,
+    masters,
+    meet::LATCH,
+    peers,
     row::Row,
     rules::{self, Breach},
     subject::{COUNTERS, IN_POSTGRES},
@@ -219,11 +221,17 @@ async fn strikes(plan: &Plan, topology: &mut Topology, crew: &mut Crew) -> Vec<W
         if rules::loses_permits(&plan.topology, fault) {
             faults::renew_permits(&topology.all()).await;
         }
+        let until = now();
         windows.push(Window {
             fault: fault.to_owned(),
             from,
-            healed,
-            until: now(),
+            // What was struck is well again, and not what came of that.
+            healed: if fault.starts_with("failover, unplanned") {
+                until
+            } else {
+                healed
+            },
+            until,
         });
     }
     windows
@@ -272,17 +280,25 @@ async fn left(topology: &Topology) -> Vec<String> {
             .unwrap_or_default();
         let channels = redis::cmd("PUBSUB")
             .arg("CHANNELS")
-            .arg("*redi*")
+            .arg("*red*")
             .query_async(&mut connection)
             .await;
         let channels: Vec<String> = channels.unwrap_or_default();
-        // The last tokens, the numbers of the semaphores' permits, and notes on calls, which end by themselves.
+        // The last tokens, the numbers of the semaphores' permits, what a barrier knows, and what ends by itself: notes
+        // on calls, and latches.
         let permits = ["permits", "semaphore"].map(super::crew::name);
-        let starts = ["redisson_lock_token:", "redlock_op:"];
+        let latches = super::crew::name(&format!("{LATCH}:"));
+        let starts = [
+            "redisson_lock_token:",
+            "redlock_op:",
+            "redlock_barrier",
+            "redlock_latch_end:",
+            &latches,
+        ];
         let stays = |key: &String| {
             starts.iter().any(|start| key.starts_with(start)) || permits.contains(key)
         };
-        left.extend(keys.into_iter().chain(channels).filter(|key| !stays(key)));
+        left.extend(keys.into_iter().filter(|key| !stays(key)).chain(channels));
     }
     left.sort();
     left.dedup();

@@ -38,6 +38,14 @@ pub(crate) enum Clients {
 }
 
 impl Clients {
+    /// The client, where there is one server, or a cluster.
+    pub(crate) fn one(&self) -> Option<&Client> {
+        match self {
+            Self::One(client) => Some(client),
+            Self::Five(_) => None,
+        }
+    }
+
     /// The handle of a kind, as a word, under a name that starts with this.
     pub(crate) fn handle(&self, kind: &str, start: &str) -> Option<Box<dyn Handle>> {
         let name = format!("{start}:{kind}");

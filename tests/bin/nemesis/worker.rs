@@ -25,6 +25,7 @@ use tokio::{
 use super::{
     Failure,
     event::{self, Act, Journal, Stage, now},
+    meet,
     row::Row,
     subject::{COUNTERS, Clients, Guard, Handle, IN_POSTGRES, KINDS},
 };
@@ -39,7 +40,7 @@ pub(crate) const POSTGRES: &str = "NEMESIS_POSTGRES";
 /// Long, so that a lost wake-up is seen.
 const POLL: Duration = Duration::from_secs(3);
 /// How long a caller waits for a lock.
-const WAIT: Duration = Duration::from_secs(5);
+pub(crate) const WAIT: Duration = Duration::from_secs(5);
 /// Between two questions to a guard.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -63,23 +64,29 @@ pub(crate) fn run(
         let store_client = Client::connect(store).await?;
         let mut contenders = JoinSet::new();
         let kinds = KINDS.split(' ').chain(["redlock"]);
+        let journal = |task: u32, subject: &str| Journal {
+            file: log,
+            task,
+            subject: subject.to_owned(),
+        };
         for (number, kind) in (0..).zip(kinds) {
-            for task in 0..tasks {
+            for task in (0..tasks).map(|task| number * tasks + task) {
                 let handle = clients.handle(kind, start);
                 let Some(handle) = handle.filter(|_| [kind, "all"].contains(&only)) else {
                     continue;
                 };
-                let journal = Journal {
-                    file: log,
-                    task: number * tasks + task,
-                    subject: kind.to_owned(),
-                };
-                contenders.spawn(contend(
-                    handle,
-                    lease(servers),
-                    journal,
-                    Arc::clone(&stopped),
-                ));
+                let (journal, stopped) = (journal(task, kind), Arc::clone(&stopped));
+                contenders.spawn(contend(handle, lease(servers), journal, stopped));
+            }
+        }
+        if let Some(client) = clients.one().filter(|_| only == "all") {
+            for task in 500..500 + tasks {
+                let barrier = client.cyclic_barrier(format!("{start}:barrier"), meet::PARTIES);
+                let (at_barrier, ends) = (journal(task, "barrier"), Arc::clone(&stopped));
+                contenders.spawn(meet::at_barrier(barrier, at_barrier, ends));
+                let (client, start) = (client.clone(), start.to_owned());
+                let (at_latches, ends) = (journal(task + 100, "latch"), Arc::clone(&stopped));
+                contenders.spawn(meet::at_latches(client, start, at_latches, ends));
             }
         }
         let around = match &clients {
@@ -89,11 +96,7 @@ pub(crate) fn run(
         for (number, kind) in (1000..).zip(around) {
             let counter = Counter::of(kind, &clients, start, store, &store_client).await?;
             let Some(counter) = counter else { continue };
-            let journal = Journal {
-                file: log,
-                task: number,
-                subject: format!("count:{kind}"),
-            };
+            let journal = journal(number, &format!("count:{kind}"));
             contenders.spawn(count(counter, journal, Arc::clone(&stopped)));
         }
         writeln!(io::stdout(), "ready")?;
@@ -125,15 +128,27 @@ fn connect(servers: &str) -> Result<(Clients, Vec<Client>), Failure> {
     })
 }
 
+/// One of ten waits is given up, at any point of its way.
+pub(crate) fn patience() -> Duration {
+    match fastrand::u8(..10) {
+        0 => Duration::from_millis(fastrand::u64(..30)),
+        _ => WAIT * 2,
+    }
+}
+
+/// Behind a body, and behind a wait for others.
+pub(crate) fn rest() -> Duration {
+    Duration::from_millis(match fastrand::u8(..10) {
+        // Long enough that who waits has to be woken.
+        0 => fastrand::u64(300..1000),
+        _ => fastrand::u64(..10),
+    })
+}
+
 /// An acquisition, written down.
 async fn acquire(handle: &dyn Handle, journal: &Journal<'_>) -> Option<Box<dyn Guard>> {
     journal.note(Act::Lock, Stage::Invoke);
-    // One of ten is given up, at any point of its way.
-    let patience = match fastrand::u8(..10) {
-        0 => Duration::from_millis(fastrand::u64(..30)),
-        _ => WAIT * 2,
-    };
-    let Ok(acquired) = timeout(patience, handle.acquire(WAIT)).await else {
+    let Ok(acquired) = timeout(patience(), handle.acquire(WAIT)).await else {
         journal.note(Act::Lock, Stage::Info);
         return None;
     };
@@ -205,12 +220,7 @@ async fn contend(
             body(&*guard, &journal, Duration::from_millis(lasts)).await;
             end(guard, &journal).await;
         }
-        let rest = match fastrand::u8(..10) {
-            // Long enough that who waits has to be woken.
-            0 => fastrand::u64(300..1000),
-            _ => fastrand::u64(..10),
-        };
-        sleep(Duration::from_millis(rest)).await;
+        sleep(rest()).await;
     }
 }
 

@@ -1,0 +1,109 @@
+//! Tasks that wait for each other: at a barrier, and at a latch in each round.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use redlock_rt::{Client, CountDownLatch, CyclicBarrier, Error, ErrorKind};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    crew::{PROCESSES, TASKS},
+    event::{Act, Journal, Stage, now},
+    worker::{WAIT, patience, rest},
+};
+
+/// Fewer than there are, so that others come meanwhile.
+pub(crate) const PARTIES: u32 = 3;
+/// A generation and an index are noted as one number.
+pub(crate) const MOST_PARTIES: u64 = 1000;
+/// All of them.
+pub(crate) const COUNT: u32 = PROCESSES * TASKS;
+/// A round begins at a moment of the clock that all tasks share.
+pub(crate) const ROUND: Duration = Duration::from_secs(4);
+/// They come by then: over a longer time than passes before a call is repeated whose reply is lost.
+const COME: Duration = Duration::from_secs(2);
+/// How long a task waits then.
+const LEFT: Duration = Duration::from_millis(1900);
+/// Longer than a task that counts in a round is paused.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// The name of the latches, before the number of the round.
+pub(crate) const LATCH: &str = "latch";
+
+fn failed(journal: &Journal<'_>, error: &Error, round: Option<u64>) {
+    let kind = Some(format!("{:?}", error.kind()));
+    journal.note_at(now(), Act::Meet, Stage::Fail, round, kind);
+}
+
+pub(crate) async fn at_barrier(
+    barrier: CyclicBarrier,
+    journal: Journal<'static>,
+    stopped: Arc<AtomicBool>,
+) {
+    while !stopped.load(Ordering::Relaxed) {
+        journal.note(Act::Meet, Stage::Invoke);
+        // Who has left may have been counted, so few do.
+        let patience = if fastrand::u8(..5) == 0 {
+            patience()
+        } else {
+            WAIT * 2
+        };
+        match timeout(patience, barrier.wait_with(WAIT)).await {
+            Err(_) => journal.note(Act::Meet, Stage::Info),
+            Ok(Ok(arrival)) => {
+                let place = arrival.generation * MOST_PARTIES + u64::from(arrival.index);
+                journal.note_at(now(), Act::Meet, Stage::Ok, Some(place), None);
+            }
+            Ok(Err(error)) => {
+                failed(&journal, &error, None);
+                if error.kind() == ErrorKind::BarrierBroken {
+                    // A reset of what others have reset meanwhile is an error for those who wait there, and they reset nothing.
+                    let _ = barrier.reset().await;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        sleep(rest()).await;
+    }
+}
+
+pub(crate) async fn at_latches(
+    client: Client,
+    start: String,
+    journal: Journal<'static>,
+    stopped: Arc<AtomicBool>,
+) {
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).expect("seconds");
+    while !stopped.load(Ordering::Relaxed) {
+        let at = now();
+        let round = at / nanos(ROUND) + 1;
+        let after = fastrand::u64(..nanos(COME));
+        sleep(Duration::from_nanos(round * nanos(ROUND) - at + after)).await;
+        let latch = client.count_down_latch(format!("{start}:{LATCH}:{round}"));
+        // Whoever comes first sets the count.
+        if latch
+            .clone()
+            .ttl(KEPT)
+            .try_set_count(COUNT.into())
+            .await
+            .is_err()
+        {
+            continue;
+        }
+        journal.note_at(now(), Act::Meet, Stage::Invoke, Some(round), None);
+        match in_a_round(&latch).await {
+            Ok(()) => journal.note_at(now(), Act::Meet, Stage::Ok, Some(round), None),
+            Err(error) => failed(&journal, &error, Some(round)),
+        }
+    }
+}
+
+async fn in_a_round(latch: &CountDownLatch) -> Result<(), Error> {
+    latch.count_down().await?;
+    latch.wait_with(LEFT).await
+}
