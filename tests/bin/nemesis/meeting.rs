@@ -187,7 +187,7 @@ impl<'a> Meetings<'a> {
                 found.push(("passed before all had come", first, first));
             }
             let places: HashSet<_> = there.passed.iter().map(|one| one.index).collect();
-            let too_many = places.len() < there.passed.len();
+            let too_many = there.passed.len() > parties.min(places.len());
             if self.is_barrier && (too_many || there.asked.1 > first) {
                 found.push(("one more passed with those of a generation", end, end));
             }
@@ -248,13 +248,14 @@ mod tests {
         let [one, other] = two;
         let with = |third| broken("CLIENT KILL", &[one.clone(), other.clone(), third]);
         assert!(with(passed("barrier", 7, S, 2 * S)).is_empty());
-        assert_eq!(with(passed("barrier", 6, S, S + MS)).len(), 2);
+        assert_eq!(with(passed("barrier", 6, S, S + MS)), rule);
         let mut died = passed("barrier", 7, 0, 0);
         (died.ended, died.round) = (None, None);
         assert!(with(died.clone()).is_empty());
         died.ended = Some(S - MS);
         died.outcome = Outcome::Failed("Lost".to_owned());
-        assert_eq!(with(died), rule);
+        assert!(with(died.clone()).is_empty());
+        assert_eq!(broken("none", &[one.clone(), other.clone(), died]), rule);
     }
 
     #[test]
