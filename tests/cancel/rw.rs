@@ -129,7 +129,8 @@ pub(crate) async fn try_upgrade_whose_reply_is_lost(stage: &mut Stage, at: At) -
 
 pub(crate) async fn try_upgrade_among_readers(stage: &mut Stage, at: At) -> bool {
     let reading = stage.rw().read().await.unwrap();
-    read_elsewhere(stage).await;
+    // To the end: an event is for when nothing moves, as where the call has to wait for a processor.
+    let _other = stage.rw_of_the_other().read().await.unwrap();
     let Some(outcome) = stage.drop_at(at, reading.try_upgrade()).await else {
         return false;
     };
