@@ -5,6 +5,7 @@ use std::{
     io::{self, Write},
     path::Path,
     process,
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -57,7 +58,11 @@ pub(crate) struct Event {
 }
 
 pub(crate) fn now() -> u64 {
-    u64::try_from(monotonic().as_nanos()).expect("some centuries")
+    nanos(monotonic())
+}
+
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).expect("some centuries")
 }
 
 /// The events of a task.

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     crew::{PROCESSES, TASKS},
-    event::{Act, Journal, Stage, now},
+    event::{Act, Journal, Stage, nanos, now},
     worker::{WAIT, patience, rest},
 };
 
@@ -78,7 +78,6 @@ pub(crate) async fn at_latches(
     journal: Journal<'static>,
     stopped: Arc<AtomicBool>,
 ) {
-    let nanos = |time: Duration| u64::try_from(time.as_nanos()).expect("seconds");
     while !stopped.load(Ordering::Relaxed) {
         let at = now();
         let round = at / nanos(ROUND) + 1;

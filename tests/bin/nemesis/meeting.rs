@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{
     check::{MS, Window},
-    event::{Act, Event, Stage},
+    event::{Act, Event, Stage, nanos},
     meet::{COUNT, MOST_PARTIES, PARTIES, ROUND},
     rules::{Found, GIVEN, History, may_overlap},
     worker::WAIT,
@@ -40,6 +40,11 @@ pub(crate) enum Outcome {
 impl Meeting {
     pub(crate) fn passed(&self) -> Option<u64> {
         self.ended.filter(|_| self.outcome == Outcome::Passed)
+    }
+
+    /// A caller that was killed had waited for as long as it would have at most.
+    fn until(&self) -> u64 {
+        self.ended.unwrap_or_else(|| self.asked + nanos(WAIT))
     }
 }
 
@@ -80,8 +85,13 @@ pub(crate) fn read(events: &[Event]) -> Vec<Meeting> {
 /// The meetings of a subject, in a history.
 pub(crate) struct Meetings<'a> {
     history: &'a History<'a>,
+    /// In the order in which they asked.
     ours: Vec<&'a Meeting>,
     is_barrier: bool,
+    /// The faults after which a server does not have what it had acknowledged. Replicas are not waited for.
+    lossy: Vec<&'a Window>,
+    /// Who asked longer ago has nothing to do with those who pass.
+    reach: u64,
 }
 
 /// Those who passed in one generation or round.
@@ -97,20 +107,35 @@ struct Together<'a> {
 impl<'a> Meetings<'a> {
     pub(crate) fn new(history: &'a History<'a>, subject: &str, all: &'a [Meeting]) -> Self {
         let ours = all.iter().filter(|meeting| meeting.subject == subject);
+        let mut ours: Vec<_> = ours.collect();
+        ours.sort_by_key(|meeting| meeting.asked);
+        let lossy = history.windows.iter().filter(|window| {
+            window.fault.starts_with("failover") || may_overlap(history.topology, &window.fault)
+        });
+        let lasted = ours.iter().map(|meeting| meeting.until() - meeting.asked);
+        let longest = lasted.max().unwrap_or_default();
         Self {
             history,
-            ours: ours.collect(),
             is_barrier: subject == "barrier",
+            lossy: lossy.collect(),
+            reach: longest + history.lease + ON_ITS_WAY + nanos(ROUND),
+            ours,
         }
     }
 
-    /// The faults after which a server does not have what it had acknowledged. Replicas are not waited for.
-    fn lossy(&self) -> impl Iterator<Item = &'a Window> {
-        let topology = self.history.topology;
-        let windows = self.history.windows.iter();
-        windows.filter(move |window| {
-            window.fault.starts_with("failover") || may_overlap(topology, &window.fault)
-        })
+    /// When the first one asked, and when each passed, in order.
+    pub(crate) fn moments(&self) -> Vec<u64> {
+        let begin = self.ours.first().map(|meeting| meeting.asked);
+        let passed = self.ours.iter().filter_map(|meeting| meeting.passed());
+        let mut moments: Vec<_> = begin.into_iter().chain(passed).collect();
+        moments.sort_unstable();
+        moments
+    }
+
+    /// Those who had asked by then, and may be there.
+    fn near(&self, at: u64) -> &[&'a Meeting] {
+        let place = |at| self.ours.partition_point(|meeting| meeting.asked < at);
+        &self.ours[place(at.saturating_sub(self.reach))..place(at + 1)]
     }
 
     /// Generations begin anew where a server has lost its data.
@@ -118,7 +143,7 @@ impl<'a> Meetings<'a> {
         let mut together = BTreeMap::<_, Vec<&Meeting>>::new();
         for meeting in &self.ours {
             if let Some(at) = meeting.passed() {
-                let era = self.lossy().filter(|window| window.from <= at).count();
+                let era = self.lossy.partition_point(|window| window.from <= at);
                 let those = together.entry((era, meeting.round)).or_default();
                 those.push(meeting);
             }
@@ -133,45 +158,40 @@ impl<'a> Meetings<'a> {
             round,
         });
         // Others of them may have passed when the data was lost.
-        let near = u64::try_from(ROUND.as_nanos()).expect("seconds");
         let is_kept = |all: &Together<'_>| {
-            let is_lost =
-                |window: &Window| window.from <= all.ended.1 + near && all.asked.0 < window.until;
-            !self.lossy().any(is_lost)
+            let end = all.ended.1 + nanos(ROUND);
+            let mut lossy = self.lossy.iter();
+            !lossy.any(|window| window.from <= end && all.asked.0 < window.until)
         };
         together.filter(is_kept).collect()
     }
 
-    /// Whether this one may have been counted there, though it did not pass with the others.
-    fn may_have_come(&self, meeting: &Meeting, there: &Together<'_>) -> bool {
-        let first = there.ended.0;
-        if !self.is_barrier {
-            return meeting.round == there.round
-                && meeting.asked <= first
-                && meeting.passed().is_none();
-        }
-        let lease = self.history.lease;
-        let is_quiet = self.history.is_quiet(first.saturating_sub(lease), first);
+    /// How many may have been counted there, though they did not pass with the others.
+    fn unknown(&self, there: &Together<'_>) -> usize {
+        let (first, lease) = (there.ended.0, self.history.lease);
         // A party that has died is there until its lease is over.
-        let stays = if is_quiet {
-            AT_ONCE
-        } else {
-            lease + ON_ITS_WAY
+        let stays = match self.history.is_quiet(first.saturating_sub(lease), first) {
+            true => AT_ONCE,
+            false => lease + ON_ITS_WAY,
         };
-        let wait = u64::try_from(WAIT.as_nanos()).expect("seconds");
-        let until = meeting.ended.unwrap_or(meeting.asked + wait);
-        // One who hears of its arrival behind its lease arrives again.
-        let again = meeting.round > there.round && until - meeting.asked > lease / 20 * 19;
-        let is_open = meeting.asked <= first && until + stays >= first;
-        is_open && (meeting.passed().is_none() || again)
+        let may_have_come = |meeting: &&&Meeting| {
+            let is_out = meeting.passed().is_none();
+            if !self.is_barrier {
+                return is_out && meeting.round == there.round;
+            }
+            // One who hears of its arrival behind its lease arrives again.
+            let lasted = meeting.until() - meeting.asked;
+            let again = meeting.round > there.round && lasted > lease / 20 * 19;
+            meeting.until() + stays >= first && (is_out || again)
+        };
+        self.near(first).iter().filter(may_have_come).count()
     }
 
-    /// Asked by the first who passed, it ended much later.
+    /// When one ended that was there when the first one passed, if that was much later.
     fn was_late(&self, meeting: &Meeting, there: &Together<'_>) -> Option<u64> {
         let first = there.ended.0;
         let ended = meeting.ended.filter(|_| meeting.round == there.round)?;
-        let is_late = meeting.asked <= first && ended > first + GIVEN;
-        (is_late && self.history.is_quiet(first, ended)).then_some(ended)
+        (ended > first + GIVEN && self.history.is_quiet(first, ended)).then_some(ended)
     }
 
     /// What is wrong.
@@ -181,9 +201,7 @@ impl<'a> Meetings<'a> {
         for there in self.together() {
             let (first, end) = there.ended;
             let came = there.passed.iter().filter(|one| one.asked <= first);
-            let unknown = self.ours.iter();
-            let unknown = unknown.filter(|one| self.may_have_come(one, &there));
-            if came.count() + unknown.count() < parties {
+            if came.count() + self.unknown(&there) < parties {
                 found.push(("passed before all had come", first, first));
             }
             let places: HashSet<_> = there.passed.iter().map(|one| one.index).collect();
@@ -191,7 +209,7 @@ impl<'a> Meetings<'a> {
             if self.is_barrier && (too_many || there.asked.1 > first) {
                 found.push(("one more passed with those of a generation", end, end));
             }
-            let mut late = self.ours.iter();
+            let mut late = self.near(first).iter();
             if let Some(until) = late.find_map(|one| self.was_late(one, &there)) {
                 let rule = "heard for 800 ms nothing of those that had come";
                 found.push((rule, first, until));
@@ -204,7 +222,6 @@ impl<'a> Meetings<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::MS;
 
     const S: u64 = 1000 * MS;
 

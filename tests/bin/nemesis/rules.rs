@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     check::{self, Hold, Holds, MS, Window},
+    event::nanos,
     faults::{BEHIND, CLOCKS_DIFFER, SERVER_AHEAD, SERVER_BEHIND},
     meeting::Meetings,
     worker::lease,
@@ -76,7 +77,7 @@ pub(crate) struct History<'a> {
 
 /// What the history shows.
 pub(crate) fn breaches(topology: &str, holds: &Holds, windows: &[Window]) -> Vec<Breach> {
-    let lease = u64::try_from(lease(topology).as_nanos()).expect("seconds");
+    let lease = nanos(lease(topology));
     let history = History {
         topology,
         lease,
@@ -94,18 +95,12 @@ pub(crate) fn breaches(topology: &str, holds: &Holds, windows: &[Window]) -> Vec
         all.push((kind, found));
     }
     for kind in ["barrier", "latch"] {
-        let meetings = &holds.meetings;
-        let mut found = Meetings::new(&history, kind, meetings).found();
-        let ours = meetings.iter().filter(|meeting| meeting.subject == kind);
-        let ours: Vec<_> = ours.collect();
-        let begin = ours.first().map(|meeting| meeting.asked);
-        let passed = ours.iter().filter_map(|meeting| meeting.passed());
-        let mut passed: Vec<_> = begin.into_iter().chain(passed).collect();
-        passed.sort_unstable();
+        let meetings = Meetings::new(&history, kind, &holds.meetings);
+        let (mut found, moments) = (meetings.found(), meetings.moments());
         // One fault may cost two rounds.
-        if kind == "barrier" && begin.is_some() {
-            found.extend(history.gaps(kind, passed.into_iter(), holds));
-        } else if begin.is_some_and(|begin| passed.len() == 1 && begin + ALIVE < now) {
+        if kind == "barrier" && !moments.is_empty() {
+            found.extend(history.gaps(kind, moments.into_iter(), holds));
+        } else if moments.len() == 1 && moments[0] + ALIVE < now {
             found.push(("nobody passed", now, now));
         }
         all.push((kind.to_owned(), found));

@@ -24,7 +24,7 @@ use tokio::{
 
 use super::{
     Failure,
-    event::{self, Act, Journal, Stage, now},
+    event::{self, Act, Journal, Stage, nanos, now},
     meet,
     row::Row,
     subject::{COUNTERS, Clients, Guard, Handle, IN_POSTGRES, KINDS},
@@ -174,10 +174,7 @@ async fn acquire(handle: &dyn Handle, journal: &Journal<'_>) -> Option<Box<dyn G
 
 /// The body: it looks at the guard, and goes on to its end whatever the guard says.
 async fn body(guard: &dyn Guard, journal: &Journal<'_>, lasts: Duration) {
-    let (mut valid, end) = (
-        true,
-        now() + u64::try_from(lasts.as_nanos()).expect("short"),
-    );
+    let (mut valid, end) = (true, now() + nanos(lasts));
     while now() < end {
         // Taken before the question, so a pause between both makes nothing valid that was not.
         let at = now();
