@@ -64,7 +64,7 @@ pub(crate) async fn a_held_lock_tells_its_holder(world: &World) {
 
 pub(crate) async fn what_another_client_put_there_is_told(world: &World) {
     let lock = world.open(&world.client());
-    world.occupy(&world.kind, "somebody:1", NEVER).await;
+    world.occupy(world.kind, "somebody:1", NEVER).await;
     for (field, value) in (world.kind.fields)("somebody:1", 3) {
         let _: Vec<u8> = world.each("HSET", &[&field, &value]).await;
     }

@@ -132,7 +132,7 @@ pub(crate) async fn extend_of_a_lost_lock_fails(world: &World) {
         assert!(!guard.is_valid());
         assert!(!world.is_there().await, "re-created");
     }
-    world.occupy(&world.kind.rival(), "somebody:1", NEVER).await;
+    world.occupy(world.kind.rival(), "somebody:1", NEVER).await;
     assert!(guard.extend(LEASE).await.unwrap_err().is_lost());
     assert_fresh(world.ttl().await, NEVER);
     world.delete().await;

@@ -40,7 +40,7 @@ pub(crate) async fn a_deleted_lock_is_lost(world: &World) {
 pub(crate) async fn a_taken_lock_is_lost(world: &World) {
     let client = world.client();
     let guard = hold(world, &client).await;
-    world.occupy(&world.kind.rival(), "somebody:1", NEVER).await;
+    world.occupy(world.kind.rival(), "somebody:1", NEVER).await;
     is_lost(&*guard, Instant::now(), LostReason::Taken).await;
     // The new lock is unchanged.
     assert!(world.ttl().await.unwrap() > NEVER - DEADLINE);
@@ -64,7 +64,7 @@ pub(crate) async fn a_lost_lock_stays_lost(world: &World) {
     world.delete().await;
     let reason = within(DEADLINE, guard.lost()).await;
     // As if it had never disappeared, for instance after a failover back.
-    world.occupy_as(&world.kind, &owners, NEVER).await;
+    world.occupy_as(world.kind, &owners, NEVER).await;
     // Renewals would come meanwhile.
     tokio::time::sleep(3 * OFTEN).await;
     assert_eq!(guard.state(), GuardState::Lost(reason.clone()));

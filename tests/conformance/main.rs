@@ -1,16 +1,16 @@
 //! The behaviour that locks of every kind have in common, wherever clients connect to: the embedded
 //! engine, a server, with TLS, behind sentinels, a cluster.
 //!
-//! [`every_behaviour`] is the one list. A kind of lock is an implementation of
-//! [`Subject`](subject::Subject) and one line of [`kinds`]; it then has a test for each behaviour
-//! and backend. A behaviour that is not in the list is dead code, which clippy refuses.
+//! [`every_behaviour`] is the one list. A kind of lock is a [`Kind`](kind::Kind) and one line of
+//! [`kinds`]; it then has a test for each behaviour and backend. A behaviour that is not in the list is
+//! dead code, which clippy refuses.
 //!
-//! A leadership and a fire are no subjects: most behaviours need a try, a hold count, options or a re-entry, which a
+//! A leadership and a fire are none: most behaviours need a try, a hold count, options or a re-entry, which a
 //! leadership has not, and that a name can be held again, which a fire that is done cannot. See tests/leader, tests/once.
 
+mod kind;
 mod locks;
 mod party;
-mod subject;
 mod world;
 
 mod body;
@@ -25,7 +25,7 @@ mod waiting;
 
 /// One test for each behaviour, of this kind of lock, on this backend.
 macro_rules! every_behaviour {
-    ($runtime:meta, $backend:ty, $kind:ty) => {
+    ($runtime:meta, $backend:ty, $kind:path) => {
         behaviours! { $runtime, $backend, $kind,
             exclusion: one_holder_at_a_time, a_hundred_tasks_of_two_clients_count_to_a_hundred,
                 names_do_not_meddle, handles_of_one_name_are_one_lock, try_lock_answers_at_once;
@@ -68,7 +68,7 @@ macro_rules! every_behaviour {
 /// Where only the way to the server is another one: what connects, waits, subscribes, renews or loses
 /// something.
 macro_rules! some_behaviours {
-    ($runtime:meta, $backend:ty, $kind:ty) => {
+    ($runtime:meta, $backend:ty, $kind:path) => {
         behaviours! { $runtime, $backend, $kind,
             exclusion: a_hundred_tasks_of_two_clients_count_to_a_hundred;
             waiting: a_release_wakes_a_waiter_elsewhere, a_wait_runs_out,
@@ -80,12 +80,11 @@ macro_rules! some_behaviours {
 }
 
 macro_rules! behaviours {
-    ($runtime:meta, $backend:ty, $kind:ty, $($module:ident: $($behaviour:ident),+;)+) => {
+    ($runtime:meta, $backend:ty, $kind:path, $($module:ident: $($behaviour:ident),+;)+) => {
         $(mod $module {
             $(#[$runtime]
             async fn $behaviour() {
-                let kind = crate::subject::Kind::of::<$kind>();
-                crate::world::run::<$backend>(kind, stringify!($behaviour), |world| {
+                crate::world::run::<$backend>(&$kind, stringify!($behaviour), |world| {
                     Box::pin(crate::$module::$behaviour(world))
                 })
                 .await;
@@ -97,7 +96,7 @@ macro_rules! behaviours {
 /// Every kind wherever it can be: the last ones need servers that are independent, and a cluster
 /// refuses them.
 macro_rules! kinds {
-    ($($name:ident = $kind:ty;)+ @independent $($single:ident = $other:ty;)+) => {
+    ($($name:ident = $kind:path;)+ @independent $($single:ident = $other:path;)+) => {
         $(mod $name {
             tests::everywhere!(every_behaviour, some_behaviours, $kind);
         })+
@@ -108,15 +107,15 @@ macro_rules! kinds {
 }
 
 kinds! {
-    rlock = redlock_rt::RLock;
-    fair = redlock_rt::FairLock;
-    read = redlock_rt::ReadLock;
-    write = redlock_rt::WriteLock;
-    write_among_readers = crate::subject::WriteAmongReaders;
-    fenced = redlock_rt::FencedLock;
-    spin = redlock_rt::SpinLock;
-    multi = redlock_rt::MultiLock;
-    multi_one_by_one = crate::subject::OneByOne;
+    rlock = crate::kind::RLOCK;
+    fair = crate::kind::FAIR;
+    read = crate::kind::READ;
+    write = crate::kind::WRITE;
+    write_among_readers = crate::kind::WRITE_AMONG_READERS;
+    fenced = crate::kind::FENCED;
+    spin = crate::kind::SPIN;
+    multi = crate::kind::MULTI;
+    multi_one_by_one = crate::kind::MULTI_ONE_BY_ONE;
     @independent
-    red = redlock_rt::RedLock;
+    red = crate::kind::RED;
 }

@@ -287,7 +287,7 @@ pub(crate) async fn a_lost_hold_is_not_revived(world: &World) {
     for taken in [false, true] {
         let outer = lock.lock().await.unwrap();
         if taken {
-            world.occupy(&world.kind.rival(), "somebody:1", NEVER).await;
+            world.occupy(world.kind.rival(), "somebody:1", NEVER).await;
         } else {
             world.delete().await;
         }

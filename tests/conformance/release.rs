@@ -22,7 +22,7 @@ pub(crate) async fn unlock_tells_what_became_of_it(world: &World) {
     world.delete().await;
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     let guard = lock.lock().await.unwrap();
-    world.occupy(&world.kind.rival(), "somebody:1", NEVER).await;
+    world.occupy(world.kind.rival(), "somebody:1", NEVER).await;
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     let holder = world.rival(&client).holder().await.unwrap();
     assert_eq!(

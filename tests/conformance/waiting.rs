@@ -191,7 +191,7 @@ pub(crate) async fn an_expired_holder_is_succeeded(world: &World) {
     let client = world.client();
     // The lease begins between the two moments, whenever the reply comes.
     let before = Instant::now();
-    world.occupy(&world.kind.rival(), "somebody:1", LEASE).await;
+    world.occupy(world.kind.rival(), "somebody:1", LEASE).await;
     let after = Instant::now();
     let waiter = waiter(world, &client).await;
     let (guard, served) = within(DEADLINE, waiter).await.unwrap();
@@ -206,7 +206,7 @@ pub(crate) async fn an_expired_holder_is_succeeded(world: &World) {
 pub(crate) async fn a_release_that_nobody_announced_is_found_by_polling(world: &World) {
     const POLL: Duration = Duration::from_millis(200);
     let client = world.client_with(|builder| builder.poll_interval(POLL));
-    world.occupy(&world.kind.rival(), "somebody:1", NEVER).await;
+    world.occupy(world.kind.rival(), "somebody:1", NEVER).await;
     let waiter = waiter(world, &client).await;
     settles(world, &client).await;
     let freed = Instant::now();

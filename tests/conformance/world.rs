@@ -10,9 +10,9 @@ use tests::{Backend, eventually, unique, within};
 use tokio::time::Instant;
 
 use crate::{
+    kind::Kind,
     locks::{Guard, Lock},
     party::Party,
-    subject::Kind,
 };
 pub(crate) use tests::DEADLINE;
 
@@ -37,7 +37,7 @@ pub(crate) const NEVER: Duration = Duration::from_secs(600);
 type Behaviour = for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>;
 
 /// Runs one behaviour and checks that it has left nothing.
-pub(crate) async fn run<B: Backend>(kind: Kind, name: &str, behaviour: Behaviour) {
+pub(crate) async fn run<B: Backend>(kind: &'static Kind, name: &str, behaviour: Behaviour) {
     let (backend, name) = (Arc::new(B::open(kind.servers)), unique(name));
     let mut servers = Vec::new();
     for server in 0..kind.servers {
@@ -63,7 +63,7 @@ pub(crate) struct World {
     servers: Vec<tests::World>,
     /// The name of the lock, and the prefix of all others.
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: &'static Kind,
     /// The keys of the lock, each with its server.
     places: Vec<(usize, String)>,
     /// The number of places that make an owner the holder.

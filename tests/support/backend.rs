@@ -36,7 +36,7 @@ pub trait Backend: Send + Sync + 'static {
 /// only the way to the server is another one.
 #[macro_export]
 macro_rules! everywhere {
-    ($suite:ident, $short:ident, $kind:ty) => {
+    ($suite:ident, $short:ident, $kind:path) => {
         $crate::where_servers_are_independent!($suite, $short, $kind);
         $crate::where_servers_are_independent!(@ $suite, $kind, cluster = OneMaster);
     };
@@ -45,7 +45,7 @@ macro_rules! everywhere {
 /// As [`everywhere!`], for a kind of lock that no cluster has.
 #[macro_export]
 macro_rules! where_servers_are_independent {
-    ($suite:ident, $short:ident, $kind:ty) => {
+    ($suite:ident, $short:ident, $kind:path) => {
         /// With a paused clock, since the engine is in the same process.
         mod embedded {
             $suite!(tokio::test(start_paused = true), $crate::Embedded, $kind);
@@ -53,7 +53,7 @@ macro_rules! where_servers_are_independent {
         $crate::where_servers_are_independent!(@ $suite, $kind, redis = Redis);
         $crate::where_servers_are_independent!(@ $short, $kind, tls = Tls, sentinel = Watched);
     };
-    (@ $suite:ident, $kind:ty, $($place:ident = $backend:ident),+) => {
+    (@ $suite:ident, $kind:path, $($place:ident = $backend:ident),+) => {
         $(mod $place {
             $suite!(
                 tokio::test(flavor = "multi_thread", worker_threads = 2),
