@@ -8,6 +8,8 @@ mod world;
 
 mod bindings;
 mod boxed;
+mod claims;
+mod clients;
 mod fallback;
 mod hold;
 mod keys;
@@ -22,6 +24,7 @@ mod places;
 mod release;
 mod sends;
 mod templates;
+mod unseen;
 mod web;
 
 /// Each behaviour with a paused clock on an engine in this process, and on Redis.

@@ -15,7 +15,7 @@ async fn parties_pass_together_and_are_sent_away_by_a_reset() {
         assert_eq!(last, generation);
         assert_eq!(pending.answer().await.ok(), generation);
     }
-    let late = two.call(&format!("barrier.await {name} 2 10")).await;
+    let late = two.call(&format!("barrier.await {name} 2 0")).await;
     assert_eq!(late.err_kind(), "timed_out");
     let pending = one.send(&format!("barrier.await {name} 2"));
     waits_for(&one, 1).await;

@@ -21,7 +21,7 @@ async fn a_multi_lock_is_all_of_its_names() {
         (format!("multi.held {both} one"), "true"),
         (format!("multi.heldby {both} one"), "true"),
         (format!("multi.heldby {both} two"), "false"),
-        (format!("multi.trylock {both} two 20"), "false"),
+        (format!("multi.trylock {both} two 500"), "false"),
         (format!("multi.trylock {both} one"), "true"),
         (format!("multi.holdcount {both} one"), "2"),
         (format!("multi.unlock {both} one"), "false"),

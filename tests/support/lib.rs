@@ -123,3 +123,8 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/cookbook.md")]
 pub struct Cookbook;
+
+/// The examples on the attribute's page.
+#[cfg(doctest)]
+#[doc = include_str!("../../redlock-macros/docs/distributed_lock.md")]
+struct Attribute;

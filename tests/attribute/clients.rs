@@ -1,4 +1,4 @@
-//! The attribute with the real crate, on its embedded engine.
+//! Calls of several tasks and clients, and a fallback that is a function of a trait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
