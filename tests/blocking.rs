@@ -8,12 +8,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use futures::future::join;
 use redlock_rt::blocking::BlockOn as _;
 use redlock_rt::{
     Client, Error, GuardState, LockOptions, LostReason, RLockGuard, distributed_lock,
 };
 use tests::{CALL, DEADLINE, Proxy, RedisServer, shared_server, unique};
 use tokio::runtime::Builder;
+use tokio::sync::oneshot;
 
 static LOCKS: LazyLock<Client> = LazyLock::new(|| client(&shared_server().url()));
 
@@ -84,6 +86,30 @@ fn a_drop_does_not_wait_for_redis() {
     runtime.unwrap().block_on(gate.reached());
     gate.open();
     drop(lock.lock().block_on().unwrap());
+}
+
+/// The inner call slept through what the thread was woken for.
+#[test]
+fn a_call_inside_another_lost_its_wake_up() {
+    let (over, end) = mpsc::channel();
+    thread::spawn(move || {
+        let ((tell, told), (tell_inner, told_inner)) = (oneshot::channel(), oneshot::channel());
+        let (begin, begun) = mpsc::channel();
+        thread::spawn(move || {
+            begun.recv().unwrap();
+            tell.send(()).unwrap();
+            tell_inner.send(()).unwrap();
+        });
+        let inner = async move {
+            begin.send(()).unwrap();
+            told_inner.block_on().unwrap();
+        };
+        let (told, ()) = join(told, inner).block_on();
+        over.send(told).unwrap();
+    });
+    end.recv_timeout(DEADLINE)
+        .expect("it waits for ever")
+        .unwrap();
 }
 
 /// The text of the panic.

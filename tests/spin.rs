@@ -9,7 +9,7 @@ use redlock_rt::{
     Backoff, Client, Error, ErrorKind, LockOptions, SpinLock, Unlocked, embedded::Engine,
 };
 use tests::{
-    CALL, DEADLINE, LeakCheck, Monitor, Proxy, Recorder, ask, connection_over, eventually,
+    CALL, DEADLINE, LeakCheck, Monitor, Proxy, Wires, ask, connection_over, eventually,
     lock_and_unlock, shared_server, unique, within,
 };
 use tokio::time::Instant;
@@ -22,35 +22,27 @@ const LONG: Duration = Duration::from_secs(600);
 struct Counted {
     client: Client,
     lock: SpinLock,
-    recorder: Recorder,
+    wires: Wires,
     redis: MultiplexedConnection,
 }
 
 impl Counted {
     async fn start() -> Self {
-        let (engine, recorder) = (Engine::new(), Recorder::default());
-        let (server, wrap) = (engine.clone(), recorder.clone());
-        let connector = move || {
-            let stream = wrap.wrap(server.connect());
-            async move { Ok(stream) }
-        };
-        let client = Client::builder()
-            .connector(connector)
-            .poll_interval(LONG)
-            .connect()
-            .await
-            .unwrap();
+        let engine = Engine::new();
+        let wires = Wires::to_engine(&engine);
+        let client = wires.builder().poll_interval(LONG).connect();
+        let client = client.await.unwrap();
         let lock = client.spin_lock("n");
         let counted = Self {
             client,
             lock,
-            recorder,
+            wires,
             redis: connection_over(engine.connect()).await.unwrap(),
         };
         counted.occupy(LONG).await;
         // Loads the script, so that a try is one command.
         assert!(counted.lock.try_lock().await.unwrap().is_none());
-        counted.recorder.mark();
+        counted.wires.mark();
         counted
     }
 
@@ -71,7 +63,7 @@ impl Counted {
 
     /// The number of tries since the last mark; asserts that nothing else was sent.
     fn tries(&self) -> usize {
-        let mut counts = self.recorder.counts();
+        let mut counts = self.wires.counts();
         let tries = counts.remove("EVALSHA").unwrap_or_default();
         assert!(counts.is_empty(), "{counts:?}");
         tries
@@ -110,7 +102,7 @@ async fn a_constant_back_off_tries_so_often_and_gives_up() {
         );
         assert_gave_up(outcome);
         assert_eq!(counted.tries(), 1 + retries as usize);
-        counted.recorder.mark();
+        counted.wires.mark();
     }
     assert_eq!(counted.client.stats().names, 0);
 }
@@ -163,7 +155,7 @@ async fn the_wait_bounds_the_tries_too() {
     assert_took(start, 100 * MS);
     assert_eq!(counted.tries(), 4, "at 0, 30, 60 and 90 ms");
     // Tried once, without a pause.
-    counted.recorder.mark();
+    counted.wires.mark();
     let start = Instant::now();
     let at_once = LockOptions::new().wait(Duration::ZERO);
     let error = lock.lock_with(at_once).await.unwrap_err();
@@ -204,7 +196,7 @@ async fn a_waiter_behind_its_own_client_gives_up_after_its_retries() {
     let counted = Counted::start().await;
     counted.vacate().await;
     let guard = counted.lock.lock().await.unwrap();
-    counted.recorder.mark();
+    counted.wires.mark();
     let thrice = Backoff::constant(100 * MS).max_retries(3);
     let lock = counted.lock.clone().backoff(thrice);
     let start = Instant::now();

@@ -5,11 +5,8 @@
 use std::{fmt, pin::pin, time::Duration};
 
 use redlock_rt::{Client, Kind, Lock, LockOptions, PermitOptions, Quorum, embedded::Engine};
-use tests::{DEADLINE, RedisServer, eventually, told};
-use tokio::{
-    task::yield_now,
-    time::{Instant, sleep, timeout},
-};
+use tests::{DEADLINE, RedisServer, eventually, settle, told};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_test::{assert_pending, assert_ready, task::Spawn};
 
 const MS: Duration = Duration::from_millis(1);
@@ -34,13 +31,6 @@ async fn kept<F: Future<Output: fmt::Debug>>(waiter: F, polls: usize) -> Spawn<F
         settle().await;
     }
     waiter
-}
-
-/// Lets everything run that can, without time.
-async fn settle() {
-    for _ in 0..200 {
-        yield_now().await;
-    }
 }
 
 /// Others get the lock although the first in the queue is not polled, whoever held it, and however far

@@ -94,6 +94,10 @@ impl RespReply {
         value.map_or(Self::Nil, |blob| Self::Bulk(Arc::clone(blob)))
     }
 
+    pub(super) fn bulks<'a>(items: impl Iterator<Item = &'a Blob>) -> Self {
+        Self::Array(items.map(|item| Self::Bulk(Arc::clone(item))).collect())
+    }
+
     /// About how many bytes it has when it is encoded.
     pub(super) fn size(&self) -> usize {
         let content = match self {

@@ -334,7 +334,7 @@ impl RedisFunction {
             Ok(command) => command,
             Err(fail) => return self.fail(lua, fail.on_one_line()),
         };
-        if command.is_quick() {
+        if command.has(commands::QUICK) {
             self.limit.check_quick(words)?;
         } else {
             self.limit.check()?;
@@ -360,12 +360,10 @@ fn run_command(
     args: &[&[u8]],
 ) -> Result<RespReply, Fail> {
     let ScriptRun { client, db } = state.script;
-    let CommandRun::Plain(run) = command.run else {
-        return Err("ERR This Redis command is not allowed from script".into());
+    let run = match command.run {
+        CommandRun::Plain(run) if !command.has(commands::NO_SCRIPT) => run,
+        _ => return Err("ERR This Redis command is not allowed from script".into()),
     };
-    if !command.for_scripts() {
-        return Err("ERR This Redis command is not allowed from script".into());
-    }
     let mut ctx = Ctx { state, client, db };
     let reply = run(&mut ctx, args);
     let db = ctx.db;

@@ -164,10 +164,10 @@ fn run_plain(
 fn admit(state: &ServerState, id: u64, args: &[&[u8]]) -> Result<(&'static Command, usize), Fail> {
     let command = commands::find(args)?;
     let client = state.clients.get(&id).ok_or("ERR client is gone")?;
-    if !client.authenticated && !command.before_password() {
+    if !client.authenticated && !command.has(commands::NO_AUTH) {
         return Err("NOAUTH Authentication required.".into());
     }
-    if client.is_subscriber() && !command.while_subscribed() {
+    if client.is_subscriber() && !command.has(commands::WHILE_SUBSCRIBED) {
         return Err(format!(
             "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
              are allowed in this context",

@@ -33,6 +33,11 @@ pub(crate) fn nearest<'a>(
         .map(|(_, name)| name)
 }
 
+/// The hint at the name that was meant, if there is one.
+pub(crate) fn did_you_mean(meant: Option<impl fmt::Display>) -> String {
+    meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "))
+}
+
 /// Tokens nearly as a person writes them.
 pub(crate) fn code(tokens: impl ToTokens) -> String {
     let mut text = tokens.to_token_stream().to_string();

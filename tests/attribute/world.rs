@@ -1,6 +1,6 @@
 //! The common parts of the behaviours: clients, unique names, commands to Redis, the leak check.
 
-use std::{ops::Deref, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use redlock_rt::{Client, ClientBuilder, Error, LateLoss};
 pub(crate) use tests::DEADLINE;
@@ -38,13 +38,7 @@ pub(crate) struct World {
     wires: Box<dyn Fn() -> Wires + Send + Sync>,
 }
 
-impl Deref for World {
-    type Target = tests::World;
-
-    fn deref(&self) -> &tests::World {
-        &self.world
-    }
-}
+tests::is_a_world!(World);
 
 impl World {
     /// A client with these options whose waiters are woken by announcements only.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, embedded::Engine};
-use tests::{Wires, at_every_await, eventually, polled, within};
+use tests::{LeakCheck, Wires, at_every_await, polled, waits, within};
 
 use crate::world::DEADLINE;
 
@@ -37,17 +37,8 @@ impl Case {
 
     /// Asserts that the client has left nothing.
     async fn assert_clean(&self) {
-        eventually(DEADLINE, async || {
-            let stats = self.client.stats();
-            let left =
-                stats.held + stats.waiting + stats.subscriptions + stats.names + stats.releases;
-            if left == 0 {
-                Ok(())
-            } else {
-                Err(format!("{stats:?}"))
-            }
-        })
-        .await;
+        let check = LeakCheck::without_redis(NAME).client(&self.client);
+        check.assert_clean().await;
     }
 
     /// Whether a party is there: then another one passes at once.
@@ -117,7 +108,7 @@ fn a_wait_that_completes_a_generation_and_is_dropped_is_counted_once_or_not_at_a
             let other = other.clone();
             async move { other.wait().await }
         });
-        eventually(DEADLINE, async || case.other.stats().waiting == 1).await;
+        waits(&case.other, 1).await;
         let done = polled(case.client.cyclic_barrier(NAME, 2).wait(), times).await;
         case.assert_clean().await;
         // If it had not arrived, this completes the generation in its place.

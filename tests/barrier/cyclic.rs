@@ -289,3 +289,27 @@ pub(crate) async fn another_type_of_value_is_told(world: &World) {
     assert_eq!(world.redis::<String>(&["GET", &state]).await, "text");
     let _: bool = world.redis(&["DEL", &state]).await;
 }
+
+/// A key `NAME` is none of the barrier's. It has no TTL, and by each renewal the set of the parties had none either:
+/// it stayed for good where all processes were killed.
+pub(crate) async fn parties_stayed_for_good_beside_a_key_of_their_name(world: &World) {
+    let _: () = world.redis(&["SET", &world.name, "1"]).await;
+    let waiting = wait(&barrier(world).lease(3 * WAIT));
+    arrived(world, 1).await;
+    let parties = parties_key(world);
+    let lease_ends = async || -> f64 {
+        let words = ["ZRANGE", &parties, "0", "0", "WITHSCORES"];
+        let ends: Vec<(Vec<u8>, f64)> = world.redis(&words).await;
+        ends[0].1
+    };
+    for _ in 0..2 {
+        let before = lease_ends().await;
+        // Until it is renewed.
+        eventually(DEADLINE, async || lease_ends().await > before).await;
+        let ttl: i64 = world.redis(&["PTTL", &parties]).await;
+        assert!(ttl > 0, "{ttl}");
+    }
+    let _: bool = world.redis(&["DEL", &world.name]).await;
+    barrier(world).wait().await.unwrap();
+    ended(waiting).await.unwrap();
+}

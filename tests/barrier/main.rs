@@ -20,7 +20,8 @@ macro_rules! behaviours {
                 a_party_that_is_deleted_does_not_pass_with_the_others, what_is_deleted_is_lost,
                 tasks_of_a_client_look_once_for_all, tasks_of_a_client_pass_as_often_as_they_like, a_shut_down_sends_those_who_wait_away,
                 an_end_that_nobody_announced_is_found_by_polling, names_and_kinds_do_not_meddle,
-                what_cannot_be_is_refused, another_type_of_value_is_told;
+                what_cannot_be_is_refused, another_type_of_value_is_told,
+                parties_stayed_for_good_beside_a_key_of_their_name;
             double: all_enter_and_leave_together, a_dropped_guard_leaves_without_waiting,
                 who_comes_while_others_are_inside_waits_for_the_next_round,
                 a_party_that_dies_inside_breaks_it, a_party_that_dies_is_told_to_those_inside,

@@ -1,7 +1,7 @@
 //! Calls of the fair lock, which also leave its queue.
 
 use futures::poll;
-use redlock_rt::{Error, FairLock, FairLockGuard, Unlocked};
+use redlock_rt::{FairLock, Unlocked};
 use tokio::{
     task::{JoinHandle, yield_now},
     time::timeout,
@@ -9,16 +9,8 @@ use tokio::{
 
 use crate::{
     NEXT,
-    stage::{At, Stage},
+    stage::{At, Stage, unlocked},
 };
-
-async fn unlocked(outcome: Option<Result<FairLockGuard, Error>>) -> bool {
-    let Some(guard) = outcome else {
-        return false;
-    };
-    assert_eq!(guard.unwrap().unlock().await.unwrap(), Unlocked::Released);
-    true
-}
 
 /// Connects the client, and loads the scripts.
 async fn warm(stage: &mut Stage) {

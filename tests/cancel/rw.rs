@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Error, Kind, LockGuard, ReadWriteLock, Unlocked};
+use redlock_rt::{ReadWriteLock, Unlocked};
 
-use crate::stage::{At, Stage};
+use crate::stage::{At, Stage, unlocked};
 
 /// The hold of another client, which releases it when nothing moves.
 async fn read_elsewhere(stage: &mut Stage) {
@@ -15,15 +15,6 @@ async fn read_elsewhere(stage: &mut Stage) {
 async fn written_elsewhere(stage: &mut Stage) {
     let guard = stage.rw_of_the_other().write().await.unwrap();
     stage.then(move || drop(guard));
-}
-
-/// Releases the guard of the call, and returns whether there was one.
-async fn unlocked<K: Kind>(outcome: Option<Result<LockGuard<K>, Error>>) -> bool {
-    let Some(guard) = outcome else {
-        return false;
-    };
-    assert_eq!(guard.unwrap().unlock().await.unwrap(), Unlocked::Released);
-    true
 }
 
 fn preferred(stage: &mut Stage) -> ReadWriteLock {

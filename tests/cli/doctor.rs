@@ -324,19 +324,31 @@ async fn a_clock_that_is_far_from_ours_is_found() {
 async fn keys_that_are_no_locks_and_locks_with_another_prefix_are_found() {
     let server = RedisServer::start();
     let redis = server.connect().await.unwrap();
-    let owner = "5c2ad9c4-5a24-4d8c-9f0a-0a5c0d6f3a11:42";
+    let client = "5c2ad9c4-5a24-4d8c-9f0a-0a5c0d6f3a11";
+    let owner = &format!("{client}:42");
+    let identity = format!("shop:redlock_client:{{{client}}}");
+    let lease = format!("shop:stock:{{7}}:{owner}:rwlock_timeout:1");
+    let permit = "0123456789abcdef";
     for words in [
         &["HSET", "shop:order:7", owner, "1"][..],
         &["HSET", "shop:both", "mode", "read", owner, "2"],
         &["SET", "shop:permits", "5"],
         &["SET", "other:text", "of somebody else"],
+        // Beside locks, semaphores of either kind and read locks.
+        &["HSET", &identity, "name", "api", "host", "a", "pid", "7"],
+        &["SET", "shop:calls:{42}", "5"],
+        &["ZADD", "shop:calls:{42}:timeout", "1", permit],
+        &["HSET", "redlock_sem:shop:calls:{42}", owner, "1"],
+        &["HSET", "shop:stock:{7}", "mode", "read", owner, "1"],
+        &["SET", &lease, "1"],
     ] {
         let _: redis::Value = ask(&redis, words).await;
     }
     let clean = doctor(&server.url(), &["--namespace", "shop"]).await;
-    assert_says(&clean, "keys", "ok", "3 keys under shop:");
+    assert_says(&clean, "keys", "ok", "8 keys under shop:");
     for words in [
         &["RPUSH", "shop:list", "1"][..],
+        &["ZADD", "shop:set:timeout", "1", permit],
         &["SET", "shop:text", "of a user"],
         &["HSET", "shop:user", "name", "me"],
         &["HSET", "order:7", owner, "1"],
@@ -345,7 +357,7 @@ async fn keys_that_are_no_locks_and_locks_with_another_prefix_are_found() {
         let _: redis::Value = ask(&redis, words).await;
     }
     let ended = doctor(&server.url(), &["--namespace", "shop"]).await;
-    assert_says(&ended, "keys", "warning", "3 keys under shop: are no locks");
+    assert_says(&ended, "keys", "warning", "4 keys under shop: are no locks");
     assert_says(&ended, "keys", "warning", "locks have the same name");
     let named: Vec<String> = of(&ended, "keys")
         .iter()
@@ -354,6 +366,7 @@ async fn keys_that_are_no_locks_and_locks_with_another_prefix_are_found() {
         .collect();
     for key in [
         "shop:list",
+        "shop:set:timeout",
         "shop:text",
         "shop:user",
         "java:order:7",
@@ -386,9 +399,13 @@ async fn dead_waiters_and_permits_without_an_end_are_found() {
         &["ZADD", "{exports}:timeout", "9e15", "0123456789abcdef"],
     )
     .await;
+    let braced = ["ZADD", "calls:{42}:timeout", "9e15", "0123456789abcdef"];
+    let _: u64 = ask(&redis, &braced).await;
+    let _: () = ask(&redis, &["SET", "others:{42}:timeout", "no permits"]).await;
     let ended = doctor(&server.url(), &[]).await;
     assert_says(&ended, "queues", "warning", "1 in the queue of {report}");
     assert_says(&ended, "permits", "warning", "1 permits of exports");
+    assert_says(&ended, "permits", "warning", "1 permits of calls:{42}");
 }
 
 #[tokio::test]
@@ -412,56 +429,81 @@ async fn a_right_that_is_missing_is_named_and_the_line_that_is_printed_is_enough
         "app lacks +publish",
     );
 
-    let lines = ended
-        .out
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let mut remedies = lines.filter_map(|line| line["remedy"].as_str().map(str::to_owned));
-    let remedy = remedies
-        .rfind(|remedy| remedy.contains("ACL SETUSER"))
-        .unwrap();
-    let line = remedy
-        .split_once("ACL SETUSER")
-        .unwrap()
-        .1
-        .replace("PASSWORD", "pw");
-    let words: Vec<&str> = ["ACL", "SETUSER"]
-        .into_iter()
-        .chain(line.split_whitespace())
-        .collect();
-    // From Redis 7.2 on.
-    let words = words
-        .into_iter()
-        .filter(|word| *word != "+client|setinfo")
-        .collect::<Vec<_>>();
+    let words = printed(&ended);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let _: () = server.ask(&words).await;
     let ended = doctor(&server.url(), &of_app).await;
     assert_says(&ended, "rights", "ok", "app has all");
-
     let url = server.url().replace("redis://", "redis://app:pw@");
-    let run = async |arguments: &[&str]| {
-        let all = [&["--namespace", &namespace][..], arguments].concat();
-        let ended = Command::start(&url, &all).ended().await;
-        assert_eq!(ended.code, 0, "{arguments:?}: {ended:?}");
+    // Keys of names with a brace are made of them in another way.
+    for tag in ["", ":{1}"] {
+        use_of_all_kinds(&url, &namespace, tag).await;
+        waits_in_a_queue(&server, &url, &namespace, tag).await;
+    }
+    for name in [
+        format!("{{{namespace}:name}}"),
+        format!("{namespace}:name:{{1}}"),
+    ] {
+        for start in [
+            "redisson_lock__channel",
+            "redisson_rwlock",
+            "redisson_sc",
+            "redlock_barrier",
+        ] {
+            let channel = format!("{start}:{name}");
+            let dry = ["ACL", "DRYRUN", "app", "PUBLISH", &channel, "1"];
+            assert_eq!(server.ask::<String>(&dry).await, "OK", "{channel}");
+        }
+    }
+}
+
+/// The line that is printed last as a remedy, with the password `pw`.
+fn printed(ended: &Ended) -> Vec<String> {
+    let lines = ended.out.lines();
+    let lines = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut remedies = lines.filter_map(|line| line["remedy"].as_str().map(str::to_owned));
+    let remedy = remedies.rfind(|remedy| remedy.contains("ACL SETUSER"));
+    let remedy = remedy.unwrap();
+    let line = remedy.split_once("ACL SETUSER").unwrap().1;
+    let line = line.replace("PASSWORD", "pw");
+    // From Redis 7.2 on.
+    let words = line
+        .split_whitespace()
+        .filter(|word| *word != "+client|setinfo");
+    let words = ["ACL", "SETUSER"].into_iter().chain(words);
+    words.map(str::to_owned).collect()
+}
+
+/// `tag`: behind each name.
+async fn use_of_all_kinds(url: &str, namespace: &str, tag: &str) {
+    let run = async |words: &[&str]| {
+        let all = [&["--namespace", namespace][..], words].concat();
+        let ended = Command::start(url, &all).ended().await;
+        assert_eq!(ended.code, 0, "{words:?}: {ended:?}");
     };
     for kind in ["rlock", "fair", "fenced", "read", "write", "spin"] {
-        run(&["run", kind, "--kind", kind, "true"]).await;
+        let name = format!("{kind}{tag}");
+        run(&["run", &name, "--kind", kind, "true"]).await;
     }
-    // One that waits, too.
-    let hold = [
-        "--namespace",
-        &namespace,
-        "run",
-        "queue",
-        "--kind",
-        "fair",
-        "-c",
-        "echo ran; cat",
-    ];
-    let mut holder = Command::start(&url, &hold);
+    let [permits, latch, plain] = ["permits", "latch", "plain"].map(|name| format!("{name}{tag}"));
+    let of_permits = ["--kind", "semaphore", "--permits", "2", "true"];
+    run(&[&["run", &permits][..], &of_permits].concat()).await;
+    run(&["latch", &latch, "set", "1"]).await;
+    run(&["latch", &latch, "count-down"]).await;
+    run(&["permits", &plain, "--without-lease", "set", "1"]).await;
+}
+
+async fn waits_in_a_queue(server: &RedisServer, url: &str, namespace: &str, tag: &str) {
+    let name = format!("queue{tag}");
+    let of_queue = ["run", &name, "--kind", "fair", "-c", "echo ran; cat"];
+    let hold = [&["--namespace", namespace][..], &of_queue].concat();
+    let mut holder = Command::start(url, &hold);
     holder.says("ran").await;
-    let mut waiter = Command::start(&url, &hold);
-    let queue = format!("redisson_lock_queue:{{{namespace}:queue}}");
+    let mut waiter = Command::start(url, &hold);
+    let queue = match tag.is_empty() {
+        true => format!("redisson_lock_queue:{{{namespace}:{name}}}"),
+        false => format!("redisson_lock_queue:{namespace}:{name}"),
+    };
     eventually(DEADLINE, async || {
         let length: u64 = server.ask(&["LLEN", &queue]).await;
         length == 1
@@ -474,19 +516,43 @@ async fn a_right_that_is_missing_is_named_and_the_line_that_is_printed_is_enough
         (holder.ended().await.code, waiter.ended().await.code),
         (0, 0)
     );
-    run(&[
-        "run",
-        "permits",
-        "--kind",
-        "semaphore",
-        "--permits",
-        "2",
-        "true",
-    ])
-    .await;
-    run(&["latch", "latch", "set", "1"]).await;
-    run(&["latch", "latch", "count-down"]).await;
-    run(&["permits", "plain", "--without-lease", "set", "1"]).await;
+}
+
+#[tokio::test]
+async fn doctor_found_nothing_where_names_with_a_brace_were_refused() {
+    let server = RedisServer::start();
+    let user = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        ">pw",
+        "+@all",
+        "~shop:*",
+        "~*{shop:*",
+        "~redlock_probe",
+        "&redisson_*{shop:*",
+        "&redlock_barrier:{shop:*",
+        "&redlock_wake:*",
+        "~redlock_stolen:shop:*",
+        "&redisson_lock__channel:shop:*",
+    ];
+    let _: () = server.ask(&user).await;
+    let of_app = ["--namespace", "shop", "--acl-user", "app", "--kinds"];
+    let asked = async |kinds: &str| doctor(&server.url(), &[&of_app[..], &[kinds]].concat()).await;
+    let ended = asked("rlock,fenced,barrier").await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let lacks =
+        "app lacks ~redisson_lock_token:shop:* ~redlock_fence:shop:* ~redlock_barrier:shop:*";
+    assert_says(&ended, "rights", "warning", lacks);
+    assert_says(&ended, "rights", "warning", "&redlock_barrier:shop:*");
+    assert_says(&ended, "rights", "warning", "such as shop:order:{42}");
+    assert_says(&asked("rlock").await, "rights", "ok", "app has all");
+    // What no name can do without is an error.
+    let fewer = ["ACL", "SETUSER", "app", "resetkeys", "~shop:*"];
+    let _: () = server.ask(&fewer).await;
+    let ended = asked("fenced").await;
+    assert_says(&ended, "rights", "error", "app lacks ~*{shop:*");
 }
 
 #[tokio::test]

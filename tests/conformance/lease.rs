@@ -163,3 +163,23 @@ pub(crate) async fn max_hold_ends_a_stuck_holder(world: &World) {
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
 }
+
+/// The guard of a re-entry was renewed for ever.
+pub(crate) async fn a_reentry_outlasted_the_max_hold_of_its_guard(world: &World) {
+    let (client, other) = (world.client(), world.client());
+    let options = LockOptions::new().lease(HELD).max_hold(HELD);
+    let outer = world.open(&client).lock_with(options).await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    let innermost = inner.reenter().await.unwrap();
+    let stuck = world.rival(&other);
+    let next = tokio::spawn(async move { stuck.lock().await.unwrap() });
+    for guard in [&innermost, &inner, &outer] {
+        assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::MaxHold);
+        assert!(!guard.is_valid());
+    }
+    let next = within(DEADLINE, next).await.unwrap();
+    for guard in [innermost, inner, outer] {
+        assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
+    }
+    next.unlock().await.unwrap();
+}

@@ -50,7 +50,8 @@ macro_rules! every_behaviour {
                 a_panic_in_a_body_releases;
             lease: the_client_sets_the_default, a_fixed_lease_ends, a_lease_is_renewed,
                 renewal_may_be_more_frequent, extend_lengthens, extend_never_shortens,
-                extend_of_a_lost_lock_fails, max_hold_ends_a_stuck_holder;
+                extend_of_a_lost_lock_fails, max_hold_ends_a_stuck_holder,
+                a_reentry_outlasted_the_max_hold_of_its_guard;
             loss: a_deleted_lock_is_lost, a_taken_lock_is_lost, a_force_unlocked_lock_is_lost,
                 a_lost_lock_stays_lost, loss_reaches_every_guard,
                 a_key_of_another_type_is_a_lost_lock;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{ClientBuilder, ClientConfig};
+use redlock_rt::{ClientBuilder, ClientConfig, ErrorKind};
 use serde_json::json;
 use tests::{RedisServer, lock_and_unlock, unique};
 
@@ -33,6 +33,78 @@ async fn a_file_makes_a_client() {
         "{left}"
     );
     guard.unlock().await.unwrap();
+}
+
+/// They were refused: "both the URL and a source say who logs in".
+#[tokio::test]
+async fn a_url_with_one_half_of_the_login_and_a_field_with_the_other_are_one_login() {
+    let server = RedisServer::start();
+    let user = [
+        "ACL", "SETUSER", "app", "reset", "on", ">p@ss:1", "~*", "&*", "+@all",
+    ];
+    server.ask::<()>(&user).await;
+    let at = server.address();
+    for config in [
+        json!({ "url": format!("redis://app@{at}"), "password": "p@ss:1" }),
+        json!({ "url": format!("redis://:p%40ss%3A1@{at}"), "user": "app" }),
+    ] {
+        let config = read(config).unwrap();
+        let shown = format!("{config:?}");
+        assert!(
+            !shown.contains("p@ss") && !shown.contains("p%40"),
+            "{shown}"
+        );
+        let client = ClientBuilder::from(config).connect().await.unwrap();
+        lock_and_unlock(&client.rlock(unique("halves"))).await;
+        // Without a login it would be the default user, who needs none here.
+        let all: String = server.ask(&["CLIENT", "LIST"]).await;
+        let own = all.lines().filter(|line| line.contains(client.uuid()));
+        let own: Vec<_> = own.collect();
+        let is_app = |line: &&str| line.contains(" user=app ");
+        assert!(!own.is_empty() && own.iter().all(is_app), "{all}");
+    }
+    let wrong = json!({ "url": format!("redis://app@{at}"), "password": "p@ss" });
+    let wrong = ClientBuilder::from(read(wrong).unwrap()).connect().await;
+    let error = wrong.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+}
+
+#[test]
+fn each_kind_of_url_may_have_one_half_of_the_login() {
+    for url in [
+        "redis://app@10.0.0.1",
+        "redis://app@a,b:7000/2",
+        "redis+sentinel://app@a,b/mymaster",
+        "redis+cluster://app@a,b",
+        "redis+unix:///run/redis.sock?user=app&db=1",
+    ] {
+        let config = read(json!({ "url": url, "password": "hunter2" })).unwrap();
+        let client = ClientBuilder::from(config).build();
+        assert!(client.is_ok(), "{url}: {client:?}");
+    }
+}
+
+#[test]
+fn a_half_of_the_login_that_both_have_is_refused() {
+    for config in [
+        json!({ "url": "redis://:hunter2@h", "password": "hunter2" }),
+        json!({ "url": "redis://:hunter2@h", "user": "app", "password": "hunter3" }),
+        json!({ "url": "redis://app@h", "user": "app" }),
+        json!({ "url": "redis://app@h", "user": "app", "password": "hunter2" }),
+        json!({ "url": "redis://app:hunter2@h", "user": "app" }),
+        json!({ "url": "redis://app:hunter2@h", "password": "hunter2" }),
+        json!({ "url": "redis+unix:///s?pass=hunter2", "password": "hunter2" }),
+    ] {
+        let error = ClientBuilder::from(read(config).unwrap())
+            .build()
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
+        let shown = format!("{error} {error:?}");
+        assert!(
+            shown.contains("who logs in") && !shown.contains("hunter"),
+            "{shown}"
+        );
+    }
 }
 
 #[test]

@@ -2,21 +2,13 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Backoff, Client, Error, ErrorKind, Kind, Lock, LockOptions, Owner};
-use tests::{RedisServer, ask, lock_and_unlock, shared_server, unique};
+use redlock_rt::{Backoff, Client, ErrorKind, Kind, Lock, LockOptions, Owner};
+use tests::{RedisServer, ask, assert_error, lock_and_unlock, shared_server, unique};
 
 const MS: Duration = Duration::from_millis(1);
 
 async fn client() -> Client {
     Client::connect(&shared_server().url()).await.unwrap()
-}
-
-/// The error of a caller: a kind to branch on, and a message that names the mistake.
-#[track_caller]
-fn assert_error<T: std::fmt::Debug>(outcome: Result<T, Error>, kind: ErrorKind, says: &str) {
-    let error = outcome.unwrap_err();
-    assert_eq!(error.kind(), kind, "{error}");
-    assert!(error.to_string().contains(says), "{error}");
 }
 
 /// The input that every method of every kind refuses.

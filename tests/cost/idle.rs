@@ -3,25 +3,20 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder, FairLockGuard, LockOptions, RLockGuard, embedded::Engine};
-use tests::{Recorder, eventually, lock_and_unlock, unique};
+use tests::{Wires, eventually, lock_and_unlock, unique};
 use tokio::task::JoinSet;
 
 use crate::{DEADLINE, NEVER, counts, renewals::is_held};
 
 const S: Duration = Duration::from_secs(1);
 
-/// A client whose streams are recorded.
+/// A client, and its connections.
 pub(crate) fn recorded(
     engine: &Engine,
     options: impl FnOnce(ClientBuilder) -> ClientBuilder,
-) -> (Client, Recorder) {
-    let (engine, recorder) = (engine.clone(), Recorder::default());
-    let wrap = recorder.clone();
-    let builder = Client::builder().connector(move || {
-        let stream = wrap.wrap(engine.connect());
-        async move { Ok(stream) }
-    });
-    (options(builder).build().unwrap(), recorder)
+) -> (Client, Wires) {
+    let wires = Wires::to_engine(engine);
+    (options(wires.builder()).build().unwrap(), wires)
 }
 
 /// Lets time pass: all tasks are idle, so the clock jumps from one timer to the next.
@@ -47,14 +42,14 @@ async fn warm_up(client: &Client, other: &Client) {
 #[tokio::test(start_paused = true)]
 async fn an_idle_client_sends_nothing_but_a_ping_every_half_minute() {
     let engine = Engine::new();
-    let (client, recorder) = recorded(&engine, |builder| builder);
+    let (client, wires) = recorded(&engine, |builder| builder);
     let (other, _) = recorded(&engine, |builder| builder);
     warm_up(&client, &other).await;
-    recorder.mark();
+    wires.mark();
     pass(10 * S).await;
-    assert!(recorder.frames().len() <= 1, "{:?}", recorder.frames());
+    assert!(wires.count() <= 1, "{:?}", wires.frames(0));
     pass(290 * S).await;
-    let sent = recorder.counts();
+    let sent = wires.counts();
     // The PINGs of the subscribing connection, after this time without a message.
     assert_eq!(sent, counts([("PING", 10)]), "{sent:?}");
 }
@@ -62,12 +57,12 @@ async fn an_idle_client_sends_nothing_but_a_ping_every_half_minute() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_never_waited_does_not_even_ping() {
     let engine = Engine::new();
-    let (client, recorder) = recorded(&engine, |builder| builder);
+    let (client, wires) = recorded(&engine, |builder| builder);
     let lock = client.rlock(unique("idle"));
     lock_and_unlock(&lock).await;
-    recorder.mark();
+    wires.mark();
     pass(300 * S).await;
-    assert_eq!(recorder.counts(), counts([]));
+    assert_eq!(wires.counts(), counts([]));
 }
 
 async fn hold(client: &Client, prefix: &str, locks: usize) -> Vec<RLockGuard> {
@@ -85,7 +80,7 @@ async fn held_locks_are_renewed_a_hundred_a_call() {
     const LOCKS: usize = 1_000;
     const THIRDS: u32 = 6;
     let engine = Engine::new();
-    let (client, recorder) = recorded(&engine, |builder| builder.lease(30 * S));
+    let (client, wires) = recorded(&engine, |builder| builder.lease(30 * S));
     let prefix = unique("held");
     let mut guards = Vec::new();
     // The locks are acquired over nine seconds.
@@ -94,9 +89,9 @@ async fn held_locks_are_renewed_a_hundred_a_call() {
         pass(S).await;
     }
     pass(20 * S).await;
-    recorder.mark();
+    wires.mark();
     pass(THIRDS * 10 * S).await;
-    let sent = recorder.counts();
+    let sent = wires.counts();
     let calls = sent["EVALSHA"];
     println!("{calls} calls for {} locks, {THIRDS} times", guards.len());
     // Some are renewed early to fill a call, so there are a few more calls in the same time.
@@ -107,9 +102,9 @@ async fn held_locks_are_renewed_a_hundred_a_call() {
     // No renewals after the releases.
     drop(guards);
     eventually(DEADLINE, async || client.stats().names == 0).await;
-    recorder.mark();
+    wires.mark();
     pass(60 * S).await;
-    assert_eq!(recorder.counts(), counts([]));
+    assert_eq!(wires.counts(), counts([]));
 }
 
 /// In a long run, a hundred thousand. `benches/watchdog.rs` holds as many on a real server.
@@ -119,19 +114,19 @@ async fn many_held_locks_are_renewed_in_time_a_hundred_a_call() {
     let soaks = std::env::var_os("REDLOCK_SOAK").is_some_and(|value| value != "0");
     let locks = if soaks { 100_000 } else { 10_000 };
     let engine = Engine::new();
-    let (client, recorder) = recorded(&engine, |builder| builder.lease(30 * S));
+    let (client, wires) = recorded(&engine, |builder| builder.lease(30 * S));
     let mut guards = Vec::with_capacity(locks);
     for part in 0..10 {
         guards.extend(hold(&client, &format!("many:{part}"), locks / 10).await);
         pass(S).await;
     }
     pass(20 * S).await;
-    recorder.mark();
+    wires.mark();
     let mut calls = 0;
     for _ in 0..THIRDS {
         pass(10 * S).await;
-        calls += recorder.counts()["EVALSHA"];
-        recorder.mark();
+        calls += wires.counts()["EVALSHA"];
+        wires.mark();
         // None has been late.
         assert!(guards.iter().all(is_held));
     }
@@ -146,12 +141,12 @@ async fn many_held_locks_are_renewed_in_time_a_hundred_a_call() {
 #[tokio::test(start_paused = true)]
 async fn one_held_lock_is_one_call_a_third_of_its_lease() {
     let engine = Engine::new();
-    let (client, recorder) = recorded(&engine, |builder| builder.lease(30 * S));
+    let (client, wires) = recorded(&engine, |builder| builder.lease(30 * S));
     let guards = hold(&client, &unique("one"), 1).await;
     pass(20 * S).await;
-    recorder.mark();
+    wires.mark();
     pass(90 * S).await;
-    let calls = recorder.counts()["EVALSHA"];
+    let calls = wires.counts()["EVALSHA"];
     assert!((9..=10).contains(&calls), "{calls} in nine thirds");
     drop(guards);
 }
@@ -159,14 +154,14 @@ async fn one_held_lock_is_one_call_a_third_of_its_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_fixed_lease_costs_nothing_while_it_is_held() {
     let engine = Engine::new();
-    let (client, recorder) = recorded(&engine, |builder| builder);
+    let (client, wires) = recorded(&engine, |builder| builder);
     let lock = client.rlock(unique("fixed"));
     let options = LockOptions::new().lease(100 * S).renew(false);
     let guard = lock.lock_with(options).await.unwrap();
-    recorder.mark();
+    wires.mark();
     pass(90 * S).await;
     assert!(guard.is_valid());
-    assert_eq!(recorder.counts(), counts([]));
+    assert_eq!(wires.counts(), counts([]));
     drop(guard);
 }
 
@@ -175,7 +170,7 @@ async fn a_fixed_lease_costs_nothing_while_it_is_held() {
 async fn waiting_costs_a_try_a_poll_interval() {
     const TASKS: usize = 100;
     let engine = Engine::new();
-    let (client, recorder) = recorded(&engine, |builder| builder.poll_interval(S));
+    let (client, wires) = recorded(&engine, |builder| builder.poll_interval(S));
     let (other, _) = recorded(&engine, |builder| builder.poll_interval(NEVER));
     let name = unique("poll");
     let guard = other.rlock(&name).lock().await.unwrap();
@@ -187,9 +182,9 @@ async fn waiting_costs_a_try_a_poll_interval() {
         .collect();
     eventually(DEADLINE, async || client.stats().waiting == TASKS).await;
     pass(5 * S).await;
-    recorder.mark();
+    wires.mark();
     pass(120 * S).await;
-    let sent = recorder.counts();
+    let sent = wires.counts();
     // Between one and two intervals apart.
     let tries = sent["EVALSHA"];
     assert!((60..=121).contains(&tries), "{tries} tries");
@@ -222,13 +217,13 @@ async fn fair_locks_that_are_waited_for_cost_a_call_a_second_for_a_hundred() {
     const SECONDS: u32 = 60;
     for names in [100, 250] {
         let engine = Engine::new();
-        let (client, recorder) = recorded(&engine, |builder| builder);
+        let (client, wires) = recorded(&engine, |builder| builder);
         let (holder, _) = recorded(&engine, |builder| builder);
         let (guards, mut waiters) = waited_for(&holder, &client, names).await;
         pass(10 * S).await;
-        recorder.mark();
+        wires.mark();
         pass(SECONDS * S).await;
-        let sent = recorder.counts();
+        let sent = wires.counts();
         let calls = sent["EVALSHA"];
         println!("{calls} calls for {names} names in {SECONDS} s");
         let hundreds = names.div_ceil(100);

@@ -5,7 +5,9 @@ use std::time::Duration;
 use redlock_rt::{
     Client, GuardState, LeasedPermit, LockOptions, LostReason, RLockGuard, embedded::Engine,
 };
-use tests::{Frame, Proxy, RedisServer, ask, calls, connection_over, eventually, unique, within};
+use tests::{
+    CALL, Frame, Proxy, RedisServer, ask, calls, connection_over, eventually, unique, within,
+};
 
 use crate::{DEADLINE, idle::recorded};
 
@@ -59,18 +61,18 @@ async fn a_busy_or_loading_server_is_not_asked_for_each_lock_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_key_of_another_type_is_found_by_halving() {
     let engine = Engine::new();
-    let (client, recorder) = recorded(&engine, |builder| builder);
+    let (client, wires) = recorded(&engine, |builder| builder);
     let prefix = unique("halves");
     let mut guards = hold(&client, &prefix, 100).await;
     tokio::time::sleep(S).await;
     let control = connection_over(engine.connect()).await.unwrap();
     let spoilt = format!("{prefix}:37");
     let _: () = ask(&control, &["SET", &spoilt, "no lock"]).await;
-    recorder.mark();
+    wires.mark();
     let lost = guards.swap_remove(37);
     assert_eq!(within(DEADLINE, lost.lost()).await, LostReason::Taken);
     tokio::time::sleep(150 * MS).await;
-    let calls = recorder.counts()["EVALSHA"];
+    let calls = wires.counts()["EVALSHA"];
     assert!(calls <= 20, "{calls} calls to find one of 100");
     tokio::time::sleep(60 * S).await;
     assert!(guards.iter().all(is_held));
@@ -81,17 +83,11 @@ async fn a_key_of_another_type_is_found_by_halving() {
 async fn between_the_calls_of_many_renewals_other_tasks_run() {
     const LOCKS: usize = 2_000;
     let engine = Engine::new();
-    let (client, recorder) = recorded(&engine, |builder| builder);
+    let (client, wires) = recorded(&engine, |builder| builder);
     let guards = hold(&client, &unique("bursts"), LOCKS).await;
     tokio::time::sleep(S).await;
-    recorder.mark();
-    let calls = || {
-        recorder
-            .frames()
-            .iter()
-            .filter(|frame| frame.is_call())
-            .count()
-    };
+    wires.mark();
+    let calls = || wires.matching(CALL);
     let (mut before, mut most) = (0, 0);
     while before < LOCKS / 100 {
         tokio::time::advance(MS).await;
@@ -118,7 +114,7 @@ fn permits_of(frame: &Frame) -> usize {
 async fn a_renewal_of_permits_is_cut_by_permits_not_by_holds() {
     const HOLDS: usize = 20;
     let engine = Engine::new();
-    let (client, recorder) = recorded(&engine, |builder| builder.lease(9 * S));
+    let (client, wires) = recorded(&engine, |builder| builder.lease(9 * S));
     let prefix = unique("permits");
     let mut permits = Vec::new();
     for (count, at) in [30, 60, 250].into_iter().cycle().zip(0..HOLDS) {
@@ -127,10 +123,10 @@ async fn a_renewal_of_permits_is_cut_by_permits_not_by_holds() {
         let permit = semaphore.acquire_many(count).await;
         permits.push(permit.unwrap());
     }
-    recorder.mark();
+    wires.mark();
     tokio::time::sleep(60 * S).await;
     assert!(permits.iter().all(LeasedPermit::is_valid));
-    let frames = recorder.frames();
+    let frames = wires.frames(0);
     let calls: Vec<_> = frames.iter().filter(|frame| frame.is_call()).collect();
     let renewed: usize = calls.iter().map(|frame| permits_of(frame)).sum();
     assert!(renewed >= 20 * 7 * 100, "{renewed} permits");

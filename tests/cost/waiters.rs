@@ -12,10 +12,10 @@ use std::{
 };
 
 use redlock_rt::{Client, LockOptions, RLockGuard, embedded::Engine};
-use tests::Wires;
+use tests::{Wires, settle};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    task::{AbortHandle, yield_now},
+    task::AbortHandle,
     time::sleep,
 };
 
@@ -87,13 +87,6 @@ impl Waiters {
             calls: frames.iter().filter(|frame| frame.is_call()).count(),
             subscriptions: subscriptions.count(),
         }
-    }
-}
-
-/// Lets everything run that can, without time.
-async fn settle() {
-    for _ in 0..200 {
-        yield_now().await;
     }
 }
 

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use futures::future::LocalBoxFuture;
 use redlock_rt::Client;
-pub(crate) use tests::DEADLINE;
 use tests::{Backend, eventually, within};
 use tokio::time::Instant;
 
-pub(crate) use tests::World;
+pub(crate) use tests::{DEADLINE, World, waits};
 
 /// How late an event may be if threads have to wait for a processor. A missed event would come with
 /// the end of a lease of 30 s, or of a poll interval of minutes.
@@ -48,15 +47,6 @@ pub(crate) async fn at_rest(world: &World, permits: i64) {
             Some(free) if free == permits => Ok(()),
             free => Err(format!("{free:?} are free, not {permits}")),
         }
-    })
-    .await;
-}
-
-/// Waits until this many tasks of the client wait.
-pub(crate) async fn waits(client: &Client, count: usize) {
-    eventually(DEADLINE, async || match client.stats().waiting {
-        waiting if waiting == count => Ok(()),
-        waiting => Err(format!("{waiting} wait")),
     })
     .await;
 }

@@ -1,18 +1,11 @@
 //! Nothing is announced: whoever is next is called by the beats of its client. The server is in the
 //! process, and the clock jumps.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ClientBuilder, FairLockGuard, LockOptions, Unlocked, embedded::Engine};
-use tests::{Recorder, ask, calls, connection_over, eventually, unique, within};
+use tests::{Wires, ask, calls, connection_over, eventually, unique, within};
 use tokio::{task::JoinHandle, time::Instant};
 
 use crate::stage::{DEADLINE, NEVER};
@@ -26,36 +19,26 @@ struct Silent {
     name: String,
     redis: MultiplexedConnection,
     client: Client,
-    recorder: Recorder,
-    /// Whether the server accepts connections.
-    refuses: Arc<AtomicBool>,
+    wires: Wires,
 }
 
 impl Silent {
     async fn open(options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
         let engine = Engine::new();
         let redis = connection_over(engine.connect()).await.unwrap();
-        let (recorder, refuses) = (Recorder::default(), Arc::<AtomicBool>::default());
-        let (wrap, refused, server) = (recorder.clone(), Arc::clone(&refuses), engine.clone());
-        let builder = Client::builder().connector(move || {
-            let stream = match refused.load(Ordering::Relaxed) {
-                true => Err(io::ErrorKind::ConnectionRefused.into()),
-                false => Ok(wrap.wrap(server.connect())),
-            };
-            async move { stream }
-        });
-        let (name, client) = (unique("fair-silent"), options(builder).build().unwrap());
+        let wires = Wires::to_engine(&engine);
+        let client = options(wires.builder()).build().unwrap();
+        let name = unique("fair-silent");
         // Each script is loaded once.
         let known = client.fair_lock(&name).lock().await.unwrap();
         known.unlock().await.unwrap();
-        recorder.mark();
+        wires.mark();
         Self {
             engine,
             name,
             redis,
             client,
-            recorder,
-            refuses,
+            wires,
         }
     }
 
@@ -134,7 +117,7 @@ async fn a_lock_that_was_freed_without_a_word_is_taken_within_two_poll_intervals
     let guard = within(DEADLINE, waiting).await.unwrap();
     assert!(freed.elapsed() <= 2 * S, "{:?}", freed.elapsed());
     assert_eq!(
-        silent.recorder.count(calls("fair_acquire")),
+        silent.wires.matching(calls("fair_acquire")),
         2,
         "one to queue, one to take"
     );
@@ -156,12 +139,12 @@ async fn the_lease_of_a_java_holder_is_looked_at_again_when_it_was_to_be_over() 
     let late = started.elapsed() - 11 * S;
     assert!(late < S / 10, "{late:?} after the end of the lease");
     assert_eq!(
-        silent.recorder.count(calls("fair_acquire")),
+        silent.wires.matching(calls("fair_acquire")),
         2,
         "one to queue, one to take"
     );
     // When it is queued and when a channel is heard; then at 3, 7 and 11 s.
-    let beats = silent.recorder.count(calls("fair_beat"));
+    let beats = silent.wires.matching(calls("fair_beat"));
     assert!((4..=6).contains(&beats), "{beats} beats");
     guard.unlock().await.unwrap();
 }
@@ -170,13 +153,13 @@ async fn the_lease_of_a_java_holder_is_looked_at_again_when_it_was_to_be_over() 
 #[tokio::test(start_paused = true)]
 async fn beats_were_not_sent_where_they_had_no_connection_of_their_own() {
     let silent = Silent::open(|builder| builder.poll_interval(S)).await;
-    silent.refuses.store(true, Ordering::Relaxed);
+    silent.wires.refuse();
     silent.java_locks(NEVER).await;
     let waiting = silent.waiter().await;
     tokio::time::sleep(20 * S).await;
-    let beats = silent.recorder.count(calls("fair_beat"));
+    let beats = silent.wires.matching(calls("fair_beat"));
     assert!((10..=21).contains(&beats), "{beats} beats");
-    assert_eq!(silent.recorder.count(calls("fair_acquire")), 1);
+    assert_eq!(silent.wires.matching(calls("fair_acquire")), 1);
     let _: i64 = silent.ask(&["DEL", &silent.name]).await;
     let freed = Instant::now();
     let guard = within(DEADLINE, waiting).await.unwrap();

@@ -1,6 +1,6 @@
 //! A fair lock on a server, and its queue.
 
-use std::{ops::Deref, time::Duration};
+use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder, Error, FairLock, FairLockGuard, LockOptions, Owner};
 pub(crate) use tests::DEADLINE;
@@ -21,13 +21,7 @@ pub(crate) struct Stage {
     _own: Option<RedisServer>,
 }
 
-impl Deref for Stage {
-    type Target = World;
-
-    fn deref(&self) -> &World {
-        &self.world
-    }
-}
+tests::is_a_world!(Stage);
 
 impl Stage {
     pub(crate) async fn open(what: &str) -> Self {

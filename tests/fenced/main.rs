@@ -7,8 +7,6 @@ mod paused;
 mod tokens;
 mod values;
 
-use std::ops::Deref;
-
 use redlock_rt::{Client, FencedLock};
 use tests::{DEADLINE, World, shared_server, within};
 
@@ -19,13 +17,7 @@ struct Scene {
     lock: FencedLock,
 }
 
-impl Deref for Scene {
-    type Target = World;
-
-    fn deref(&self) -> &World {
-        &self.world
-    }
-}
+tests::is_a_world!(Scene);
 
 impl Scene {
     async fn open(what: &str) -> Self {

@@ -6,8 +6,9 @@ use std::{fmt, future::Future, time::Duration};
 
 use redis::FromRedisValue;
 use redlock_rt::{Client, ClientBuilder, Kind, Lock, LockGuard, embedded::Engine};
+pub(crate) use tests::settle;
 use tests::{Wires, ask, calls, connection_over, lock_and_unlock};
-use tokio::{task::yield_now, time::sleep};
+use tokio::time::sleep;
 use tokio_test::{assert_pending, task::Spawn};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -77,13 +78,6 @@ impl<K: Kind> Stage<K> {
         let mut next = tokio_test::task::spawn(by);
         parked(&mut next).await;
         (guard, next)
-    }
-}
-
-/// Lets everything run that can, without time.
-pub(crate) async fn settle() {
-    for _ in 0..200 {
-        yield_now().await;
     }
 }
 

@@ -50,12 +50,14 @@ impl Attack {
 /// A well-formed reply of any type; hardly ever the right one.
 fn plausible(random: &mut Random, depth: usize) -> Vec<u8> {
     const NUMBERS: [i64; 9] = [0, 1, 2, -1, -2, -3, 60_000, i64::MAX, i64::MIN];
-    const TEXTS: [&str; 8] = [
+    const TEXTS: [&str; 10] = [
         "",
         "OK",
         "0",
         "-1",
+        "18446744073709551615",
         "18446744073709551616",
+        "failed",
         "1e400",
         "b5f0e9a0-6d5c-4d0c-9d6e-000000000000:7",
         "\u{0}\u{fffd}\r\n:1",

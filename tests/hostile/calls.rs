@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use redlock_rt::{Client, Error, FencedLockGuard, Kind, Lock, LockOptions, Owner, PermitOptions};
 
+use crate::coordination::{self, Prepared};
+
 pub(crate) const WAIT: Duration = Duration::from_secs(1);
 
 /// What a caller asks for.
@@ -42,9 +44,24 @@ pub(crate) enum Call {
     Await,
     Count,
     Delete,
+    Start,
+    Done,
+    Request,
+    Pass,
+    Meet,
+    Reset,
+    Enter,
+    Leave,
+    Broken,
+    Campaign,
+    Leader,
+    Observe,
+    Steal,
+    Adopt,
+    Inspect,
 }
 
-pub(crate) const CALLS: [Call; 33] = [
+pub(crate) const CALLS: [Call; 48] = [
     Call::Try,
     Call::Lock,
     Call::Contend,
@@ -78,6 +95,21 @@ pub(crate) const CALLS: [Call; 33] = [
     Call::Await,
     Call::Count,
     Call::Delete,
+    Call::Start,
+    Call::Done,
+    Call::Request,
+    Call::Pass,
+    Call::Meet,
+    Call::Reset,
+    Call::Enter,
+    Call::Leave,
+    Call::Broken,
+    Call::Campaign,
+    Call::Leader,
+    Call::Observe,
+    Call::Steal,
+    Call::Adopt,
+    Call::Inspect,
 ];
 
 async fn hold<K: Kind>(lock: &Lock<K>) -> Result<(), Error> {
@@ -87,16 +119,13 @@ async fn hold<K: Kind>(lock: &Lock<K>) -> Result<(), Error> {
 
 impl Call {
     /// Whether the first command is its own: a lock that this client holds itself is waited for
-    /// without asking.
+    /// without asking, and who observes subscribes first.
     pub(crate) fn asks(self) -> bool {
-        !matches!(self, Self::Contend | Self::FairContend)
+        !matches!(self, Self::Contend | Self::FairContend | Self::Observe)
     }
 
     /// Prepares what the call is about, on a server that behaves, and returns the call.
-    pub(crate) async fn prepared<'a>(
-        self,
-        client: &'a Client,
-    ) -> Result<futures::future::LocalBoxFuture<'a, Result<(), Error>>, Error> {
+    pub(crate) async fn prepared<'a>(self, client: &'a Client) -> Result<Prepared<'a>, Error> {
         let lock = client.rlock("lock:a");
         let fair = client.fair_lock("lock:fair");
         let rw = client.read_write_lock("lock:rw");
@@ -219,6 +248,21 @@ impl Call {
             }
             Self::Count => Box::pin(async move { latch.count().await.map(drop) }),
             Self::Delete => Box::pin(async move { latch.delete().await.map(drop) }),
+            Self::Start => coordination::start(client),
+            Self::Done => coordination::done(client).await?,
+            Self::Request => coordination::request(client),
+            Self::Pass => coordination::barrier(client, 1),
+            Self::Meet => coordination::barrier(client, 2),
+            Self::Reset => coordination::reset(client),
+            Self::Enter => coordination::enter(client),
+            Self::Leave => coordination::leave(client).await?,
+            Self::Broken => coordination::broken(client).await?,
+            Self::Campaign => coordination::campaign(client),
+            Self::Leader => coordination::leader(client).await?,
+            Self::Observe => coordination::observe(client).await?,
+            Self::Steal => coordination::steal(client).await?,
+            Self::Adopt => coordination::adopt(client).await?,
+            Self::Inspect => coordination::inspect(client),
         })
     }
 }

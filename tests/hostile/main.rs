@@ -6,6 +6,7 @@
 
 mod attack;
 mod calls;
+mod coordination;
 mod liars;
 mod listener;
 mod replies;

@@ -3,10 +3,13 @@
 //! The server behind them is right: each command takes effect, whatever is said about it. So what a
 //! caller must leave behind nowhere is there until the library undoes it.
 
-use std::{cell::RefCell, time::Duration};
+use std::{
+    cell::RefCell,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use redlock_rt::{
-    Client, ClientBuilder, Error, ErrorKind, GuardState, LockOptions, Shutdown, Unlocked,
+    Client, ClientBuilder, Error, ErrorKind, Fire, GuardState, LockOptions, Shutdown, Unlocked,
     embedded::Engine,
 };
 use tests::{Random, in_use};
@@ -19,6 +22,7 @@ use tokio::{
 use crate::{
     attack::{Attack, How, NONSENSE},
     calls::{CALLS, Call, WAIT},
+    coordination::HELD,
     seeds::{REPLIES, REPLIES_OVER_TCP, each},
     server::Hostile,
     session::answered,
@@ -139,6 +143,8 @@ async fn history(random: &mut Random, server: &Hostile, client: &Client, way: Wa
         let token = "$33\r\nredisson_lock_token:{lock:fenced}";
         let left = keys.replace(token, "").contains("lock:");
         assert!(!left, "{keys} is left by {}", context());
+        let held = said(&server.engine, HELD);
+        assert_eq!(held, ":0\r\n", "{}", context());
         if call == Call::Acquire {
             assert_eq!(
                 said(&server.engine, "GET plain"),
@@ -223,8 +229,9 @@ fn a_reply_of_the_wrong_type_is_a_protocol_error_and_doubt() {
     ];
     for call in CALLS.into_iter().filter(|call| call.asks()) {
         // What a script of the caller returns may be anything, and Redis says by a text that the
-        // token of a write is old.
-        for bytes in WRONG.into_iter().filter(|_| !matches!(call, Call::Set)) {
+        // token of a write is old, and how a generation of a barrier ended.
+        let takes_texts = matches!(call, Call::Set | Call::Broken);
+        for bytes in WRONG.into_iter().filter(|_| !takes_texts) {
             simulated().block_on(async {
                 let attack = Attack {
                     how: How::Instead(bytes.to_vec()),
@@ -274,4 +281,67 @@ async fn told_apart(call: Call, attack: &Attack) {
     );
     assert!(server.connections() > before, "{context}");
     client.shutdown(Shutdown::Drain(LEASE)).await.unwrap();
+}
+
+/// An attack by which the server says this once in place of the next reply.
+fn says(server: &Hostile, reply: &[u8]) {
+    let attack = Attack {
+        how: How::Instead(reply.to_vec()),
+        nonsense: true,
+    };
+    server.attack(&attack, 0, 1);
+}
+
+#[test]
+fn a_request_without_a_limit_of_attempts_panicked_when_it_was_told_that_they_are_over() {
+    const FAILED: &[u8] = b"$6\r\nfailed\r\n";
+    simulated().block_on(async {
+        let server = Hostile::new(&engine());
+        let client = quick(server.client());
+        let run = async |key: &str| {
+            let body = async { Ok::<_, Error>(b"answer".to_vec()) };
+            client.idempotent(key).run(body).await
+        };
+        // From here on the server knows the script, so the next reply is the one to the call.
+        run("first").await.unwrap();
+        says(&server, FAILED);
+        let error = run("second").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("idempotent:second"), "{text}");
+
+        let job = |name: &str| client.once(name, UNIX_EPOCH + WAIT);
+        says(&server, FAILED);
+        let error = job("any").start().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        says(&server, FAILED);
+        let limited = job("three").attempts(3).start().await.unwrap();
+        assert!(matches!(limited, Fire::Failed), "{limited:?}");
+        assert_eq!(server.attacked(), 3);
+    });
+}
+
+/// Those inside leave in the next generation, whose number is greater by one.
+#[test]
+fn a_barrier_that_was_told_the_greatest_generation_panicked_when_it_was_left() {
+    const GREATEST: &[u8] = b"*2\r\n$20\r\n18446744073709551615\r\n:1\r\n";
+    simulated().block_on(async {
+        let server = Hostile::new(&engine());
+        let client = quick(server.client());
+        let barrier = client.double_barrier("double", 1);
+        // The server knows the script then.
+        let inside = barrier.enter().await.unwrap();
+        inside.leave().await.unwrap();
+        says(&server, GREATEST);
+        let error = barrier.enter().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        assert!(error.to_string().contains("\"double\""), "{error}");
+        assert_eq!(server.attacked(), 1);
+        server.behave();
+        // The party that the server has counted leaves, and the next one passes.
+        let inside = barrier.enter_with(PATIENCE).await.unwrap();
+        inside.leave().await.unwrap();
+        client.shutdown(Shutdown::Drain(LEASE)).await.unwrap();
+        assert_eq!(said(&server.engine, HELD), ":0\r\n");
+    });
 }

@@ -1,17 +1,10 @@
 //! The effect and the result of each operation.
 
 use futures::StreamExt;
-use redlock_rt::{Client, Error, ErrorKind, Shutdown};
-use tests::{RedisServer, shared_server, within};
+use redlock_rt::{Client, ErrorKind, Shutdown};
+use tests::{RedisServer, assert_error, shared_server, within};
 
 use crate::stage::{DEADLINE, Stage, ended, wait, waiting};
-
-#[track_caller]
-fn assert_kind<T: std::fmt::Debug>(outcome: Result<T, Error>, kind: ErrorKind, says: &str) {
-    let error = outcome.unwrap_err();
-    assert_eq!(error.kind(), kind, "{error}");
-    assert!(error.to_string().contains(says), "{error}");
-}
 
 #[tokio::test]
 async fn a_latch_is_announced_when_it_is_set_and_when_it_opens() {
@@ -63,12 +56,12 @@ async fn another_type_of_value_is_told_to_all_that_wait() {
     let _: usize = stage.redis(&["RPUSH", &stage.name, "a"]).await;
     let _: usize = stage.redis(&["PUBLISH", &stage.channel(), "0"]).await;
     for waits in waits {
-        assert_kind(ended(waits).await, ErrorKind::WrongType, &stage.name);
+        assert_error(ended(waits).await, ErrorKind::WrongType, &stage.name);
     }
-    assert_kind(latch.count_down().await, ErrorKind::WrongType, &stage.name);
-    assert_kind(latch.count().await, ErrorKind::WrongType, &stage.name);
+    assert_error(latch.count_down().await, ErrorKind::WrongType, &stage.name);
+    assert_error(latch.count().await, ErrorKind::WrongType, &stage.name);
     let _: () = stage.redis(&["SET", &stage.name, "many"]).await;
-    assert_kind(latch.wait().await, ErrorKind::WrongType, &stage.name);
+    assert_error(latch.wait().await, ErrorKind::WrongType, &stage.name);
     let _: usize = stage.redis(&["DEL", &stage.name]).await;
     stage.assert_clean().await;
 }
@@ -91,7 +84,7 @@ async fn a_client_that_drains_wakes_its_waiters_first() {
         let client = client.clone();
         async move { client.shutdown(Shutdown::Drain(2 * DEADLINE)).await }
     });
-    assert_kind(ended(waits).await, ErrorKind::ShutDown, &stage.name);
+    assert_error(ended(waits).await, ErrorKind::ShutDown, &stage.name);
     assert!(!ends.is_finished());
     guard.unlock().await.unwrap();
     within(DEADLINE, ends).await.unwrap().unwrap();
@@ -134,7 +127,7 @@ async fn a_count_down_needs_no_memory() {
     drop(guard);
     ended(waits).await.unwrap();
     let refused = latch.try_set_count(1).await;
-    assert_kind(refused, ErrorKind::Unavailable, &stage.name);
+    assert_error(refused, ErrorKind::Unavailable, &stage.name);
     let _: () = stage.redis(&["CONFIG", "SET", "maxmemory", "0"]).await;
     stage.assert_clean().await;
 }

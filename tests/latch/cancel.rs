@@ -3,7 +3,7 @@
 use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use redlock_rt::{Client, CountDownLatch, embedded::Engine};
-use tests::{Wires, at_every_await, eventually, polled, within};
+use tests::{LeakCheck, Wires, at_every_await, polled, within};
 
 use crate::stage::{DEADLINE, NEVER, ended, wait, waiting};
 
@@ -36,16 +36,8 @@ impl Case {
 
     /// Asserts that the client has left nothing.
     async fn assert_clean(&self) {
-        eventually(DEADLINE, async || {
-            let stats = self.client.stats();
-            let left = stats.waiting + stats.subscriptions + stats.names + stats.releases;
-            if left == 0 {
-                Ok(())
-            } else {
-                Err(format!("{stats:?}"))
-            }
-        })
-        .await;
+        let check = LeakCheck::without_redis(NAME).client(&self.client);
+        check.assert_clean().await;
     }
 }
 

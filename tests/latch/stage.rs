@@ -1,11 +1,10 @@
 //! A latch on a server, and its keys.
 
-use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use redlock_rt::{Client, ClientBuilder, CountDownLatch, Error};
-pub(crate) use tests::DEADLINE;
-use tests::{Proxy, RedisServer, World, eventually, shared_server, within};
+pub(crate) use tests::{DEADLINE, waits as waiting};
+use tests::{Proxy, RedisServer, World, shared_server, within};
 use tokio::task::JoinHandle;
 
 /// A poll interval longer than any test: a waiter wakes by an announcement.
@@ -15,19 +14,7 @@ pub(crate) struct Stage {
     world: World,
 }
 
-impl Deref for Stage {
-    type Target = World;
-
-    fn deref(&self) -> &World {
-        &self.world
-    }
-}
-
-impl DerefMut for Stage {
-    fn deref_mut(&mut self) -> &mut World {
-        &mut self.world
-    }
-}
+tests::is_a_world!(Stage);
 
 impl Stage {
     pub(crate) async fn open(what: &str) -> Self {
@@ -98,9 +85,4 @@ pub(crate) fn wait(latch: &CountDownLatch) -> JoinHandle<Result<(), Error>> {
 
 pub(crate) async fn ended(waiting: JoinHandle<Result<(), Error>>) -> Result<(), Error> {
     within(DEADLINE, waiting).await.unwrap()
-}
-
-/// Waits until this many tasks of a client wait.
-pub(crate) async fn waiting(client: &Client, count: usize) {
-    eventually(DEADLINE, async || client.stats().waiting == count).await;
 }

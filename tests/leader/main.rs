@@ -1,5 +1,6 @@
 //! Elections of a leader: its terms, who observes them, and who resigns.
 
+mod late;
 mod observed;
 mod processes;
 mod resigned;

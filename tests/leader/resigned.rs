@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redlock_rt::ClientBuilder;
 use tests::{DEADLINE, Proxy, calls, eventually, shared_server, within};
 
 use crate::{campaigns, end, world};
@@ -10,10 +11,9 @@ use crate::{campaigns, end, world};
 const SLOW: Duration = Duration::from_millis(300);
 
 /// The other one is far away, and the one who resigns campaigns at once.
-#[tokio::test]
-async fn one_who_resigns_does_not_win_again_while_another_campaigns() {
-    let mut world = world("resigned").await;
-    let near = world.client();
+async fn another_wins(what: &str, options: fn(ClientBuilder) -> ClientBuilder) {
+    let mut world = world(what).await;
+    let near = world.client_with(|builder| options(builder.poll_interval(DEADLINE)));
     let proxy = Proxy::to(&shared_server());
     world.clients_connect_to(proxy.url());
     let far = world.client();
@@ -37,6 +37,17 @@ async fn one_who_resigns_does_not_win_again_while_another_campaigns() {
         drop(within(DEADLINE, again).await.unwrap());
     }
     end(world).await;
+}
+
+#[tokio::test]
+async fn one_who_resigns_does_not_win_again_while_another_campaigns() {
+    another_wins("resigned", |builder| builder).await;
+}
+
+/// A client without a linger counts no others.
+#[tokio::test]
+async fn one_who_had_no_linger_won_again_while_another_campaigned() {
+    another_wins("brief", |builder| builder.linger(Duration::ZERO)).await;
 }
 
 /// No poll comes before the deadline, so it would wait for ever.

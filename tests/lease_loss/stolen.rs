@@ -77,6 +77,45 @@ async fn a_holder_that_reenters_or_extends_learns_it_then() {
     world.assert_clean().await;
 }
 
+/// A reader's call is a script of its own. It may find the lock free, or read by somebody else.
+#[tokio::test]
+async fn a_reader_was_never_told_why_if_it_reentered_or_extended_first() {
+    let world = World::on(&shared_server(), "reader").await;
+    let holds = world.client_with(|builder| builder.lease(LONG));
+    let forces = world.client();
+    async fn learns<K: redlock_rt::Kind>(
+        guard: LockGuard<K>,
+        lock: redlock_rt::Lock<K>,
+        extends: bool,
+    ) {
+        assert!(lock.force_unlock_because(WHY).await.unwrap());
+        // Nobody has it for the second call.
+        let next = match extends {
+            true => Some(lock.lock().await.unwrap()),
+            false => None,
+        };
+        let error = match extends {
+            true => guard.extend(LONG).await.unwrap_err(),
+            false => guard.reenter().await.unwrap_err(),
+        };
+        assert_eq!(theft(error.lost_reason().unwrap()).why, WHY);
+        let GuardState::Lost(reason) = guard.state() else {
+            panic!("{guard:?}");
+        };
+        assert_eq!(theft(reason).why, WHY);
+        if let Some(next) = next {
+            assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
+        }
+    }
+    let [ours, theirs] = [&holds, &forces].map(|client| client.read_write_lock(&*world.name));
+    for extends in [true, false] {
+        learns(ours.read().await.unwrap(), theirs.read_lock(), extends).await;
+        learns(ours.write().await.unwrap(), theirs.write_lock(), extends).await;
+    }
+    world.forget_thefts().await;
+    world.assert_clean().await;
+}
+
 #[tokio::test]
 async fn it_is_told_at_once_where_losses_are() {
     let server = RedisServer::start();

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Deref,
     panic::Location,
     time::{Duration, Instant},
 };
@@ -24,13 +23,7 @@ pub(crate) struct Stage {
     pub(crate) other: RLock,
 }
 
-impl Deref for Stage {
-    type Target = World;
-
-    fn deref(&self) -> &World {
-        &self.world
-    }
-}
+tests::is_a_world!(Stage);
 
 impl Stage {
     pub(crate) async fn set(place: Place, what: &str) -> Self {

@@ -279,6 +279,55 @@ async fn bad_keys_are_refused_before_anything_is_sent() {
     assert!(error.is_unavailable(), "{error}");
 }
 
+/// It ran, its answer was stored, and its caller got `Protocol`.
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_from_its_json_is_that_of_the_caller_that_ran_it() {
+    let stage = Stage::open::<Redis>("request-nan").await;
+    let client = stage.client();
+    let runs = AtomicUsize::new(0);
+    let run = async || {
+        let body = async {
+            runs.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, Error>(f64::NAN)
+        };
+        within(DEADLINE, stage.request(&client).run_json(body)).await
+    };
+    let first = run().await.unwrap();
+    let is_it = matches!(&first, Answer::First(answer) if answer.is_nan());
+    assert!(is_it, "{first:?}");
+    // It was written as `null`.
+    let error = run().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    stage.assert_clean().await;
+}
+
+/// A receipt whose JSON is less than it.
+#[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+struct Receipt {
+    number: u64,
+    #[serde(skip_serializing)]
+    card: String,
+}
+
+#[tokio::test]
+async fn a_field_that_is_not_written_is_there_for_the_caller_that_ran_it() {
+    let stage = Stage::open::<Redis>("request-skipped").await;
+    let client = stage.client();
+    let receipt = || Receipt {
+        number: 7,
+        card: "4000".to_owned(),
+    };
+    let run = async || {
+        let body = async { Ok::<_, Error>(receipt()) };
+        within(DEADLINE, stage.request(&client).run_json(body)).await
+    };
+    assert_eq!(run().await.unwrap(), Answer::First(receipt()));
+    let error = run().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+    stage.assert_clean().await;
+}
+
 #[tokio::test]
 async fn an_answer_as_json_is_read_again() {
     let stage = Stage::open::<Redis>("request-json").await;

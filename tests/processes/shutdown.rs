@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    ops::Deref,
     time::{Duration, Instant},
 };
 
@@ -29,13 +28,7 @@ struct Stage {
     client: Client,
 }
 
-impl Deref for Stage {
-    type Target = World;
-
-    fn deref(&self) -> &World {
-        &self.world
-    }
-}
+tests::is_a_world!(Stage);
 
 impl Stage {
     async fn set(what: &str) -> Self {

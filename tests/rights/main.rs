@@ -3,6 +3,7 @@
 
 mod cluster;
 mod hosted;
+mod namespace;
 mod regained;
 mod roads;
 
@@ -334,8 +335,13 @@ fn assert_said(text: &str) {
 }
 
 async fn fenced(client: &Client, name: &str) -> Result<(), Error> {
+    fenced_with(client, name, &format!("{{{name}}}:value")).await
+}
+
+/// `value`: the key of a value, which has no namespace.
+async fn fenced_with(client: &Client, name: &str, value: &str) -> Result<(), Error> {
     let fenced = client.fenced_lock(name).lock().await?;
-    let value = client.fenced_value(format!("{{{name}}}:value"));
+    let value = client.fenced_value(value);
     value.set("a", fenced.token()).await?;
     let _leader = client.leader_election(name).leader().await?;
     fenced.unlock().await.map(drop)
@@ -405,16 +411,20 @@ async fn use_of(kind: AclKind, client: &Client, name: &str) -> Result<(), Error>
     }
 }
 
+/// What is looked at, too.
+fn seen(kind: AclKind) -> &'static [AclKind] {
+    match kind {
+        AclKind::Inspect => &[AclKind::PermitExpirableSemaphore, AclKind::FairLock],
+        _ => &[],
+    }
+}
+
 #[tokio::test]
 async fn the_rule_of_a_kind_is_enough_and_all_of_it_is_needed() {
     let mut stage = Stage::open("listed").await;
     let words = |kinds: &[AclKind]| words(&Client::embedded(), kinds);
     for kind in KINDS {
-        // What is looked at.
-        let seen: &[AclKind] = match kind {
-            AclKind::Inspect => &[AclKind::PermitExpirableSemaphore, AclKind::FairLock],
-            _ => &[],
-        };
+        let seen = seen(kind);
         let (base, all) = (words(seen), words(&[seen, &[kind]].concat()));
         let client = stage.client(&all).await;
         let name = format!("{}:{kind:?}", stage.world.name);
@@ -705,51 +715,5 @@ async fn without_one_right_what_needs_it_is_denied_and_takes_nothing() {
         let others = keys.iter().filter(|key| !key.starts_with("redlock_op"));
         assert_eq!(others.count(), 0, "{less}: {keys:?}");
     }
-    stage.end().await;
-}
-
-#[tokio::test]
-async fn the_patterns_of_a_namespace_are_enough_and_other_keys_are_refused_by_name() {
-    let mut stage = Stage::open("namespace").await;
-    let shop = Client::builder().url("redis://localhost").namespace("shop");
-    let others = [
-        AclKind::FairLock,
-        AclKind::ReadWriteLock,
-        AclKind::Once,
-        AclKind::Barrier,
-    ];
-    let all = words(&shop.build().unwrap(), &[&COUNTED[..], &others].concat());
-    let elsewhere = stage.client(&all).await;
-    let ours = stage
-        .world
-        .client_with(|builder| builder.namespace("shop").poll_interval(DEADLINE * 6));
-    plain(&ours, "plain").await.unwrap();
-    leased(&ours, "leased").await.unwrap();
-    fair(&ours, "fair").await.unwrap();
-    latch(&ours, "latch").await.unwrap();
-    once(&ours, "once").await.unwrap();
-    barrier(&ours, "barrier").await.unwrap();
-    read_write(&ours, "rw").await.unwrap();
-    let guard = ours.fenced_lock("fenced").lock().await.unwrap();
-    guard.unlock().await.unwrap();
-    // A waiter is woken.
-    let guard = ours.rlock("lock").lock().await.unwrap();
-    let waiter = ours.rlock("lock");
-    let waiter = tokio::spawn(async move { waiter.lock().await.map(drop) });
-    eventually(DEADLINE, async || ours.stats().waiting == 1).await;
-    guard.unlock().await.unwrap();
-    within(DEADLINE, waiter).await.unwrap().unwrap();
-
-    let error = elsewhere.rlock("other:x").lock().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-    let text = tests::told(&error);
-    assert!(text.contains("the user's ACL needs \"~other:x\""), "{text}");
-    let error = elsewhere.fair_lock("other:x").lock().await.unwrap_err();
-    let text = tests::told(&error);
-    let queue = "\"~redisson_lock_queue:{other:x}\"";
-    assert!(
-        text.contains("\"~other:x\" and ") && text.contains(queue),
-        "{text}"
-    );
     stage.end().await;
 }

@@ -14,12 +14,11 @@ mod random;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Deref,
     time::Duration,
 };
 
 use redlock_rt::{Client, HoldId, ReadWriteLock};
-use tests::{DEADLINE, World, eventually, shared_server};
+use tests::{DEADLINE, World, shared_server, waits};
 
 /// A poll interval longer than any test, so that only an announcement wakes.
 const NEVER: Duration = Duration::from_secs(600);
@@ -32,13 +31,7 @@ struct Stage {
     world: World,
 }
 
-impl Deref for Stage {
-    type Target = World;
-
-    fn deref(&self) -> &World {
-        &self.world
-    }
-}
+tests::is_a_world!(Stage);
 
 impl Stage {
     async fn set(what: &str) -> Self {
@@ -109,17 +102,4 @@ impl Stage {
     async fn end(self) {
         self.world.assert_clean().await;
     }
-}
-
-/// Waits until this many tasks of the client wait.
-async fn waits(client: &Client, count: usize) {
-    eventually(DEADLINE, async || {
-        let waiting = client.stats().waiting;
-        if waiting == count {
-            Ok(())
-        } else {
-            Err(format!("{waiting} wait"))
-        }
-    })
-    .await;
 }

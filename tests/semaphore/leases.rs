@@ -131,6 +131,24 @@ async fn permits_were_gone_for_good_when_a_semaphore_lost_its_ttl() {
     stage.end(3).await;
 }
 
+/// The call was refused, but had set the number. That has no TTL, and the set of leases had it still.
+#[tokio::test]
+async fn permits_were_gone_for_good_when_a_refused_call_had_set_their_number() {
+    let stage = Stage::open("refused").await;
+    let semaphore = stage.permits(3).await.limit(3);
+    let _: () = stage.redis(&["PEXPIRE", &stage.name, "600000"]).await;
+    let options = PermitOptions::new().lease(DEADLINE).renew(false);
+    let held = semaphore.acquire_with(options).await.unwrap();
+    let ttl = async || -> i64 { stage.redis(&["PTTL", &stage.leases_key()]).await };
+    assert!(ttl().await > 0);
+    let _: () = stage.redis(&["DEL", &stage.name]).await;
+    assert!(semaphore.try_acquire_many(3).await.unwrap().is_none());
+    stage.free_is(2).await;
+    assert_eq!(ttl().await, -1);
+    held.release().await.unwrap();
+    stage.end(3).await;
+}
+
 /// A call sweeps at most a hundred expired permits.
 #[tokio::test]
 async fn a_lease_that_is_over_is_not_lengthened_however_many_are() {

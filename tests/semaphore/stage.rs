@@ -1,6 +1,6 @@
 //! A semaphore on a server behind a proxy, and its keys.
 
-use std::{ops::Deref, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use redlock_rt::{Client, ClientBuilder, PermitExpirableSemaphore, Semaphore};
@@ -18,13 +18,7 @@ pub(crate) struct Stage {
     pub(crate) client: Client,
 }
 
-impl Deref for Stage {
-    type Target = World;
-
-    fn deref(&self) -> &World {
-        &self.world
-    }
-}
+tests::is_a_world!(Stage);
 
 impl Stage {
     pub(crate) async fn open(what: &str) -> Self {

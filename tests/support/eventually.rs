@@ -1,6 +1,13 @@
 //! Waiting for events under a deadline; no order depends on a blind sleep.
 
-use std::{fmt::Display, future::Future, panic::Location, time::Duration};
+use std::{
+    fmt::Display,
+    future::{Future, ready},
+    panic::Location,
+    time::Duration,
+};
+
+use redlock_rt::Client;
 
 use tokio::time::{Instant, sleep, timeout};
 
@@ -78,6 +85,16 @@ where
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
+}
+
+/// Waits until this many tasks of the client wait.
+#[track_caller]
+pub fn waits(client: &Client, count: usize) -> impl Future<Output = ()> {
+    eventually(DEADLINE, move || {
+        let waiting = client.stats().waiting;
+        let verdict = (waiting == count).then_some(());
+        ready(verdict.ok_or_else(|| format!("{waiting} wait")))
+    })
 }
 
 /// The output of `future`; panics, with the caller's line, if it takes longer than `deadline`.

@@ -20,6 +20,13 @@ pub async fn polled<F: Future>(call: F, times: usize) -> bool {
     false
 }
 
+/// Lets everything run that can, without time.
+pub async fn settle() {
+    for _ in 0..200 {
+        yield_now().await;
+    }
+}
+
 /// Runs the case with one more poll each time, until its call completes.
 pub fn at_every_await(least: usize, case: impl AsyncFn(usize) -> bool) {
     // One task between two polls.

@@ -15,7 +15,6 @@
 //! | [`Place`], [`Proxied`] | the same faults in front of one server, with TLS, behind a sentinel, in a cluster |
 //! | [`Wires`] | in-process or slow connections: frames in one order over all of them, cuts, refusal |
 //! | [`SlowServer`] | a server that takes its time, on a clock that stands still |
-//! | [`Recorder`] | counted frames of streams inside the process, on a clock that stands still |
 //! | [`ask`] | a command to a server, past the client under test |
 //! | [`Monitor`] | the commands that a server has received |
 //! | [`RedissonClient`] | a Redisson client, played from its wire format |
@@ -58,7 +57,6 @@ mod process;
 mod proxy;
 mod random;
 mod reaper;
-mod recorder;
 mod redisson;
 mod scripts;
 mod sentinels;
@@ -81,8 +79,8 @@ pub use self::{
     driver::{Answer, Driver, DriverError, Pending},
     each_seed::each_seed,
     ends::{ENDS, End},
-    eventually::{DEADLINE, Verdict, eventually, within},
-    every_await::{at_every_await, polled},
+    eventually::{DEADLINE, Verdict, eventually, waits, within},
+    every_await::{at_every_await, polled, settle},
     executor::block_on,
     history::{Overlap, Turn, TurnLog as History, Turns},
     leak::{LeakCheck, assert_clean, in_use},
@@ -96,7 +94,6 @@ pub use self::{
     process::{ChildProcess, is_alive, stdin_is_closed},
     proxy::{CALL, Frame, Gate, Loss, Matcher, Proxy, Which},
     random::Random,
-    recorder::{Recorded, Recorder},
     redisson::{
         RedissonClient, RedissonCountDownLatch, RedissonFairLock, RedissonFencedLock,
         RedissonModeLock, RedissonPermits, RedissonRLock, RedissonReadWriteLock, RedissonSemaphore,
@@ -107,7 +104,7 @@ pub use self::{
     server::{RedisServer, ServerOptions, SharedServer, shared_server},
     slow::SlowServer,
     step::{has_clocks, step_clock, with_clock},
-    told::told,
+    told::{assert_error, told},
     trace::trace_init,
     turn::lock_and_unlock,
     wires::Wires,

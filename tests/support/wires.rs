@@ -1,7 +1,7 @@
 //! Streams that a test watches and disturbs, with a paused clock or over sockets.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt, io,
     net::SocketAddr,
     pin::Pin,
@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use crate::{
-    proxy::{CALL, Frame, Which, take_frame, words},
+    proxy::{CALL, Frame, Matcher, Which, take_frame, words},
     redisson::{RedissonStream, Surroundings},
 };
 
@@ -168,9 +168,30 @@ impl Wires {
         Ok(())
     }
 
-    /// The number of request frames so far, on all connections.
+    /// Forgets all frames so far: later counts start at zero.
+    pub fn mark(&self) {
+        lock(&self.shared.seen).frames.clear();
+    }
+
+    /// The number of request frames since the last mark, on all connections.
     pub fn count(&self) -> usize {
         lock(&self.shared.seen).frames.len()
+    }
+
+    /// The number of request frames of each command since the last mark.
+    pub fn counts(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for frame in self.frames(0) {
+            *counts.entry(frame.command()).or_insert(0) += 1;
+        }
+        counts
+    }
+
+    /// The number of matching request frames since the last mark.
+    pub fn matching(&self, matcher: impl Into<Matcher>) -> usize {
+        let (matcher, seen) = (matcher.into(), lock(&self.shared.seen));
+        let matching = seen.frames.iter().filter(|frame| matcher.matches(frame));
+        matching.count()
     }
 
     /// The number of bytes so far, in both directions.
@@ -178,7 +199,7 @@ impl Wires {
         self.shared.moved.load(Ordering::Relaxed)
     }
 
-    /// The request frames in the order in which they were written, without the first `skipped`.
+    /// The request frames since the last mark, in the order in which they were written, without the first `skipped`.
     pub fn frames(&self, skipped: usize) -> Vec<Frame> {
         lock(&self.shared.seen).frames[skipped..].to_vec()
     }

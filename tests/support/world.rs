@@ -11,6 +11,26 @@ use crate::{Backend, DEADLINE, LeakCheck, RedisServer, ask, eventually, trace_in
 /// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 
+/// Of a type with a field `world`: it is used as that [`World`].
+#[macro_export]
+macro_rules! is_a_world {
+    ($stage:ty) => {
+        impl std::ops::Deref for $stage {
+            type Target = $crate::World;
+
+            fn deref(&self) -> &$crate::World {
+                &self.world
+            }
+        }
+
+        impl std::ops::DerefMut for $stage {
+            fn deref_mut(&mut self) -> &mut $crate::World {
+                &mut self.world
+            }
+        }
+    };
+}
+
 /// See the module.
 pub struct World {
     client: Box<dyn Fn() -> ClientBuilder + Send + Sync>,

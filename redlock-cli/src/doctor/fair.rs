@@ -2,7 +2,7 @@
 
 use redis::RedisError;
 
-use super::keys::Keys;
+use super::keys::{Keys, semaphore_of};
 use super::{Said, note, ok, warning};
 use crate::nodes::Node;
 
@@ -46,17 +46,19 @@ pub(super) async fn queues(node: &Node, keys: &Keys) -> Result<Vec<Said>, RedisE
 }
 
 pub(super) async fn permits(node: &Node, keys: &Keys) -> Result<Vec<Said>, RedisError> {
-    const LEASES: &str = "}:timeout";
     let Ok(now) = now(node).await else {
         return Ok(vec![note("not known: TIME is not allowed")]);
     };
     let (mut said, mut number) = (Vec::new(), 0);
-    for leases in keys
-        .names()
-        .filter(|key| key.starts_with('{') && key.ends_with(LEASES))
-    {
+    for leases in keys.names() {
+        let Some(name) = semaphore_of(leases) else {
+            continue;
+        };
+        // Others have keys of such a name, too.
+        if node.ask::<String>(&["TYPE", leases]).await? != "zset" {
+            continue;
+        }
         number += 1;
-        let name = &leases[1..leases.len() - LEASES.len()];
         let far = format!("{}", now + A_DAY);
         let endless: u64 = node.ask(&["ZCOUNT", leases, &far, "+inf"]).await?;
         if endless > 0 {

@@ -78,7 +78,7 @@ pub(super) async fn check(
     let ours: Vec<_> = keys.starting(&start).collect();
     let mut foreign = Vec::new();
     for key in &ours {
-        if is_foreign(node, key).await? {
+        if is_foreign(node, key, &start).await? {
             foreign.push(*key);
         }
     }
@@ -114,21 +114,38 @@ fn named(keys: &[&str]) -> String {
     format!("{}{more}", keys[..keys.len().min(NAMED)].join(", "))
 }
 
-/// Whether the key can be no lock, semaphore or latch.
-async fn is_foreign(node: &Node, key: &str) -> Result<bool, RedisError> {
+/// Whether the key can be no lock, semaphore or latch, nor what the library writes beside them.
+async fn is_foreign(node: &Node, key: &str, start: &str) -> Result<bool, RedisError> {
     let kind: String = node.ask(&["TYPE", key]).await?;
     Ok(match kind.as_str() {
         // It has ended since.
         "none" => false,
-        "hash" => !is_lock(node, key).await?,
+        "hash" => !is_identity(&key[start.len()..]) && !is_lock(node, key).await?,
         "string" => {
             let text: Option<Vec<u8>> = node.ask(&["GET", key]).await?;
             let text = text.map(String::from_utf8);
             text.is_some_and(|text| text.map_or(true, |text| text.parse::<i64>().is_err()))
         }
-        // The leases of readers and permits are under names in braces.
+        "zset" => semaphore_of(key).is_none(),
         _ => true,
     })
+}
+
+/// Whether a client says under this name who it is.
+fn is_identity(name: &str) -> bool {
+    name.starts_with("redlock_client:{") && name.ends_with('}')
+}
+
+/// The semaphore whose permits have their leases under this name: its own in braces, unless it contains `{`.
+pub(super) fn semaphore_of(leases: &str) -> Option<&str> {
+    let name = leases.strip_suffix(":timeout")?;
+    let inner = name
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'));
+    match inner {
+        Some(inner) if !inner.contains('{') => Some(inner),
+        _ => name.contains('{').then_some(name),
+    }
 }
 
 /// Whether a hash has the fields of a lock.
@@ -156,8 +173,11 @@ async fn elsewhere<'a>(
         .iter()
         .filter_map(|key| key.strip_prefix(start))
         .collect();
+    // The holds of a semaphore whose name contains `{` look like a lock.
+    let holds = format!("redlock_sem:{start}");
+    let is_ours = |key: &str| key.starts_with(start) || key.starts_with(&holds);
     let mut found = Vec::new();
-    for key in keys.names().filter(|key| !key.starts_with(start)) {
+    for key in keys.names().filter(|key| !is_ours(key)) {
         // Behind any colon a name may begin.
         let ends = key.match_indices(':').map(|(at, _)| &key[at + 1..]);
         if ends.chain([key]).any(|name| names.contains(name))

@@ -9,6 +9,7 @@ mod fair;
 mod keys;
 mod memory;
 mod persistence;
+mod places;
 mod replicas;
 mod rights;
 mod version;
@@ -54,8 +55,10 @@ enum Kind {
     Fair,
     ReadWrite,
     Fenced,
+    Once,
     Semaphore,
     Latch,
+    Barrier,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

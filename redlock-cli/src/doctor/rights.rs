@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 
 use super::facts::Facts;
+use super::places::{self, Place};
 use super::{Doctor, Kind, Said, error, note, ok, warning};
 use crate::nodes::Node;
 use crate::server::Server;
@@ -41,6 +42,7 @@ const READ_WRITE: &[&str] = &[
 ];
 const LATCH: &[&str] = &["DECR K", "GET K", "SET K 1", "PEXPIREAT K 1", "TIME"];
 const FENCED: &[&str] = &["INCR K", "GET K", "SET K 1", "TIME"];
+const ONCE: &[&str] = &["INCR K", "GET K", "SET K 1", "TIME", "HMGET K f"];
 const FAIR: &[&str] = &[
     "TIME",
     "HMGET K f",
@@ -69,6 +71,17 @@ const SEMAPHORE: &[&str] = &[
     "ZREM K m",
     "ZSCORE K m",
     "PERSIST K",
+];
+const BARRIER: &[&str] = &[
+    "GET K",
+    "SET K 1",
+    "HMGET K f",
+    "TIME",
+    "ZADD K 1 m",
+    "ZCARD K",
+    "ZRANGE K 0 1",
+    "ZREM K m",
+    "ZSCORE K m",
 ];
 /// Of a cluster, besides.
 const CLUSTER: &[&str] = &[
@@ -101,18 +114,23 @@ const TRACKING: &[(&str, &str)] = &[
     ("SUBSCRIBE __redis__:invalidate", "&__redis__:invalidate"),
 ];
 
-fn commands(kinds: &[Kind], facts: &Facts) -> Vec<&'static str> {
-    let kinds = match kinds {
+fn in_use(doctor: &Doctor) -> &[Kind] {
+    match &doctor.kinds[..] {
         [] => Kind::value_variants(),
         kinds => kinds,
-    };
+    }
+}
+
+fn commands(kinds: &[Kind], facts: &Facts) -> Vec<&'static str> {
     let of = |kind: &Kind| match kind {
         Kind::Rlock => &[][..],
         Kind::Fair => FAIR,
         Kind::ReadWrite => READ_WRITE,
         Kind::Fenced => FENCED,
+        Kind::Once => ONCE,
         Kind::Semaphore => SEMAPHORE,
         Kind::Latch => LATCH,
+        Kind::Barrier => BARRIER,
     };
     let cluster = match facts.info("cluster_enabled") {
         Some("1") => CLUSTER,
@@ -139,11 +157,21 @@ async fn may(
     name: &str,
 ) -> Result<bool, redis::RedisError> {
     let channel = format!("redisson_lock__channel:{{{name}}}");
+    may_with(node, user, command, [name, &channel]).await
+}
+
+/// The same, of this key and this channel.
+async fn may_with(
+    node: &Node,
+    user: &str,
+    command: &str,
+    [key, channel]: [&str; 2],
+) -> Result<bool, redis::RedisError> {
     let mut words: Vec<&str> = command.split(' ').collect();
     for word in &mut words[1..] {
         match *word {
-            "K" => *word = name,
-            "C" => *word = &channel,
+            "K" => *word = key,
+            "C" => *word = channel,
             _ => {}
         }
     }
@@ -166,50 +194,104 @@ pub(super) async fn may_restore(doctor: &Doctor, node: &Node) -> Option<bool> {
     may(node, &user, RESTORE, "redlock_probe").await.ok()
 }
 
+/// What a user lacks.
+#[derive(Default)]
+struct Lacking {
+    /// For all names, or for those without `{`.
+    rights: Vec<String>,
+    /// For those with it only.
+    braced: Vec<String>,
+    /// Why it is not known of some.
+    unknown: Option<redis::RedisError>,
+}
+
+impl Lacking {
+    async fn of(
+        node: &Node,
+        user: &str,
+        name: &str,
+        commands: &[&'static str],
+        places: &[Place],
+    ) -> Self {
+        let mut lacking = Self::default();
+        for command in commands {
+            match may(node, user, command, name).await {
+                Ok(true) => {}
+                Ok(false) => lacking.rights.push(right(command)),
+                // Also a command that this version does not have.
+                Err(error) => lacking.unknown = Some(error),
+            }
+        }
+        let refused = lacking.rights.clone();
+        for place in places {
+            // Else it is the command that is refused.
+            let may_ask = !refused.contains(&right(place.command()));
+            let sample = [place.sample.as_str(); 2];
+            let missing = match place.braced {
+                true => &mut lacking.braced,
+                false => &mut lacking.rights,
+            };
+            if may_ask
+                && !missing.contains(&place.pattern)
+                && let Ok(false) = may_with(node, user, place.command(), sample).await
+            {
+                missing.push(place.pattern.clone());
+            }
+        }
+        lacking
+    }
+}
+
 pub(super) async fn check(
     doctor: &Doctor,
     server: &Server,
     facts: &Facts,
     node: &Node,
 ) -> Vec<Said> {
-    let commands = commands(&doctor.kinds, facts);
-    let line = line(server, &commands);
+    let kinds = in_use(doctor);
+    let commands = commands(kinds, facts);
+    let places = places::of(server.namespace.as_deref(), kinds);
+    let line = line(server, &places, &commands);
     let Some(user) = user_of(doctor, node).await else {
         return vec![note(format!(
             "not known: ACL WHOAMI is not allowed. Enough is: {line}"
         ))];
     };
     let name = server.full_name("redlock_probe");
-    let (mut missing, mut unknown) = (Vec::new(), None);
-    for command in &commands {
-        match may(node, &user, command, &name).await {
-            Ok(true) => {}
-            Ok(false) => missing.push(right(command)),
-            // Also a command that this version does not have.
-            Err(error) => unknown = Some(error),
-        }
-    }
-    if missing.is_empty() {
-        if let Some(error) = unknown {
-            let message = format!("of {user}, not known ({error}). Enough is: {line}");
-            return vec![note(message)];
-        }
-        let names = extra(node, &user, &name).await;
-        let has_all = ok(format!("{user} has all that the kinds in use need{names}"));
-        let late = noticed_late(facts, node, &user).await;
-        return std::iter::once(has_all).chain(late).collect();
-    }
-    let message = format!(
-        "{user} lacks {} for the keys and channels of {name}",
-        missing.join(" ")
-    );
+    let lacking = Lacking::of(node, &user, &name, &commands, &places).await;
     let remedy = format!("as an administrator: {line}");
-    // Without these waiters poll, and late commands are not prevented.
-    let is_minor = |right: &String| MINOR.contains(&right.as_str());
-    vec![match missing.iter().all(is_minor) {
-        true => warning(message, &remedy),
-        false => error(message, &remedy),
-    }]
+    if !lacking.rights.is_empty() {
+        let message = format!(
+            "{user} lacks {} for the keys and channels of {name}",
+            lacking.rights.join(" ")
+        );
+        // Without these waiters poll, and late commands are not prevented.
+        let is_minor = |right: &String| right.starts_with('&') || MINOR.contains(&right.as_str());
+        return vec![match lacking.rights.iter().all(is_minor) {
+            true => warning(message, &remedy),
+            false => error(message, &remedy),
+        }];
+    }
+    if let Some(error) = lacking.unknown {
+        let message = format!("of {user}, not known ({error}). Enough is: {line}");
+        return vec![note(message)];
+    }
+    let verdict = match lacking.braced.is_empty() {
+        true => {
+            let names = extra(node, &user, &name).await;
+            ok(format!("{user} has all that the kinds in use need{names}"))
+        }
+        false => {
+            let message = format!(
+                "{user} lacks {}: calls with names that contain {{, such as {}, are refused, or wait for polls",
+                lacking.braced.join(" "),
+                server.full_name("order:{42}")
+            );
+            warning(message, &remedy)
+        }
+    };
+    let late = noticed_late(facts, node, &user).await;
+    std::iter::once(verdict).chain(late).collect()
 }
 
 /// Whether it lacks what `ClientBuilder::tracking` needs.
@@ -251,19 +333,18 @@ fn right(command: &str) -> String {
 }
 
 /// The least rights, as an administrator gives them.
-fn line(server: &Server, commands: &[&str]) -> String {
-    let places = match &server.namespace {
-        Some(namespace) => {
-            let keys = format!("~{namespace}:* ~*{{{namespace}:* ~redlock_probe");
-            format!("{keys} &redisson_*{{{namespace}:* &redlock_wake:*")
-        }
-        None => "~* &redisson_* &redlock_wake:*".to_owned(),
+fn line(server: &Server, places: &[Place], commands: &[&str]) -> String {
+    let mut words = match &server.namespace {
+        Some(namespace) => vec![format!("~{namespace}:*"), "~redlock_probe".to_owned()],
+        None => vec!["~*".to_owned()],
     };
-    let rights: Vec<_> = commands
-        .iter()
-        .chain(NAMES)
-        .map(|command| right(command))
-        .collect();
-    let (places, rights) = (places.as_str(), rights.join(" "));
-    format!("ACL SETUSER app on >PASSWORD resetkeys resetchannels -@all {places} {rights}")
+    let patterns = places.iter().map(|place| place.pattern.clone());
+    let rights = commands.iter().chain(NAMES).map(|command| right(command));
+    for word in patterns.chain(rights) {
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    let words = words.join(" ");
+    format!("ACL SETUSER app on >PASSWORD resetkeys resetchannels -@all {words}")
 }

@@ -82,12 +82,10 @@ pub(super) fn set_info(_: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespRep
 
 /// Only the form with an ID. As in Redis, the caller is not killed.
 pub(super) fn kill(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
-    let [_, _, word, id] = args else {
-        return Err("ERR the embedded engine kills by ID only".into());
+    let id = match args {
+        [_, _, word, id] if is(word, "ID") => id,
+        _ => return Err("ERR the embedded engine kills by ID only".into()),
     };
-    if !is(word, "ID") {
-        return Err("ERR the embedded engine kills by ID only".into());
-    }
     let id = int(id).ok().and_then(|id| u64::try_from(id).ok());
     let id = id
         .filter(|id| *id > 0)

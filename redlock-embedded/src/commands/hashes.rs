@@ -45,21 +45,13 @@ pub(super) fn hgetall(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespRe
 pub(super) fn hkeys(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let hash = ctx.db().hash(args[1])?;
     let fields = hash.into_iter().flat_map(|hash| hash.iter());
-    Ok(RespReply::Array(
-        fields
-            .map(|(field, _)| RespReply::Bulk(Blob::clone(field)))
-            .collect(),
-    ))
+    Ok(RespReply::bulks(fields.map(|(field, _)| field)))
 }
 
 pub(super) fn hvals(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let hash = ctx.db().hash(args[1])?;
     let fields = hash.into_iter().flat_map(|hash| hash.iter());
-    Ok(RespReply::Array(
-        fields
-            .map(|(_, value)| RespReply::Bulk(Blob::clone(value)))
-            .collect(),
-    ))
+    Ok(RespReply::bulks(fields.map(|(_, value)| value)))
 }
 
 /// Draws so many different fields; with a count below zero, the same field may be drawn again.
@@ -112,9 +104,7 @@ pub(super) fn hdel(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply
         return Ok(RespReply::Int(0));
     };
     let removed = args[2..].iter().filter(|field| hash.remove(field)).count();
-    if removed > 0 {
-        db.prune(args[1]);
-    }
+    db.prune(args[1]);
     Ok(RespReply::count(removed))
 }
 

@@ -1,7 +1,7 @@
 //! Commands about keys whatever their type.
 
 use super::super::glob::{self, Matcher};
-use super::super::resp::{Blob, Fail, RespReply};
+use super::super::resp::{Fail, RespReply};
 use super::call::{CommandArgs, Ctx, SYNTAX, int, is};
 
 pub(super) fn key_type(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
@@ -33,9 +33,8 @@ pub(super) fn keys(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply
     let found = db
         .keys()
         .filter(|(key, _)| matcher.all_or_matches(args[1], key));
-    let keys = found.map(|(key, _)| RespReply::Bulk(Blob::clone(key)));
-    let keys = keys.collect();
-    matcher.end().map(|()| RespReply::Array(keys))
+    let keys = RespReply::bulks(found.map(|(key, _)| key));
+    matcher.end().map(|()| keys)
 }
 
 /// One page gives everything, so the cursor is always back at zero: that keeps the promise of SCAN
@@ -76,8 +75,7 @@ pub(super) fn scan(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply
             && pattern.is_none_or(|pattern| matcher.all_or_matches(pattern, key))
             && type_name.is_none_or(|name| is(name, value.type_name()))
     });
-    let keys = found.map(|(key, _)| RespReply::Bulk(Blob::clone(key)));
-    let keys = RespReply::Array(keys.collect());
+    let keys = RespReply::bulks(found.map(|(key, _)| key));
     matcher.end()?;
     Ok(RespReply::Array(vec![RespReply::Text("0"), keys]))
 }

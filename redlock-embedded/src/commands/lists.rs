@@ -92,11 +92,7 @@ pub(super) fn lrange(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespRep
         return Ok(RespReply::Array(Vec::new()));
     };
     let items = list.range(positions(start, stop, list.len()));
-    Ok(RespReply::Array(
-        items
-            .map(|item| RespReply::Bulk(Blob::clone(item)))
-            .collect(),
-    ))
+    Ok(RespReply::bulks(items))
 }
 
 pub(super) fn lrem(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
@@ -123,9 +119,7 @@ pub(super) fn lrem(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply
         remove -= 1;
         false
     });
-    if removed > 0 {
-        db.prune(args[1]);
-    }
+    db.prune(args[1]);
     Ok(RespReply::count(removed))
 }
 

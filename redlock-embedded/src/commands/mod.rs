@@ -21,6 +21,7 @@ use super::resp::Fail;
 use std::sync::LazyLock;
 
 pub(super) use self::call::{CommandRun, Ctx, Handler};
+pub(super) use self::table::{NO_AUTH, NO_SCRIPT, QUICK, WHILE_SUBSCRIBED};
 
 use self::call::{CommandArgs, c_string, wrong_arity};
 
@@ -33,20 +34,8 @@ pub(super) struct Command {
 }
 
 impl Command {
-    pub(super) fn for_scripts(&self) -> bool {
-        self.flags & table::NO_SCRIPT == 0
-    }
-
-    pub(super) fn before_password(&self) -> bool {
-        self.flags & table::NO_AUTH != 0
-    }
-
-    pub(super) fn while_subscribed(&self) -> bool {
-        self.flags & table::WHILE_SUBSCRIBED != 0
-    }
-
-    pub(super) fn is_quick(&self) -> bool {
-        self.flags & table::QUICK != 0
+    pub(super) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
     }
 
     fn takes(&self, args: usize) -> bool {
@@ -102,7 +91,7 @@ fn named(args: CommandArgs<'_>) -> Result<&'static Command, Option<&'static str>
         lookup(None, name)
     };
     match (plain, args.get(1)) {
-        (Some(container), Some(sub)) if container.flags & table::CONTAINER != 0 => {
+        (Some(container), Some(sub)) if container.has(table::CONTAINER) => {
             lookup(Some(container.name), sub).ok_or(Some(container.name))
         }
         _ => plain.ok_or(None),

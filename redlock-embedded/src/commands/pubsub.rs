@@ -83,10 +83,8 @@ pub(super) fn channels(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespR
     let names = ctx.state.subscribers[SubscriptionKind::Channel as usize].keys();
     let mut matcher = Matcher::new();
     let wanted = names.filter(|name| pattern.is_none_or(|pattern| matcher.matches(pattern, name)));
-    let names = wanted
-        .map(|name| RespReply::Bulk(Blob::clone(name)))
-        .collect();
-    matcher.end().map(|()| RespReply::Array(names))
+    let names = RespReply::bulks(wanted);
+    matcher.end().map(|()| names)
 }
 
 pub(super) fn numsub(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {

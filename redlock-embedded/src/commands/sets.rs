@@ -1,6 +1,6 @@
 //! Sets.
 
-use super::super::resp::{Blob, Fail, RespReply};
+use super::super::resp::{Fail, RespReply};
 use super::call::{CommandArgs, Ctx};
 
 pub(super) fn sadd(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
@@ -19,9 +19,7 @@ pub(super) fn srem(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply
         return Ok(RespReply::Int(0));
     };
     let removed = args[2..].iter().filter(|member| set.remove(member)).count();
-    if removed > 0 {
-        db.prune(args[1]);
-    }
+    db.prune(args[1]);
     Ok(RespReply::count(removed))
 }
 
@@ -36,11 +34,7 @@ pub(super) fn sismember(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<Resp
 pub(super) fn smembers(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let set = ctx.db().set(args[1])?;
     let members = set.into_iter().flat_map(|set| set.iter());
-    Ok(RespReply::Array(
-        members
-            .map(|(member, ())| RespReply::Bulk(Blob::clone(member)))
-            .collect(),
-    ))
+    Ok(RespReply::bulks(members.map(|(member, ())| member)))
 }
 
 pub(super) fn scard(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {

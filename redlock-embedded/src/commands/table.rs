@@ -8,15 +8,15 @@ use super::{
 };
 
 /// Not to be called by scripts.
-pub(super) const NO_SCRIPT: u8 = 1;
+pub(in super::super) const NO_SCRIPT: u8 = 1;
 /// Allowed before the password was given.
-pub(super) const NO_AUTH: u8 = 2;
+pub(in super::super) const NO_AUTH: u8 = 2;
 /// Allowed to a client that has subscriptions.
-pub(super) const WHILE_SUBSCRIBED: u8 = 4;
+pub(in super::super) const WHILE_SUBSCRIBED: u8 = 4;
 /// Has subcommands, which are commands of their own, named `container|sub`.
 pub(super) const CONTAINER: u8 = 8;
 /// Takes about the same short time whatever is stored.
-pub(super) const QUICK: u8 = 16;
+pub(in super::super) const QUICK: u8 = 16;
 
 const SUBSCRIPTION: u8 = NO_SCRIPT | WHILE_SUBSCRIBED;
 const CLOSED_CONTAINER: u8 = NO_SCRIPT | CONTAINER;

@@ -114,9 +114,7 @@ pub(super) fn zrem(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply
     let removed = zset.change(members.len(), |zset| {
         members.filter(|member| zset.remove(member)).count()
     });
-    if removed > 0 {
-        db.prune(args[1]);
-    }
+    db.prune(args[1]);
     Ok(RespReply::count(removed))
 }
 

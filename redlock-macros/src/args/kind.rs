@@ -6,7 +6,7 @@ use syn::{Expr, ExprCall, Lit};
 
 use super::value::{bare, is_open, literal, string, word};
 use crate::errors::Errors;
-use crate::messages::{Names, code, nearest};
+use crate::messages::{Names, code, did_you_mean, nearest};
 use crate::plan::LockKindArg;
 
 const KINDS: [&str; 7] = [
@@ -117,15 +117,10 @@ pub(super) fn kind(_: &Ident, value: Expr, errors: &mut Errors) -> Option<LockKi
 fn unknown(at: impl quote::ToTokens, text: &str) -> syn::Error {
     let simple = text.replace('_', "").to_lowercase();
     let foreign = FOREIGN.iter().find(|(foreign, _)| *foreign == simple);
-    let hint = match (simple.as_str(), foreign) {
-        ("multi" | "multilock", _) => {
-            "several keys are locked together with `keys = [..]`; ".to_owned()
-        }
-        (_, Some((_, ours))) => format!("did you mean `{ours}`? "),
-        _ => match nearest(text, KINDS) {
-            Some(meant) => format!("did you mean `{meant}`? "),
-            None => String::new(),
-        },
+    let foreign = foreign.map(|(_, ours)| *ours);
+    let hint = match simple.as_str() {
+        "multi" | "multilock" => "several keys are locked together with `keys = [..]`; ".to_owned(),
+        _ => did_you_mean(foreign.or_else(|| nearest(text, KINDS))),
     };
     syn::Error::new_spanned(at, format_args!("unknown kind `{text}`; {hint}{List}"))
 }
@@ -209,10 +204,7 @@ fn unknown_argument(name: &Expr) -> syn::Error {
         "count" | "acquire" | "permits_to_take" | "k" => Some("take"),
         _ => None,
     };
-    let hint = match foreign.or_else(|| nearest(&text, ["limit", "take"])) {
-        Some(meant) => format!("did you mean `{meant}`? "),
-        None => String::new(),
-    };
+    let hint = did_you_mean(foreign.or_else(|| nearest(&text, ["limit", "take"])));
     syn::Error::new_spanned(
         name,
         format_args!("unknown `{text}` of a semaphore; {hint}it has `limit` and `take`"),

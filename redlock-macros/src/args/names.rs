@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 use syn::ext::IdentExt as _;
 
-use crate::messages::{Names, nearest};
+use crate::messages::{Names, did_you_mean, nearest};
 
 /// Every option with an example of its value, in the order in which messages list them.
 pub(super) const OPTIONS: [(&str, &str); 23] = [
@@ -128,10 +128,7 @@ pub(super) fn unknown(name: &Ident) -> syn::Error {
         .iter()
         .find(|(foreign, _)| *foreign == text)
         .map(|(_, ours)| *ours);
-    let hint = match foreign.or_else(|| nearest(&text, names)) {
-        Some(meant) => format!("did you mean `{meant}`? "),
-        None => String::new(),
-    };
+    let hint = did_you_mean(foreign.or_else(|| nearest(&text, names)));
     let names = names.map(str::to_owned);
     syn::Error::new(
         name.span(),

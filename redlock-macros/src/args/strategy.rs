@@ -6,7 +6,7 @@ use syn::{Expr, ExprCall};
 
 use super::value::{bare, string, word};
 use crate::errors::Errors;
-use crate::messages::{code, nearest};
+use crate::messages::{code, did_you_mean, nearest};
 use crate::plan::{Fallback, OnLostArg};
 
 const FALLBACKS: [&str; 4] = ["error", "skip", "value", "call"];
@@ -180,12 +180,11 @@ fn unknown(
         // `busy(user_id)`
         None => near().or_else(|| call.map(|_| format!("call({text})"))),
     };
-    let hint = match (simple.as_str(), meant) {
-        ("retry" | "wait" | "keepacquire" | "block", _) if name == "on_timeout" => {
+    let hint = match simple.as_str() {
+        "retry" | "wait" | "keepacquire" | "block" if name == "on_timeout" => {
             "to wait longer, set a longer `wait`; ".to_owned()
         }
-        (_, Some(meant)) => format!("did you mean `{meant}`? "),
-        (_, None) => String::new(),
+        _ => did_you_mean(meant),
     };
     syn::Error::new_spanned(
         strategy,
@@ -227,10 +226,7 @@ pub(super) fn on_lost(_: &Ident, value: Expr, errors: &mut Errors) -> Option<OnL
         "error" | "throw" | "fail" | "raise" | "throwafter" => Some("error_after"),
         _ => nearest(&text, STRATEGIES),
     };
-    let hint = match meant {
-        Some(meant) => format!("did you mean `{meant}`? "),
-        None => String::new(),
-    };
+    let hint = did_you_mean(meant);
     errors.on(
         strategy,
         format_args!("unknown strategy `{text}`; {hint}{LIST}"),

@@ -37,41 +37,23 @@ pub(super) fn wait(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Wai
 }
 
 pub(super) fn lease(name: &Ident, value: Expr, errors: &mut Errors) -> Option<TimeArg> {
-    if is_unbounded(&value) {
-        errors.on(
-            &value,
-            "a lock without `lease` would outlive a process that has died; leave it out for the \
-             client's lease, which is renewed while the body runs",
-        );
-        return None;
-    }
+    let unbounded = "a lock without `lease` would outlive a process that has died; leave it out \
+                     for the client's lease, which is renewed while the body runs";
     let zero =
         "that would be a lock that is free again at once; leave it out for the client's lease";
-    time(name, value, zero, errors)
+    time(name, value, (unbounded, zero), errors)
 }
 
 pub(super) fn max_hold(name: &Ident, value: Expr, errors: &mut Errors) -> Option<TimeArg> {
-    if is_unbounded(&value) {
-        errors.on(
-            &value,
-            "`max_hold` is a duration: leave it out for no limit",
-        );
-        return None;
-    }
+    let unbounded = "`max_hold` is a duration: leave it out for no limit";
     let zero = "that would be a lock that is never held; leave it out for no limit";
-    time(name, value, zero, errors)
+    time(name, value, (unbounded, zero), errors)
 }
 
 pub(super) fn min_hold(name: &Ident, value: Expr, errors: &mut Errors) -> Option<TimeArg> {
     let absent = "leave it out for a lock that is free as soon as the body has ended";
-    if is_unbounded(&value) {
-        errors.on(
-            &value,
-            format_args!("`min_hold` is a duration, `min_hold = \"10s\"`; {absent}"),
-        );
-        return None;
-    }
-    time(name, value, absent, errors)
+    let unbounded = format!("`min_hold` is a duration, `min_hold = \"10s\"`; {absent}");
+    time(name, value, (&unbounded, absent), errors)
 }
 
 pub(super) fn renew(name: &Ident, value: Expr, errors: &mut Errors) -> Option<RenewArg> {
@@ -110,12 +92,18 @@ pub(super) fn renew(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Re
     positive(name, &value, zero, errors).map(RenewArg::Every)
 }
 
-fn is_unbounded(value: &Expr) -> bool {
-    let word = word(value).map(ToString::to_string);
-    matches!(word.as_deref(), Some("forever" | "none" | "None"))
-}
-
-fn time(name: &Ident, value: Expr, zero: &str, errors: &mut Errors) -> Option<TimeArg> {
+/// `unbounded` and `zero` say what is wrong with such a time.
+fn time(
+    name: &Ident,
+    value: Expr,
+    (unbounded, zero): (&str, &str),
+    errors: &mut Errors,
+) -> Option<TimeArg> {
+    let word = word(&value).map(ToString::to_string);
+    if let Some("forever" | "none" | "None") = word.as_deref() {
+        errors.on(&value, unbounded);
+        return None;
+    }
     match string(&value) {
         Some(_) => positive(name, &value, zero, errors).map(TimeArg::Literal),
         None => expression(name, value, errors).map(TimeArg::Expr),

@@ -7,7 +7,7 @@ use syn::{Expr, ExprLit, ExprUnary, Lit, LitStr, Path, UnOp};
 
 use super::names::Example;
 use crate::errors::Errors;
-use crate::messages::nearest;
+use crate::messages::{did_you_mean, nearest};
 
 /// Removes brackets without a meaning: parentheses, and the invisible brackets around the value of a
 /// `macro_rules!` variable.
@@ -79,10 +79,7 @@ impl OptionWords {
         let meant = foreign
             .map(|(_, ours)| *ours)
             .or_else(|| nearest(text, self.words.iter().copied()));
-        let hint = match meant {
-            Some(meant) => format!("did you mean `{meant}`? "),
-            None => String::new(),
-        };
+        let hint = did_you_mean(meant);
         let list = self.list;
         errors.on(value, format_args!("unknown `{text}`; {hint}{list}"));
     }

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Span};
 use syn::Pat;
 
 use crate::function::Function;
-use crate::messages::{Names, code, nearest};
+use crate::messages::{Names, code, did_you_mean, nearest};
 use crate::plan::{AccessStep, KeyPart};
 use crate::template::{Access, Placeholder};
 
@@ -114,9 +114,7 @@ fn parameter(name: &str, span: Span, function: &Function) -> syn::Result<Ident> 
     }
     let mut message = format!("no parameter `{name}` to put into the key; ");
     let names: Vec<String> = names(function);
-    if let Some(meant) = nearest(name, names.iter().map(String::as_str)) {
-        message += &format!("did you mean `{meant}`? ");
-    }
+    message += &did_you_mean(nearest(name, names.iter().map(String::as_str)));
     message += &parameters(function);
     if function.bindings().iter().any(is_positional) {
         message += &format!(

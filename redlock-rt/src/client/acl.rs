@@ -1,5 +1,7 @@
 //! The rule of an ACL user for what a service uses.
 
+use std::iter;
+
 use super::Client;
 use crate::engine::{Fsync, ReplicaAck};
 
@@ -41,6 +43,8 @@ const LOCKS: &str = "+evalsha +script|load +client|id +client|kill +client|setna
 const CLUSTER: &str =
     "+cluster|slots +cluster|info +asking +pubsub|shardnumsub +spublish +ssubscribe +sunsubscribe";
 const TRACKING: &str = "+client|tracking +client|caching &__redis__:invalidate";
+/// Of locks as [`AclKind::derived`]. The script that adopts the lock of a ticket declares the note of a theft.
+const DERIVED: &str = "~redlock_stolen &redisson_lock__channel";
 
 impl AclKind {
     fn commands(self) -> &'static str {
@@ -63,6 +67,62 @@ impl AclKind {
             Self::PlainCommands => "+restore",
         }
     }
+
+    /// How its keys and channels begin that belong to a name, as `wire::keys` makes them. Behind it, and a colon, a
+    /// name that contains `{` stands as it is, so no one pattern has all of them and nobody else's.
+    fn derived(self) -> &'static str {
+        match self {
+            Self::FencedLock => "~redisson_lock_token ~redlock_fence",
+            Self::FairLock => "~redisson_lock_queue ~redisson_lock_timeout ~redlock_fair",
+            Self::ReadWriteLock => "~redlock_rw_writers &redisson_rwlock",
+            Self::Semaphore | Self::PermitExpirableSemaphore => {
+                "~redlock_sem ~redlock_op &redisson_sc"
+            }
+            // Its channel has every name in braces.
+            Self::CountDownLatch => "~redlock_latch_end ~redlock_op",
+            Self::Barrier => {
+                "~redlock_barrier ~redlock_barrier_parties ~redlock_double_barrier ~redlock_double_barrier_parties \
+                 ~redlock_op &redlock_barrier"
+            }
+            Self::Once => "~redisson_lock_token ~redlock_once",
+            Self::Inspect => {
+                "~redisson_lock_queue ~redisson_lock_token ~redlock_rw_writers ~redlock_sem ~redlock_latch_end"
+            }
+            Self::Steal | Self::PlainCommands => "",
+        }
+    }
+}
+
+/// The patterns of the keys and channels of locks and these kinds.
+fn places(namespace: Option<&str>, kinds: &[AclKind]) -> Vec<String> {
+    let (mut places, barriers) = match namespace {
+        Some(namespace) => {
+            let tag = format!("{{{namespace}:*");
+            let places = vec![
+                format!("~{namespace}:*"),
+                format!("~*{tag}"),
+                format!("&redisson_*{tag}"),
+            ];
+            (places, tag)
+        }
+        None => (
+            vec!["~*".to_owned(), "&redisson_*".to_owned()],
+            "*".to_owned(),
+        ),
+    };
+    if kinds.contains(&AclKind::FairLock) {
+        places.push("&redlock_wake:*".to_owned());
+    }
+    if kinds.contains(&AclKind::Barrier) {
+        places.push(format!("&redlock_barrier:{barriers}"));
+    }
+    if let Some(namespace) = namespace {
+        let derived = kinds.iter().map(|kind| kind.derived());
+        let derived = iter::once(DERIVED).chain(derived);
+        let starts = derived.flat_map(str::split_whitespace);
+        places.extend(starts.map(|start| format!("{start}:{namespace}:*")));
+    }
+    places
 }
 
 impl Client {
@@ -73,8 +133,8 @@ impl Client {
     /// [`fsync`](crate::ClientBuilder::fsync), [`identity`](crate::ClientBuilder::identity) and
     /// [`tracking`](crate::ClientBuilder::tracking); locks with options of their own for replicas need `+wait` and
     /// `+waitaof`, too. Without a namespace the user may write to all keys; with one, the keys of a
-    /// [`FencedValue`](crate::FencedValue), which has no namespace, are to be added. What a user of sentinels needs is in
-    /// docs/topologies.md.
+    /// [`FencedValue`](crate::FencedValue), which has no namespace, are to be added. The keys and channels of names that
+    /// contain `{` have patterns of their own. What a user of sentinels needs is in docs/topologies.md.
     ///
     /// Redis 7.2 and later record the name of the library with `+client|setinfo`, which older servers do not know;
     /// add it there. Redis 6.2 has no shard channels: in a cluster of such servers leave out the last four rights of
@@ -91,6 +151,7 @@ impl Client {
     /// assert_eq!(
     ///     client.acl_rule([AclKind::FencedLock]),
     ///     "nocommands resetkeys resetchannels ~shop:* ~*{shop:* &redisson_*{shop:* \
+    ///      ~redlock_stolen:shop:* &redisson_lock__channel:shop:* ~redisson_lock_token:shop:* ~redlock_fence:shop:* \
     ///      +evalsha +script|load +client|id +client|kill +client|setname +info +ping +select +subscribe \
     ///      +unsubscribe +pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish \
     ///      +incr +get +set +time +hmget"
@@ -101,23 +162,7 @@ impl Client {
     #[must_use]
     pub fn acl_rule(&self, kinds: impl IntoIterator<Item = AclKind>) -> String {
         let config = &self.engine.config;
-        let (keys, tag, barriers) = match &config.namespace {
-            Some(namespace) => {
-                let tag = format!("{{{namespace}:*");
-                (format!("~{namespace}:* ~*{tag}"), tag.clone(), tag)
-            }
-            None => ("~*".to_owned(), String::new(), "*".to_owned()),
-        };
-        let mut rule = format!("nocommands resetkeys resetchannels {keys} &redisson_*{tag}");
-        let mut words = vec![LOCKS];
-        for kind in kinds {
-            words.push(kind.commands());
-            match kind {
-                AclKind::FairLock => rule.push_str(" &redlock_wake:*"),
-                AclKind::Barrier => rule.push_str(&format!(" &redlock_barrier:{barriers}")),
-                _ => {}
-            }
-        }
+        let kinds: Vec<_> = kinds.into_iter().collect();
         let settings = [
             (config.identity.is_some(), "+time +hmget"),
             (config.replica_ack != ReplicaAck::None, "+wait"),
@@ -125,9 +170,14 @@ impl Client {
             (config.tracking, TRACKING),
             (self.engine.is_of_cluster(), CLUSTER),
         ];
-        let set = settings.iter().filter(|(set, _)| *set);
-        words.extend(set.map(|(_, words)| *words));
-        for word in words.iter().flat_map(|words| words.split(' ')) {
+        let mut words = places(config.namespace.as_deref(), &kinds);
+        let of_settings = settings.iter().filter(|(set, _)| *set);
+        let rights = iter::once(LOCKS)
+            .chain(kinds.iter().map(|kind| kind.commands()))
+            .chain(of_settings.map(|(_, rights)| *rights));
+        words.extend(rights.flat_map(|rights| rights.split(' ').map(str::to_owned)));
+        let mut rule = "nocommands resetkeys resetchannels".to_owned();
+        for word in &words {
             if !rule.split(' ').any(|known| known == word) {
                 rule.push(' ');
                 rule.push_str(word);

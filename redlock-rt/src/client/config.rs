@@ -33,9 +33,10 @@ use crate::connection::Credentials;
 pub struct ClientConfig {
     /// As [`ClientBuilder::url`]: one server, a master and its replicas, sentinels, or a cluster.
     pub url: Option<String>,
-    /// The user, if the URL names none.
+    /// The user, if the URL names none: that of the [`password`](Self::password), or of the password in the URL.
     pub user: Option<String>,
-    /// The password, if the URL has none: a secret may come from another place than the URL.
+    /// The password, if the URL has none: a secret may come from another place than the URL. It is that of the
+    /// [`user`](Self::user), or of the user in the URL.
     pub password: Option<String>,
     /// As [`ClientBuilder::namespace`].
     pub namespace: Option<String>,
@@ -72,17 +73,35 @@ pub struct ClientConfig {
     pub tracking: Option<bool>,
 }
 
+impl ClientConfig {
+    /// Who logs in, unless the URL says it, and the URL. If each of them says one half, the URL is left without
+    /// its own.
+    fn login(&self) -> (Option<Credentials>, Option<String>) {
+        let (user, password) = (self.user.as_deref(), self.password.as_deref());
+        let url = self.url.as_deref();
+        if let Some((whole, rest)) = url.and_then(|url| Credentials::joined(url, user, password)) {
+            return (Some(whole), Some(rest));
+        }
+        let is_said = user.is_some() || password.is_some();
+        let credentials = is_said.then(|| {
+            let credentials = Credentials::new(password.unwrap_or_default());
+            match user {
+                Some(user) => credentials.user(user),
+                None => credentials,
+            }
+        });
+        (credentials, self.url.clone())
+    }
+}
+
 impl From<ClientConfig> for ClientBuilder {
     fn from(config: ClientConfig) -> Self {
         let mut builder = Self::new();
-        if config.user.is_some() || config.password.is_some() {
-            let mut credentials = Credentials::new(config.password.unwrap_or_default());
-            if let Some(user) = config.user {
-                credentials = credentials.user(user);
-            }
+        let (credentials, url) = config.login();
+        if let Some(credentials) = credentials {
             builder = builder.credentials(move || ready(Ok::<_, Infallible>(credentials.clone())));
         }
-        if let Some(url) = config.url {
+        if let Some(url) = url {
             builder = builder.url(&url);
         }
         macro_rules! set {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Client;
+use crate::clock;
 use crate::error::Error;
 
 /// How a client stands with its servers; see [`Client::health`].
@@ -87,7 +88,7 @@ impl Client {
             }
         });
         let servers = servers.collect();
-        let (suspect, renewal_overdue) = self.engine.overdue();
+        let (suspect, renewal_overdue) = self.engine.watchdog.overdue(clock::now());
         Health {
             servers,
             suspect,

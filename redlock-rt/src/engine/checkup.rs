@@ -1,7 +1,6 @@
 //! How a client stands with its servers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 
@@ -43,11 +42,5 @@ impl ClientEngine {
         let refused = || self.nodes.current().refuses_to_tell();
         let tracking = self.tracking.as_ref();
         tracking.is_some_and(|tracking| tracking.hears() && !refused())
-    }
-
-    /// The number of holds whose renewals fail, and for how long the renewal that is due for longest has
-    /// been.
-    pub(crate) fn overdue(&self) -> (usize, Option<Duration>) {
-        self.watchdog.overdue(clock::now())
     }
 }

@@ -93,7 +93,7 @@ pub(crate) struct ClientEngine {
     numbers: AtomicU64,
     pub(crate) config: Config,
     pub(super) dialer: Dialer,
-    pub(super) spawner: Spawner,
+    pub(crate) spawner: Spawner,
     pub(super) nodes: Arc<Nodes>,
     pub(super) acks: Acks,
     pub(crate) hub: Arc<Hub>,

@@ -186,7 +186,7 @@ impl HoldGuard {
     }
 
     /// The terms of the guard, with the rest of its longest hold.
-    pub(super) fn terms(&self, now: Instant) -> Option<Terms> {
+    pub(crate) fn terms(&self, now: Instant) -> Option<Terms> {
         self.hold.lease().terms(self.id, now)
     }
 

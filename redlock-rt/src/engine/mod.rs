@@ -89,7 +89,7 @@ pub use self::hold::{GuardState, LostReason};
 pub(crate) use self::hold::{Hold, Terms};
 pub(crate) use self::hub::{ChannelListener, Subscription};
 pub(crate) use self::release::OnceCall;
-pub(crate) use self::signal::Signal;
+pub(crate) use self::signal::{Signal, ensure};
 pub(crate) use self::wait::{
     Called, Health, NOT_POLLED, Subject, WaitKey, WaiterGuard, WaiterMap, Waiters, Waits, Wake,
     wait_latch,

@@ -57,7 +57,7 @@ impl ClientEngine {
                 engine.task_ended();
             }
         };
-        self.ensure_beside(owner, after, task);
+        signal::ensure(&self.spawner, owner, after, task);
     }
 
     /// Adds a hold to the watchdog, and starts the client's tasks. Their runtime may
@@ -115,19 +115,5 @@ impl ClientEngine {
         if self.latches.waiting() > 0 {
             self.latches.notify_all();
         }
-    }
-
-    /// Starts an additional task in the runtime of the client's tasks, unless it runs. `after` is
-    /// called after its runtime has ended.
-    pub(crate) fn ensure_beside<T, F>(
-        &self,
-        owner: &Arc<T>,
-        after: impl Fn() + Send + 'static,
-        task: impl FnOnce() -> F,
-    ) where
-        T: AsRef<Signal> + Send + Sync + 'static,
-        F: Future<Output = ()> + Send + 'static,
-    {
-        signal::ensure(&self.spawner, owner, after, task);
     }
 }

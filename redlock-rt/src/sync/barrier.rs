@@ -411,6 +411,11 @@ impl Parties {
                 None => error,
             }
         })?;
+        if guard.token() == u64::MAX {
+            // No barrier has come so far, and the next generation would have no number.
+            let error = Error::new(ErrorKind::Protocol, WAIT).named(wire.name().as_arc());
+            return Err(error.detail("the generation has the greatest number"));
+        }
         let due = wait.map(|wait| clock::after(started, wait));
         Ok(Party { guard, wire, due })
     }
@@ -434,10 +439,11 @@ struct Party {
 }
 
 impl Party {
-    /// That in which it has arrived, or a later one.
+    /// That in which it has arrived (0), or the next one (1).
     fn generation(&self, later: u64) -> Generation {
         Generation {
             wire: Arc::clone(&self.wire),
+            // `arrive` has refused the greatest number.
             number: self.guard.token() + later,
         }
     }

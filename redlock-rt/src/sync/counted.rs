@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, LockName};
 use crate::wire::{self, Call, Malformed, Named, Operation, Reply};
 
+pub(super) const ACQUIRE: &str = "acquire permits of semaphore";
 /// The most permits that a semaphore can have: Redisson counts them in 32 bits.
 pub(super) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
 
@@ -54,7 +55,7 @@ impl Counted {
     }
 
     /// The number of permits that an acquisition sets if none is set; zero: none.
-    pub(super) fn limit(&self, action: &'static str) -> Result<u32, Error> {
+    pub(super) fn limit(&self) -> Result<u32, Error> {
         let why = match self.limit {
             None => return Ok(0),
             Some(0) => "a limit of no permits".to_owned(),
@@ -63,7 +64,7 @@ impl Counted {
             }
             Some(limit) => return Ok(limit),
         };
-        Err(Error::bad_input(action, why).named(self.name()?.as_arc()))
+        Err(Error::bad_input(ACQUIRE, why).named(self.name()?.as_arc()))
     }
 
     /// The name, if a semaphore can have this number of permits.
@@ -75,8 +76,8 @@ impl Counted {
     }
 
     /// Converts an error of the engine for a request for permits.
-    pub(super) fn of_permits(action: &'static str, error: Error) -> Error {
-        let error = error.trying(action);
+    pub(super) fn acquiring(error: Error) -> Error {
+        let error = error.trying(ACQUIRE);
         match error.kind() {
             ErrorKind::Contended => error.saying_unless_said("too few permits are free"),
             ErrorKind::TimedOut => {

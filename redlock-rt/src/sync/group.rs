@@ -15,10 +15,10 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::majority::Majority;
-use super::options::{LockOptions, check_lease};
+use super::options::{again, check_lease};
 use crate::clock;
 use crate::engine::{
-    self, CurrentHold, GuardState, Hold, HoldGuard, LostReason, ReentryScope, Unlocked,
+    self, CurrentHold, GuardState, Hold, HoldGuard, LostReason, ReentryScope, Terms, Unlocked,
 };
 use crate::error::Error;
 use crate::name::HoldId;
@@ -223,12 +223,21 @@ impl Group {
     pub(super) async fn reenter(&self) -> Result<Self, Error> {
         const ACTION: &str = "re-enter locks";
         self.not_lost(ACTION)?;
-        let holds = self.holds();
+        let holds = {
+            let members = lock(&self.members);
+            let entry = |(place, guard): (&usize, &HoldGuard)| {
+                Ok((*place, Arc::clone(&guard.hold), again(guard)?))
+            };
+            members
+                .parts
+                .iter()
+                .map(entry)
+                .collect::<Result<Vec<_>, Error>>()?
+        };
         let now = clock::now();
-        let patience = holds.values().map(|hold| hold.engine.patience(now));
+        let patience = holds.iter().map(|(_, hold, _)| hold.engine.patience(now));
         let until = patience.max().unwrap_or(now);
-        let enter = |(place, hold): (usize, Arc<Hold>)| async move {
-            let terms = LockOptions::new().terms(&hold.engine)?;
+        let enter = |(place, hold, terms): (usize, Arc<Hold>, Terms)| async move {
             let guard = hold.reenter(terms, None).await?;
             let guard = hold.engine.acknowledged_by_default(ACTION, guard).await?;
             Ok::<_, Error>((place, guard))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 
 use super::kind::Kind;
-use super::options::{LockOptions, check_lease};
+use super::options::{LockOptions, again, check_lease};
 use crate::engine::{GuardState, HoldGuard, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;
 use crate::limit::SharedLimit;
@@ -197,8 +197,7 @@ impl<K: Kind> LockGuard<K> {
     /// is reduced again, as after [`NotReplicated`](crate::ErrorKind::NotReplicated).
     pub async fn reenter(&self) -> Result<Self, Error> {
         let hold = &self.inner.hold;
-        let terms = LockOptions::new().terms(&hold.engine)?;
-        let guard = hold.reenter(terms, None).await?;
+        let guard = hold.reenter(again(&self.inner)?, None).await?;
         let guard = hold.engine.acknowledged_by_default(REENTER, guard);
         Ok(Self::new(guard.await?))
     }

@@ -140,7 +140,8 @@ impl Idempotent {
             Ok(guard) => guard,
             Err(Found::Done { result, .. }) => return Ok(Answer::Stored(result)),
             Err(Found::Running(by)) => return Ok(Answer::InProgress(by)),
-            Err(found) => unreachable!("{found:?} without a limit of attempts"),
+            // There is no limit of attempts that could be over.
+            Err(found) => return Err(self.once.unexpected(found).into()),
         };
         let answer = guard.run(body).await??;
         if answer.len() > LONGEST {
@@ -153,6 +154,9 @@ impl Idempotent {
 
     /// As [`run`](Self::run), for an answer that is stored as JSON.
     ///
+    /// The caller that has run the body gets what it returned, which is not read from the JSON. So an `f64` that is
+    /// not a number, written as `null`, is an answer for this caller, and an error for later ones.
+    ///
     /// # Errors
     ///
     /// Those of [`run`](Self::run), [`BadInput`](ErrorKind::BadInput) if the answer cannot be written as JSON,
@@ -163,17 +167,27 @@ impl Idempotent {
         &self,
         body: impl Future<Output = Result<T, E>>,
     ) -> Result<Answer<T>, E> {
-        let failed = |kind, source| Error::new(kind, STORE).caused_by(Arc::new(source));
+        let failed = |kind, source: serde_json::Error| -> E {
+            Error::new(kind, STORE).caused_by(Arc::new(source)).into()
+        };
+        // What was written need not be readable, so the answer itself is kept.
+        let mut first: Option<T> = None;
         let body = async {
-            let bytes = serde_json::to_vec(&body.await?);
-            bytes.map_err(|error| failed(ErrorKind::BadInput, error).into())
+            let answer = body.await?;
+            let bytes = serde_json::to_vec(&answer);
+            let bytes = bytes.map_err(|error| failed(ErrorKind::BadInput, error))?;
+            first = Some(answer);
+            Ok::<_, E>(bytes)
         };
-        let (sort, bytes) = match self.run::<E>(body).await? {
-            Answer::First(bytes) => (Answer::First as fn(T) -> _, bytes),
-            Answer::Stored(bytes) => (Answer::Stored as _, bytes),
-            Answer::InProgress(by) => return Ok(Answer::InProgress(by)),
+        let answer = self.run::<E>(body).await?;
+        let read = |bytes: Vec<u8>| -> Result<T, E> {
+            let answer = serde_json::from_slice(&bytes);
+            answer.map_err(|error| failed(ErrorKind::Protocol, error))
         };
-        let answer = serde_json::from_slice(&bytes).map(sort);
-        answer.map_err(|error| failed(ErrorKind::Protocol, error).into())
+        Ok(match answer {
+            Answer::First(bytes) => Answer::First(first.map_or_else(|| read(bytes), Ok)?),
+            Answer::Stored(bytes) => Answer::Stored(read(bytes)?),
+            Answer::InProgress(by) => Answer::InProgress(by),
+        })
     }
 }

@@ -150,7 +150,7 @@ impl LeaderElection {
     /// # Errors
     ///
     /// Those of [`campaign`](Self::campaign): [`ShutDown`](crate::ErrorKind::ShutDown) at the end of the client.
-    /// An outage of Redis is none.
+    /// An outage of Redis is none, and neither is a lease that is over before Redis answers.
     ///
     /// # Examples
     ///
@@ -173,7 +173,11 @@ impl LeaderElection {
         body: impl AsyncFnOnce(&Leadership) + Clone,
     ) -> Result<Infallible, Error> {
         loop {
-            let leadership = self.campaign().await?;
+            let leadership = match self.campaign().await {
+                // Redis is slower than the lease is long: no outage lasts for ever.
+                Err(error) if error.is_lost() => continue,
+                campaigned => campaigned?,
+            };
             let body = body.clone()(&leadership);
             let ran = leadership.guard.inner.run("lead", body).await;
             if ran.is_ok() {
@@ -289,7 +293,7 @@ impl Leadership {
     }
 
     /// Ends the term, so that another one wins: [`campaign`](LeaderElection::campaign) of this handle waits
-    /// until one has, if others listen.
+    /// until one has, if others listen; with a [linger](crate::ClientBuilder::linger) of zero, also if none does.
     ///
     /// # Round trips
     ///
@@ -312,7 +316,8 @@ impl Leadership {
         let channel = election.lock.wire()?.channel();
         let rivals =
             channel.and_then(|channel| engine.hub.rivals(channel, |rivals| rivals.listen()));
-        if outcome.is_ok() && rivals != Some(true) {
+        // Without a linger, nobody counts who listens.
+        if outcome.is_ok() && !rivals.unwrap_or_else(|| engine.config.linger.is_zero()) {
             *lock_std(&election.resigned) = None;
         }
         outcome

@@ -10,8 +10,9 @@ use crate::clock;
 use crate::engine::{ClientEngine, Handle, LostReason, Unlocked};
 use crate::error::{Error, ErrorKind};
 use crate::name::{BadName, HoldId, LockName};
-use crate::wire::{Found, Named, OnceTerms, OnceWire, Recipe};
+use crate::wire::{Found, Malformed, Named, OnceTerms, OnceWire, Recipe};
 
+const BEGIN: &str = "begin";
 const MARK: &str = "mark as done";
 
 /// The kind of [`FireGuard`].
@@ -191,12 +192,27 @@ impl Once {
     ///
     /// See [`Once`]. That another instance runs it, or has done it, is none.
     pub async fn start(&self) -> Result<Fire, Error> {
-        Ok(match self.begin().await? {
-            Ok(guard) => Fire::Run(guard),
-            Err(Found::Done { at, .. }) => Fire::Done(UNIX_EPOCH + at),
-            Err(Found::Running(by)) => Fire::Running(by),
-            Err(_) => Fire::Failed,
-        })
+        let found = match self.begin().await? {
+            Ok(guard) => return Ok(Fire::Run(guard)),
+            Err(found) => found,
+        };
+        let known = match &found {
+            // Some systems have no times as far away as a server may say.
+            Found::Done { at, .. } => UNIX_EPOCH.checked_add(*at).map(Fire::Done),
+            Found::Running(by) => Some(Fire::Running(by.clone())),
+            Found::Failed => self.terms.attempts.map(|_| Fire::Failed),
+            Found::OtherRequest => None,
+        };
+        known.ok_or_else(|| self.unexpected(found))
+    }
+
+    /// For what no script says to this handle.
+    pub(super) fn unexpected(&self, found: Found) -> Error {
+        let error = Error::new(ErrorKind::Protocol, BEGIN).caused_by(Arc::new(Malformed(found)));
+        match &self.name {
+            Ok(name) => error.named(name.as_arc()),
+            Err(_) => error,
+        }
     }
 
     /// The guard, or what was found instead.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::clock;
-use crate::engine::{AcquireParams, Backoff, ClientEngine, Fsync, Hold, Owner, ReplicaAck, Terms};
+use crate::engine::{
+    AcquireParams, Backoff, ClientEngine, Fsync, Hold, HoldGuard, Owner, ReplicaAck, Terms,
+};
 use crate::error::{Error, ErrorKind};
 use crate::meter::Meter;
 use crate::wire::{LONGEST_SPAN, Recipe};
@@ -332,6 +334,13 @@ pub(super) fn unless_contended<G>(outcome: Result<G, Error>) -> Result<Option<G>
         Err(error) if error.kind() == ErrorKind::Contended => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The terms of a guard that re-enters beside this one: the client's, and no longer a hold than this one has.
+pub(super) fn again(guard: &HoldGuard) -> Result<Terms, Error> {
+    let terms = LockOptions::new().terms(&guard.hold.engine)?;
+    let own = guard.terms(clock::now());
+    Ok(terms.within(own.and_then(|own| own.max_hold)))
 }
 
 /// As [`check_lease`], for a lock of this kind.

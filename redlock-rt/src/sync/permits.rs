@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::counted::{Counted, number};
+use super::counted::{ACQUIRE, Counted, number};
 use super::options::{check_lease_of, unless_contended};
 use super::permit::LeasedPermit;
 use super::permit_options::{CHECK, PermitOptions};
@@ -79,12 +79,6 @@ const MOST_AT_ONCE: u32 = 1000;
 #[derive(Clone)]
 pub struct PermitExpirableSemaphore {
     counted: Counted,
-}
-
-const ACQUIRE: &str = "acquire permits of semaphore";
-
-fn acquiring(error: Error) -> Error {
-    Counted::of_permits(ACQUIRE, error)
 }
 
 impl PermitExpirableSemaphore {
@@ -237,7 +231,7 @@ impl PermitExpirableSemaphore {
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
         let engine = &self.counted.engine;
         let guard = engine.lock(recipe, terms, options.params(engine)).await;
-        let guard = guard.map_err(acquiring)?;
+        let guard = guard.map_err(Counted::acquiring)?;
         Ok(LeasedPermit::new(guard, &wire))
     }
 
@@ -273,7 +267,7 @@ impl PermitExpirableSemaphore {
     fn prepare(&self, options: &PermitOptions) -> Result<(Arc<PermitsWire>, Terms), Error> {
         let permits = options.permits;
         let name = self.counted.taking(ACQUIRE, permits, MOST_AT_ONCE)?;
-        let limit = self.counted.limit(ACQUIRE)?;
+        let limit = self.counted.limit()?;
         let wire = PermitsWire::new(name.clone(), permits, limit);
         let terms = options.terms(&self.counted.engine);
         let terms = terms.map_err(|error| error.named(name.as_arc()))?;

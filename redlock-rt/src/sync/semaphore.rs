@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::counted::{Counted, MOST_PERMITS, number};
+use super::counted::{ACQUIRE, Counted, MOST_PERMITS, number};
 use super::options::unless_contended;
 use super::permit_options::PermitOptions;
 use crate::engine::{ClientEngine, HoldGuard, Terms, Unlocked};
@@ -73,12 +73,6 @@ use crate::wire::{self, Named, Recipe, SemaphoreWire};
 #[derive(Clone)]
 pub struct Semaphore {
     counted: Counted,
-}
-
-const ACQUIRE: &str = "acquire permits of semaphore";
-
-fn acquiring(error: Error) -> Error {
-    Counted::of_permits(ACQUIRE, error)
 }
 
 impl Semaphore {
@@ -179,7 +173,7 @@ impl Semaphore {
         let engine = &self.counted.engine;
         let guard = engine.lock(recipe, terms, options.params(engine)).await;
         Ok(SemaphorePermit {
-            inner: guard.map_err(acquiring)?,
+            inner: guard.map_err(Counted::acquiring)?,
             permits: options.permits,
         })
     }
@@ -215,7 +209,7 @@ impl Semaphore {
     fn prepare(&self, options: &PermitOptions) -> Result<(Arc<dyn Recipe>, Terms), Error> {
         let permits = options.permits;
         let name = self.counted.taking(ACQUIRE, permits, MOST_PERMITS)?;
-        let limit = self.counted.limit(ACQUIRE)?;
+        let limit = self.counted.limit()?;
         let terms = options.without_lease();
         let terms = terms.map_err(|error| error.named(name.as_arc()))?;
         let recipe = SemaphoreWire::new(name.clone(), permits, limit);

@@ -154,6 +154,11 @@ impl Recipe for BarrierWire {
     fn permit_ids(&self, owner: &str) -> Option<String> {
         Some(ids_of(owner, 1))
     }
+
+    /// The TTL of the parties follows no other key's: a key `NAME` is none of the barrier's.
+    fn renewed_key(&self) -> &str {
+        &self.keys[1]
+    }
 }
 
 impl Gate for Generation {

@@ -124,6 +124,12 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         None
     }
 
+    /// The key that a renewal names. The set with the leases of [permits](Self::permit_ids) has no TTL if this
+    /// key has none.
+    fn renewed_key(&self) -> &str {
+        self.name().as_str()
+    }
+
     /// The relation of a lock of this kind to a caller under `held`.
     fn relation(&self, held: &dyn Recipe) -> Relation {
         let (profile, kind) = (self.profile(), held.profile().kind);

@@ -16,7 +16,7 @@ pub(crate) struct Renewal<'a> {
 pub(crate) fn renew(holds: &[Renewal<'_>]) -> Call {
     let mut call = Call::new(&RENEW);
     for hold in holds {
-        call = call.key(hold.recipe.name().as_str());
+        call = call.key(hold.recipe.renewed_key());
     }
     for Renewal {
         recipe,
@@ -44,8 +44,8 @@ mod tests {
 
     use super::*;
     use crate::name::LockName;
-    use crate::wire::RLockWire;
     use crate::wire::script::headers::assert_has_preludes;
+    use crate::wire::{BarrierWire, PermitsWire, RLockWire};
 
     #[test]
     fn keys_come_first() {
@@ -71,5 +71,35 @@ mod tests {
         );
         assert_eq!(call.key_count(), 2);
         assert_has_preludes(&call);
+    }
+
+    /// The leases of permits have the TTL of their semaphore, those of parties one of their own.
+    #[test]
+    fn the_ttl_of_parties_follows_no_other_key() {
+        let name = || LockName::new(None, "n").unwrap();
+        let barrier = |double| BarrierWire::new(name(), double, 2);
+        let (cyclic, double) = (barrier(false), barrier(true));
+        let permits = PermitsWire::new(name(), 1, 0);
+        let (parties, inside) = (
+            "redlock_barrier_parties:{n}",
+            "redlock_double_barrier_parties:{n}",
+        );
+        let kinds: [(&dyn Recipe, _, _); 3] = [
+            (&cyclic, parties, parties),
+            (&double, inside, inside),
+            (&permits, "n", "{n}:timeout"),
+        ];
+        for (recipe, key, leases) in kinds {
+            let call = renew(&[Renewal {
+                recipe,
+                owner: "u:1".to_owned(),
+                wanted: WantedLease {
+                    lease: Duration::from_secs(30),
+                    most: Duration::from_secs(30),
+                },
+            }]);
+            let texts = call.texts();
+            assert_eq!((call.key_count(), texts[0], texts[3]), (1, key, leases));
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::script::{Call, millis, script};
 use crate::name::LockName;
 
 script!(READ_ACQUIRE = "undeclared_keys" + "lock_hash" + "rw_read_acquire");
-script!(READ_UPDATE = "undeclared_keys" + "rw_leases" + "rw_read_update");
+script!(READ_UPDATE = "undeclared_keys" + "rw_leases" + "loss" + "rw_read_update");
 script!(READ_RELEASE = "undeclared_keys" + "rw_leases" + "rw_read_release");
 script!(READ_INSPECT = "undeclared_keys" + "lock_hash" + "rw_leases" + "rw_read_inspect");
 script!(WRITE_ACQUIRE = "undeclared_keys" + "lock_hash" + "rw_leases" + "rw_write_acquire");

@@ -58,7 +58,8 @@ impl Host {
         }
     }
 
-    async fn take<K: Kind + Send + Sync>(
+    /// Waits for the lock; `None`: it was not given out.
+    pub(super) async fn take<K: Kind + Send + Sync>(
         &self,
         entry: Entry,
         turn: Turn,

@@ -25,6 +25,7 @@ pub(super) enum Item {
 }
 
 /// One connection.
+#[derive(Default)]
 pub(super) struct Link {
     pub(super) host: usize,
     pub(super) process: u32,
@@ -151,14 +152,7 @@ impl Net {
         let link = Link {
             host,
             process,
-            up: VecDeque::new(),
-            down: VecDeque::new(),
-            inbox: VecDeque::new(),
-            reader: None,
-            silent: false,
-            severed: false,
-            closed: false,
-            known: false,
+            ..Link::default()
         };
         self.links.insert(self.opened, link);
         Dialed::Open(self.opened)

@@ -29,6 +29,7 @@ pub(super) const EPOCH: Ms = 1_700_000_000_000;
 const NO_LOGIN: &str = "-NOAUTH Authentication required.\r\n";
 
 /// All engines that answer, or did, at the one address.
+#[derive(Default)]
 pub(super) struct Server {
     time: Arc<AtomicU64>,
     engines: Vec<Engine>,
@@ -93,26 +94,10 @@ impl Server {
     pub(super) fn new(seed: u64, skew: i64) -> Self {
         let mut server = Self {
             time: Arc::new(AtomicU64::new(EPOCH)),
-            engines: Vec::new(),
             seed,
-            sessions: BTreeMap::new(),
-            refusals: Vec::new(),
-            newest: BTreeMap::new(),
-            since: Vec::new(),
-            outdated: Vec::new(),
-            only_scripts: false,
             may_ask: Ms::MAX,
             skew,
-            set: 0,
-            scripts: BTreeMap::new(),
-            changed: false,
-            calls: 0,
-            ran: Vec::new(),
-            past: RefCell::new(None),
-            slots: None,
-            sentinel: None,
-            copying: None,
-            bus: None,
+            ..Self::default()
         };
         server.replace();
         server

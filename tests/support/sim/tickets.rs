@@ -38,7 +38,7 @@ impl Tickets {
 }
 
 impl Host {
-    /// A turn that ends with a ticket.
+    /// A turn that may end with a ticket.
     pub(super) async fn leave<K: Adoptable + Send + Sync>(
         &self,
         entry: Entry,

@@ -6,14 +6,11 @@ use std::sync::PoisonError;
 use std::task::Poll;
 use std::time::Duration;
 
-use redlock_rt::{
-    Error, Fenced, FencedLock, Kind, Lock, LockGuard, LockOptions, PermitOptions, Reentrant,
-    ReplicaAck,
-};
+use redlock_rt::{Error, Fenced, Kind, Lock, LockGuard, LockOptions, PermitOptions, ReplicaAck};
 use tokio::time::Instant;
 
 use super::act::{Host, sleep, told};
-use super::guard::{Hold, Locked, Maybe};
+use super::guard::{Hold, Maybe};
 use super::log::Entry;
 use super::plan::{Cut, Ending, Meanwhile, Thing, Turn};
 use crate::history::{Ack, Acquisition, Mode, Ms, Outcome};
@@ -47,19 +44,17 @@ impl Host {
             Thing::Reentrant if turn.meanwhile == Meanwhile::Body => {
                 self.call(entry, turn, (&client, &key)).await;
             }
-            Thing::Reentrant if turn.end == Ending::Ticket => {
+            Thing::Reentrant => {
                 let lock = client.rlock(&key);
-                let of = |_: &LockGuard<Reentrant>| None;
-                self.leave(entry, turn, lock.lock_with(options(turn)), &lock, of)
+                self.leave(entry, turn, lock.lock_with(options(turn)), &lock, |_| None)
                     .await;
             }
-            Thing::Fenced if turn.end == Ending::Ticket => {
+            Thing::Fenced => {
                 let lock = client.fenced_lock(&key);
                 let of = |held: &LockGuard<Fenced>| Some(held.token());
                 self.leave(entry, turn, lock.lock_with(options(turn)), &lock, of)
                     .await;
             }
-            Thing::Reentrant => self.lock(entry, turn, client.rlock(&key)).await,
             Thing::Fair => self.lock(entry, turn, client.fair_lock(&key)).await,
             Thing::Spin => self.lock(entry, turn, client.spin_lock(&key)).await,
             Thing::ReadWrite => {
@@ -75,7 +70,6 @@ impl Host {
                     false => self.lock(entry, turn, lock.read_lock()).await,
                 }
             }
-            Thing::Fenced => self.fenced(entry, turn, client.fenced_lock(&key)).await,
             // One of them alone.
             Thing::Multi if !turn.strong => {
                 self.lock(entry, turn, client.rlock(format!("{key}:b")))
@@ -134,20 +128,9 @@ impl Host {
     }
 
     async fn lock<K: Kind + Send + Sync>(&self, entry: Entry, turn: Turn, lock: Lock<K>) {
-        let acquire = async {
-            let guard = lock.lock_with(options(turn)).await?;
-            Ok(Locked(guard, lock.clone()))
-        };
-        self.hold(entry, turn, acquire, |_| None).await;
-    }
-
-    async fn fenced(&self, entry: Entry, turn: Turn, lock: FencedLock) {
-        let acquire = async {
-            let guard = lock.lock_with(options(turn)).await?;
-            Ok(Locked(guard, lock.clone()))
-        };
-        self.hold(entry, turn, acquire, |held| Some(held.0.token()))
-            .await;
+        if let Some((entry, held)) = self.take(entry, turn, lock).await {
+            self.keep(entry, turn, held).await;
+        }
     }
 
     pub(super) async fn hold<H: Hold>(

@@ -4,6 +4,8 @@
 mod credentials;
 mod dialer;
 mod endpoint;
+#[cfg(feature = "serde")]
+mod joined;
 mod look_up;
 mod misfit;
 mod panics;

@@ -14,9 +14,9 @@ pub(super) struct Parts<'a> {
     pub(super) scheme: String,
     /// With its `@`; empty if there is none.
     credentials: &'a str,
-    hosts: Vec<&'a str>,
+    pub(super) hosts: Vec<&'a str>,
     /// From the first `/`, `?` or `#`.
-    behind: &'a str,
+    pub(super) behind: &'a str,
 }
 
 impl<'a> Parts<'a> {

@@ -34,8 +34,8 @@ use crate::wire::{AcquireReply, Acquired, FairPlace, Recipe};
 const TIMED_OUT_UNSET: &str = "timed out; the permits were never set";
 /// The log target for waits for permits that were never set.
 const SEMAPHORE: &str = "redlock_rt::semaphore";
-/// After this many leases that were over before their guards could be returned, the error says that
-/// the lease is too short.
+/// After this many leases in a row that were over before their guards could be returned, the error says
+/// that the lease is too short.
 const MOST_EXPIRED_ON_ARRIVAL: u32 = 3;
 
 /// A waiting caller.
@@ -49,6 +49,7 @@ pub(super) struct AcquireLoop<'a> {
     fault: Option<Fault>,
     /// The number of tries since Redis answered.
     unanswered: u32,
+    /// The number of leases that were over before their guards could be returned, since an answer came in time.
     expired_on_arrival: u32,
     /// Whether the log line about permits that were never set was written.
     warned: bool,
@@ -208,7 +209,8 @@ impl AcquireLoop<'_> {
             }
             Taken::Declined(offer) => {
                 // Before the release is sent, so that its announcement is not missed.
-                self.place.declined(self.engine().next_poll(now));
+                let retry_at = self.engine().next_poll(now);
+                self.place.tried(Some(retry_at), Health::Answering);
                 drop(offer);
                 Ok(None)
             }
@@ -353,6 +355,11 @@ impl AcquireLoop<'_> {
     fn answered(&mut self) {
         self.fault = None;
         self.unanswered = 0;
+        let lease = self.attempt.request.terms.lease;
+        let asked = self.attempt.asked();
+        if asked.is_some_and(|asked| clock::now() < clock::after(asked, lease)) {
+            self.expired_on_arrival = 0;
+        }
     }
 
     fn unanswered(&mut self, fault: Fault, pause: Duration) {
@@ -362,7 +369,8 @@ impl AcquireLoop<'_> {
         self.fault = Some(fault);
         let now = clock::now();
         self.pace.unanswered(now);
-        self.place.unanswered(clock::after(now, pause));
+        let retry_at = clock::after(now, pause);
+        self.place.tried(Some(retry_at), Health::Failing);
     }
 
     fn out_of_retries(&self) -> Error {

@@ -91,7 +91,8 @@ impl LocalWait {
         }
     }
 
-    fn tried(&self, retry_at: Option<Instant>, health: Health) {
+    /// The waiter tries again at `retry_at`, or when something is announced.
+    pub(super) fn tried(&self, retry_at: Option<Instant>, health: Health) {
         either!(self, place => place.tried(retry_at, health));
     }
 
@@ -114,16 +115,6 @@ impl LocalWait {
             Self::Queue(_) => true,
             Self::Seat(ticket) => ticket.leave(),
         }
-    }
-
-    /// The waiter did not take what was offered: it waits for the announcement of the release.
-    pub(super) fn declined(&self, retry_at: Instant) {
-        self.tried(Some(retry_at), Health::Answering);
-    }
-
-    /// Redis did not answer the waiter.
-    pub(super) fn unanswered(&self, retry_at: Instant) {
-        self.tried(Some(retry_at), Health::Failing);
     }
 
     /// The waiter leaves with the lock.

@@ -47,6 +47,16 @@ impl Terms {
         meter: Meter::NONE,
     };
 
+    /// The same with this longest hold, which the lease does not outlast.
+    pub(crate) fn within(self, max_hold: Option<Duration>) -> Self {
+        let lease = max_hold.map_or(self.lease, |most| self.lease.min(most));
+        Self {
+            lease,
+            max_hold,
+            ..self
+        }
+    }
+
     /// The same, counted as those of a lock of this kind.
     pub(crate) fn of_kind(self, kind: &'static str) -> Self {
         let meter = self.meter.kind(kind);

@@ -155,7 +155,7 @@ impl Watchdog {
 
     /// The number of holds whose renewals fail, and for how long the renewal that is due for longest has
     /// been.
-    pub(super) fn overdue(&self, now: Instant) -> (usize, Option<Duration>) {
+    pub(crate) fn overdue(&self, now: Instant) -> (usize, Option<Duration>) {
         let schedule = lock(&self.schedule);
         let mut found = (0, None);
         for (_, hold) in schedule.holds.items() {

@@ -127,6 +127,11 @@ impl<'a> Acquisition<'a> {
                 return Err(error.named(&self.lock.name));
             }
             RoundVerdict::Refused | RoundVerdict::Starved => {
+                // Servers that answer in time do so for a lease that is long enough.
+                let lease = self.asking.terms[0].lease;
+                if verdict == RoundVerdict::Refused && clock::now() < clock::after(started, lease) {
+                    self.expired_on_arrival = 0;
+                }
                 // Before the pause: another caller may need exactly these parts.
                 let patience = clock::after(clock::now(), self.asking.server_timeout);
                 roll_back(round.into_parts().0, self.within_wait(patience)).await;

@@ -130,8 +130,9 @@ impl RedLockGuard {
         job.group.not_lost(ACTION)?;
         let options = LockOptions::new();
         let mut asking = job.asking.clone();
-        let terms = asking.engines.iter().map(|engine| options.terms(engine));
-        asking.terms = terms.collect::<Result<Vec<_>, _>>()?;
+        for (place, engine) in job.asking.engines.iter().enumerate() {
+            asking.terms[place] = options.terms(engine)?.within(job.max_hold(place));
+        }
         let started = clock::now();
         let patience = asking.engines.iter().map(|engine| engine.patience(started));
         let until = patience.max().unwrap_or(started);

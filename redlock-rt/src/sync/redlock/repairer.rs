@@ -22,7 +22,7 @@ use super::super::group::{Group, Parts};
 use super::round::{RoundParams, is_silent};
 use crate::clock;
 use crate::connection::Home;
-use crate::engine::{Hold, HoldGuard, Signal, Terms};
+use crate::engine::{Hold, HoldGuard, Signal, ensure};
 use crate::pause::{Growth, Pause};
 use crate::shim::{Mutex, lock};
 
@@ -126,18 +126,25 @@ impl RepairJob {
         }
     }
 
+    /// The longest time that a hold may last which is taken again at this moment.
+    pub(super) fn max_hold(&self, place: usize) -> Option<Duration> {
+        let passed = clock::now().saturating_duration_since(self.started);
+        let max_hold = self.asking.terms[place].max_hold;
+        max_hold.map(|max_hold| max_hold.saturating_sub(passed))
+    }
+
     async fn acquire(
         self: &Arc<Self>,
         repairer: &Repairer,
         place: usize,
         until: Instant,
     ) -> Option<(usize, HoldGuard)> {
-        let terms = self.asking.terms[place];
-        let max_hold = rest_of(terms.max_hold, self.started);
-        if max_hold.is_some_and(|rest| rest.is_zero()) || is_silent(&self.asking.engines[place]) {
+        let terms = self.asking.terms[place].within(self.max_hold(place));
+        if terms.max_hold.is_some_and(|rest| rest.is_zero())
+            || is_silent(&self.asking.engines[place])
+        {
             return None;
         }
-        let terms = Terms { max_hold, ..terms };
         let lock = async {
             match repairer.hold_of_kin(self, place) {
                 Some(hold) => hold.reenter(terms, Some(until)).await,
@@ -153,12 +160,6 @@ impl RepairJob {
             Err(_) => None,
         }
     }
-}
-
-/// When a hold that is taken again ends at the latest.
-fn rest_of(max_hold: Option<Duration>, started: Instant) -> Option<Duration> {
-    let passed = clock::now().saturating_duration_since(started);
-    max_hold.map(|max_hold| max_hold.saturating_sub(passed))
 }
 
 /// The groups of a quorum, and the signal of the repairing task.
@@ -239,7 +240,7 @@ impl Repairer {
                 repairer.task_ended();
             }
         };
-        engine.ensure_beside(self, after, || run(Arc::clone(self)));
+        ensure(&engine.spawner, self, after, || run(Arc::clone(self)));
     }
 
     /// The runtime of the task has ended. The task continues in a runtime in which a guard was

@@ -63,6 +63,7 @@ local limit = tonumber(ARGV[5])
 if not free and limit > 0 then
     free = limit - redis.call('ZCARD', KEYS[2])
     redis.call('SET', KEYS[1], free)
+    align_ttl()
     redis.pcall(ARGV[2], ARGV[1], ARGV[5])
 end
 if not free then

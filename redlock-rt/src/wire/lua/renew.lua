@@ -1,7 +1,7 @@
 -- Lengthens the leases of many holds in one call; the watchdog's script, for locks of every kind.
 --
 -- Prelude: undeclared_keys, permit_ids, rw_leases, loss
--- KEYS: 1..n the locks (HASH: field -> hold count; of permits, STRING)
+-- KEYS: 1..n the locks (HASH: field -> hold count; of permits, STRING; of a barrier, the sorted set itself)
 -- ARGV: 5i-4 lease of hold i in ms (0: only look), 5i-3 field of hold i, 5i-2 prefix of the keys that
 --   carry the leases of a read hold (empty: the lock's own TTL does) or the sorted set of the permits'
 --   leases, 5i-1 ids of the permits of hold i in hexadecimal, concatenated (empty: no permits), 5i the
@@ -25,6 +25,7 @@
 -- * A hold of several permits is lost if one of them is gone; the others are still renewed, until
 --   the hold is released.
 -- * The keys of a read hold, and the set of permits, are in the slot of their lock.
+-- * The set of a barrier's parties keeps its TTL: it follows no other key's.
 -- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
 --   that does not end stops the server.
 -- Redisson: LockTask.renew, ReadLockTask.renew; it renews no permits.

@@ -1,10 +1,11 @@
 -- Sets the hold count of a read hold and its lease: re-entry, partial release, extension.
 --
--- Prelude: undeclared_keys, rw_leases
+-- Prelude: undeclared_keys, rw_leases, loss
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 lease in ms (0: leave it as it is), 2 owner, 3 hold count, 4 the longest lease that any call of
 --   the hold has asked for in ms, 5 start of the names of all keys that carry leases
--- Returns: 1 = done, 0 = the hold does not exist, -1 = another owner has the lock
+-- Returns: 1 = done, 0 = the hold does not exist, -1 = another owner has the lock, a text = the note for a hold
+--   that was stolen, as of renew
 --
 -- Invariants:
 -- * Sets the count instead of changing it by a difference, so it may be repeated after a lost
@@ -23,7 +24,7 @@ local lock, most = KEYS[1], tonumber(ARGV[4])
 local prefix = ARGV[5] .. ':' .. ARGV[2] .. ':rwlock_timeout:'
 local before = redis.call('HGET', lock, ARGV[2])
 if not before then
-    return -redis.call('EXISTS', lock)
+    return loss_of(lock, ARGV[2])
 end
 local count, longest, rests = math.min(tonumber(ARGV[3]) or 0, 1000), -2, {}
 before = math.min(tonumber(before) or 0, 1000)

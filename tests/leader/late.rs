@@ -1,0 +1,65 @@
+//! Redis answers a candidate later than the lease is long.
+
+use std::time::Duration;
+
+use tests::{DEADLINE, Proxy, calls, shared_server, within};
+use tokio::sync::mpsc;
+
+use crate::{campaigns, end, world};
+
+/// Shorter than a connection may be silent.
+const BRIEF: Duration = Duration::from_millis(300);
+
+/// A stall of Redis now and then, however seldom, was taken for a lease that is too short.
+#[tokio::test]
+async fn a_candidate_of_many_terms_gave_up_at_its_third_late_reply() {
+    let mut world = world("stalls").await;
+    let (client, name) = (world.client(), world.name.clone());
+    // Another one each time: one that has resigned waits.
+    let other = || client.leader_election(&name);
+    let proxy = Proxy::to(&shared_server());
+    world.clients_connect_to(proxy.url());
+    let standby = world.client().leader_election(&world.name).lease(BRIEF);
+    let mut leads = other().campaign().await.unwrap();
+    let waiting = campaigns(&standby);
+    let asks = || calls("fenced_acquire");
+    let mut asked = 0;
+    // It gives back what was its own for too short a time.
+    while proxy.count(calls("rlock_release")) < 4 {
+        // It is refused, and waits.
+        proxy.wait_for_count(asks(), asked + 1).await;
+        let late = proxy.hold_reply(asks());
+        leads.resign().await.unwrap();
+        late.reached().await;
+        // When the lease of the candidate is over, if it has one.
+        leads = within(DEADLINE, other().campaign()).await.unwrap();
+        asked = proxy.count(asks());
+        late.open();
+    }
+    proxy.wait_for_count(asks(), asked + 1).await;
+    leads.resign().await.unwrap();
+    let won = within(DEADLINE, waiting).await.unwrap();
+    won.resign().await.unwrap();
+    end(world).await;
+}
+
+#[tokio::test]
+async fn a_run_ended_when_redis_was_slower_than_the_lease_three_times() {
+    let mut world = world("slow").await;
+    let proxy = Proxy::to(&shared_server());
+    world.clients_connect_to(proxy.url());
+    let election = world.client().leader_election(&world.name).lease(BRIEF);
+    // The lease counts from the moment at which the call was sent.
+    proxy.delay(calls("fenced_acquire"), BRIEF * 2);
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let running = tokio::spawn(async move {
+        let never = election.run(async |leadership| tell.send(leadership.term()).unwrap());
+        never.await
+    });
+    proxy.wait_for_count(calls("fenced_acquire"), 4).await;
+    proxy.clear();
+    assert!(within(DEADLINE, told.recv()).await.is_some());
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    end(world).await;
+}
