@@ -553,6 +553,8 @@ async fn doctor_found_nothing_where_names_with_a_brace_were_refused() {
     let _: () = server.ask(&fewer).await;
     let ended = asked("fenced").await;
     assert_says(&ended, "rights", "error", "app lacks ~*{shop:*");
+    // An RLock has nothing there but the notes of thefts.
+    assert_says(&asked("rlock").await, "rights", "warning", "~*{shop:*");
 }
 
 #[tokio::test]

@@ -176,6 +176,7 @@ async fn the_longest_hold_is_the_guards_own() {
     assert_eq!(start.elapsed(), LONGEST);
     sleep(2 * DEFAULT).await;
     assert!(outer.is_valid() && !inner.is_valid());
+    assert!(inner.reenter().await.unwrap_err().is_lost());
     assert_eq!(lock.holder().await.unwrap().as_ref(), Some(outer.hold_id()));
     drop((inner, outer));
     let redis = connection_over(engine.connect()).await.unwrap();

@@ -25,6 +25,11 @@ impl Place {
             false => SUBSCRIBE,
         }
     }
+
+    /// Whether calls are refused without it.
+    pub(super) fn is_serious(&self) -> bool {
+        self.pattern.starts_with('~') && !self.sample.starts_with("redlock_stolen")
+    }
 }
 
 /// Of all kinds as [`derived`].
@@ -52,7 +57,8 @@ fn derived(kind: Kind) -> &'static str {
 pub(super) fn of(namespace: Option<&str>, kinds: &[Kind]) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
     let of_kinds = kinds.iter().map(|kind| derived(*kind));
-    let starts = std::iter::once(LOCKS).chain(of_kinds);
+    // Last: what only they need is not serious, and a pattern is asked for once.
+    let starts = of_kinds.chain([LOCKS]);
     for start in starts.flat_map(str::split_whitespace) {
         let (sign, name) = start.split_at(1);
         let all = match sign {

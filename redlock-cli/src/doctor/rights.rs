@@ -201,6 +201,9 @@ struct Lacking {
     rights: Vec<String>,
     /// For those with it only.
     braced: Vec<String>,
+    /// Without what is here calls are refused. Without the rest waiters poll, late commands are not prevented,
+    /// and nobody is told of a theft.
+    is_serious: bool,
     /// Why it is not known of some.
     unknown: Option<redis::RedisError>,
 }
@@ -217,7 +220,10 @@ impl Lacking {
         for command in commands {
             match may(node, user, command, name).await {
                 Ok(true) => {}
-                Ok(false) => lacking.rights.push(right(command)),
+                Ok(false) => {
+                    lacking.rights.push(right(command));
+                    lacking.is_serious |= !MINOR.contains(&right(command).as_str());
+                }
                 // Also a command that this version does not have.
                 Err(error) => lacking.unknown = Some(error),
             }
@@ -236,6 +242,7 @@ impl Lacking {
                 && let Ok(false) = may_with(node, user, place.command(), sample).await
             {
                 missing.push(place.pattern.clone());
+                lacking.is_serious |= !place.braced && place.is_serious();
             }
         }
         lacking
@@ -265,11 +272,9 @@ pub(super) async fn check(
             "{user} lacks {} for the keys and channels of {name}",
             lacking.rights.join(" ")
         );
-        // Without these waiters poll, and late commands are not prevented.
-        let is_minor = |right: &String| right.starts_with('&') || MINOR.contains(&right.as_str());
-        return vec![match lacking.rights.iter().all(is_minor) {
-            true => warning(message, &remedy),
-            false => error(message, &remedy),
+        return vec![match lacking.is_serious {
+            true => error(message, &remedy),
+            false => warning(message, &remedy),
         }];
     }
     if let Some(error) = lacking.unknown {

@@ -192,14 +192,18 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) if the lock is gone; nothing re-creates it.
+    /// [`Lost`](crate::ErrorKind::Lost) if the lock is gone, or lost for this guard; nothing re-creates it.
     /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer in time; the count
     /// is reduced again, as after [`NotReplicated`](crate::ErrorKind::NotReplicated).
     pub async fn reenter(&self) -> Result<Self, Error> {
         let hold = &self.inner.hold;
         let guard = hold.reenter(again(&self.inner)?, None).await?;
-        let guard = hold.engine.acknowledged_by_default(REENTER, guard);
-        Ok(Self::new(guard.await?))
+        let guard = hold.engine.acknowledged_by_default(REENTER, guard).await?;
+        match guard.state() {
+            // Another guard of the hold may outlast the `max_hold` of this one.
+            GuardState::Lost(reason) => Err(hold.lost_error(REENTER, reason)),
+            _ => Ok(Self::new(guard)),
+        }
     }
 
     /// Runs `body` under the lock, and drops it as soon as the lock is lost.
