@@ -16,6 +16,8 @@ use super::{
 
 /// Longer than the lease.
 const LONG: Duration = Duration::from_millis(1500);
+/// How many requests or replies are lost meanwhile behind each server.
+const LOSSES: u32 = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -276,8 +278,7 @@ async fn link(fault: Fault, topology: &Topology) {
                 let links = links.filter(|_| fastrand::bool()).map(Which::Connection);
                 gates.extend(links.map(|link| proxy.hold_reply(Matcher::any().on(link))));
             }
-            LostRequests => proxy.lose(Loss::Request, Matcher::any(), 20),
-            LostReplies => proxy.lose(Loss::Reply, Matcher::any(), 20),
+            LostRequests | LostReplies => {}
             // All connections, new ones too; what is held arrives in the end, as it would behind such a link.
             NoRequests => gates.push(proxy.hold_request(Matcher::any())),
             NoReplies => gates.extend([
@@ -287,7 +288,21 @@ async fn link(fault: Fault, topology: &Topology) {
             _ => proxy.swallow_message(Matcher::any(), 50),
         }
     }
-    sleep(LONG).await;
+    let loss = match fault {
+        LostRequests => Some(Loss::Request),
+        LostReplies => Some(Loss::Reply),
+        _ => Option::None,
+    };
+    for _ in 0..LOSSES {
+        for proxy in &topology.proxies {
+            // A connection is silent from then on, so each loses one: of whatever call comes next.
+            let links = proxy.connections(Which::Scripts).into_iter();
+            if let Some((loss, link)) = loss.zip(fastrand::choice(links)) {
+                proxy.lose(loss, Matcher::any().on(Which::Connection(link)), 1);
+            }
+        }
+        sleep(LONG / LOSSES).await;
+    }
     drop(gates);
     topology.proxies.iter().for_each(|proxy| proxy.clear());
 }

@@ -29,8 +29,8 @@ pub(crate) const ROUND: Duration = Duration::from_secs(4);
 const COME: Duration = Duration::from_secs(2);
 /// How long a task waits then.
 const LEFT: Duration = Duration::from_millis(1900);
-/// Longer than a task that counts in a round is paused.
-const KEPT: Duration = Duration::from_secs(10);
+/// From the round before on: longer than a task that counts in a round is paused.
+const KEPT: Duration = Duration::from_secs(15);
 
 /// The name of the latches, before the number of the round.
 pub(crate) const LATCH: &str = "latch";
@@ -79,21 +79,17 @@ pub(crate) async fn at_latches(
     stopped: Arc<AtomicBool>,
 ) {
     while !stopped.load(Ordering::Relaxed) {
-        let at = now();
-        let round = at / nanos(ROUND) + 1;
-        let after = fastrand::u64(..nanos(COME));
-        sleep(Duration::from_nanos(round * nanos(ROUND) - at + after)).await;
+        let round = now() / nanos(ROUND) + 1;
         let latch = client.count_down_latch(format!("{start}:{LATCH}:{round}"));
-        // Whoever comes first sets the count.
-        if latch
-            .clone()
-            .ttl(KEPT)
-            .try_set_count(COUNT.into())
-            .await
-            .is_err()
-        {
+        // Whoever comes first sets the count: before the round, so that the count of each is a call that may
+        // be the first whose reply is lost.
+        let set = latch.clone().ttl(KEPT).try_set_count(COUNT.into()).await;
+        if set.is_err() {
+            sleep(Duration::from_millis(20)).await;
             continue;
         }
+        let comes = round * nanos(ROUND) + fastrand::u64(..nanos(COME));
+        sleep(Duration::from_nanos(comes.saturating_sub(now()))).await;
         journal.note_at(now(), Act::Meet, Stage::Invoke, Some(round), None);
         match in_a_round(&latch).await {
             Ok(()) => journal.note_at(now(), Act::Meet, Stage::Ok, Some(round), None),

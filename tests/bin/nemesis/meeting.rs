@@ -160,8 +160,12 @@ impl<'a> Meetings<'a> {
         // Others of them may have passed when the data was lost.
         let is_kept = |all: &Together<'_>| {
             let end = all.ended.1 + nanos(ROUND);
+            // A latch has its count since the round before.
+            let set = all.round.filter(|_| !self.is_barrier);
+            let set = set.map(|round| nanos(ROUND) * (round - 1));
+            let begin = set.map_or(all.asked.0, |set| set.min(all.asked.0));
             let mut lossy = self.lossy.iter();
-            !lossy.any(|window| window.from <= end && all.asked.0 < window.until)
+            !lossy.any(|window| window.from <= end && begin < window.until)
         };
         together.filter(is_kept).collect()
     }
