@@ -84,6 +84,19 @@ fn retry_after(response: &Response<String>) -> Option<&str> {
 }
 
 #[tokio::test]
+async fn the_longest_retry_after_panicked() {
+    let (client, a) = (client().await, unique("web"));
+    let _held = client.rlock(&a).lock().await.unwrap();
+    let (slow, _begun) = Slow::new();
+    let layer = LockLayer::new(&client, name).retry_after(Duration::MAX);
+    let mut service = layer.layer(slow);
+    let ready = service.ready().now_or_never().unwrap().unwrap();
+    let answer = within(DEADLINE, ready.call(Request::new(a))).await.unwrap();
+    let most = u64::MAX.to_string();
+    assert_eq!(retry_after(&answer), Some(most.as_str()));
+}
+
+#[tokio::test]
 async fn one_request_of_a_name_runs_at_a_time() {
     let (client, a) = (client().await, unique("web"));
     let (slow, mut begun) = Slow::new();

@@ -48,13 +48,12 @@ impl SharedServer {
     }
 
     /// Runs every complete request that the parser holds, up to a wrong password; says whether there
-    /// was one.
-    pub(super) fn serve(&self, id: u64, parser: &mut Parser) -> bool {
+    /// was one. `out`: of this client, since a restart gives its id to another.
+    pub(super) fn serve(&self, (id, out): (u64, &Outbox), parser: &mut Parser) -> bool {
         let mut scripts = lock(&self.scripts);
         let mut is_wrong = false;
-        while !is_wrong {
+        while !is_wrong && !out.is_closed() {
             let mut state = lock(&self.state);
-            // No further command of a killed client runs.
             let Some(client) = state.clients.get(&id) else {
                 break;
             };
@@ -94,9 +93,12 @@ impl SharedServer {
         is_wrong
     }
 
-    pub(super) fn disconnect(&self, id: u64, discard: bool) {
+    /// As in [`serve`](Self::serve).
+    pub(super) fn disconnect(&self, (id, out): (u64, &Outbox), discard: bool) {
         let scripts = lock(&self.scripts);
-        lock(&self.state).disconnect(id, discard);
+        if !out.is_closed() {
+            lock(&self.state).disconnect(id, discard);
+        }
         self.finish(scripts);
     }
 

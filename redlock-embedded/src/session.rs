@@ -45,7 +45,7 @@ impl Session {
     }
 
     pub(super) fn serve(&mut self) {
-        self.is_wrong = self.shared.serve(self.id, &mut self.parser);
+        self.is_wrong = self.shared.serve((self.id, &self.out), &mut self.parser);
         self.stalled = self.out.is_full();
         if self.out.is_closed() {
             self.parser = Parser::default();
@@ -72,7 +72,7 @@ impl Session {
     }
 
     fn disconnect(&self, discard: bool) {
-        self.shared.disconnect(self.id, discard);
+        self.shared.disconnect((self.id, &self.out), discard);
     }
 }
 

@@ -129,6 +129,17 @@ async fn a_restart_keeps_the_keys_and_nothing_else() {
     assert_ne!(run_id(ask(&mut third, "INFO server").await), before);
 }
 
+/// It was a client with the number of the old one.
+#[tokio::test]
+async fn the_end_of_a_session_from_before_a_restart_ended_a_new_one() {
+    let engine = Engine::new();
+    let old = engine.connect();
+    engine.restart();
+    let mut new = engine.connect();
+    drop(old);
+    assert_eq!(ask(&mut new, "PING").await, "+PONG\r\n");
+}
+
 #[tokio::test]
 async fn a_simulated_engine_has_the_time_and_the_choices_that_it_is_given() {
     let time = Arc::new(Mutex::new(Duration::from_secs(100)));

@@ -220,7 +220,8 @@ fn refusal<R: Default>(error: Error, retry_after: Duration) -> Response<R> {
     let mut response = Response::new(R::default());
     *response.status_mut() = status(&error);
     if is_to_be_repeated(&error) {
-        let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
+        let seconds = retry_after.as_secs();
+        let seconds = seconds.saturating_add(u64::from(retry_after.subsec_nanos() > 0));
         let headers = response.headers_mut();
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }

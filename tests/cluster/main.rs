@@ -3,6 +3,7 @@
 mod busy;
 mod channels;
 mod crowd;
+mod fair;
 mod hang;
 mod java;
 mod migration;

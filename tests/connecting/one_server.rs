@@ -241,10 +241,10 @@ async fn a_call_given_up_before_a_failover_took_the_lock_after_the_one_back() {
     eventually(DEADLINE, async || client.stats().releases == 0).await;
 
     stage.lead_to(OLD);
-    new.cut_all();
-    // A server that was left is refused for a while.
+    // A server that was left is refused for a while, and a connection may be on its way to the other one.
     old.mark();
     eventually(DEADLINE, async || {
+        new.cut_all();
         let _ = client.rlock("a").is_locked().await;
         old.count(CALL) > 0
     })
@@ -253,6 +253,25 @@ async fn a_call_given_up_before_a_failover_took_the_lock_after_the_one_back() {
     eventually(DEADLINE, async || old.connections(held).is_empty()).await;
     let late = stage.client_of(OLD).await.rlock("late");
     assert!(!late.is_locked().await.unwrap());
+}
+
+/// It lets others renew than the old one does, and gave out a lock that ended with its lease.
+#[tokio::test]
+async fn a_server_that_took_over_was_not_asked_for_the_rights_to_renew() {
+    let stage = Stage::open();
+    let client = stage.client();
+    lock_and_unlock(&client.rlock("before")).await;
+    let _: () = stage.servers[NEW]
+        .ask(&["ACL", "SETUSER", "default", "-evalsha"])
+        .await;
+    stage.fail_over();
+    stage.proxies[OLD].cut_all();
+    let error = within(DEADLINE, client.rlock("a").lock())
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    let keys: usize = stage.servers[NEW].ask(&["EXISTS", "a"]).await;
+    assert_eq!(keys, 0);
 }
 
 /// Without a failover: each connection leads to the other server than the last one.

@@ -9,7 +9,7 @@ mod roads;
 
 use std::time::Duration;
 
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use redlock_rt::{
     AclKind, Client, Error, ErrorKind, Fire, FoundKind, LockOptions, LostReason, Owner,
     PermitOptions, Shutdown, Unlocked,
@@ -570,6 +570,13 @@ async fn what_is_there_is_told_to_users_with_the_listed_rights() {
     assert_eq!(found.listening, None);
     stage.set("-type").await;
     assert_denied(client.inspect(&name).await, &name);
+    // It has several names, and ends with the first error.
+    let mut found: Vec<_> = client.scan(&format!("{name}*")).collect().await;
+    let error = found.pop().unwrap().unwrap_err();
+    assert!(
+        error.kind() == ErrorKind::Denied && found.is_empty(),
+        "{error} {found:?}"
+    );
     stage.set("-scan").await;
     let found: Result<Vec<_>, Error> = client.scan(&name).try_collect().await;
     assert_denied(found, &name);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use proc_macro2::Span;
 
+use super::parameters::same;
 use crate::args::{Args, KeysArg, OptionSlot};
 use crate::errors::Errors;
 use crate::plan::{FsyncArg, LockKindArg, RenewArg, ReplicaAckArg, TimeArg, Wait};
@@ -213,7 +214,7 @@ fn once(args: &Args, errors: &mut Errors) {
 fn bindings(args: &Args, errors: &mut Errors) {
     let (guard, token) = (args.guard.get(), args.token.get());
     if let (Some(guard), Some(token)) = (guard, token)
-        && guard.value == token.value
+        && same(&guard.value, &token.value)
     {
         errors.at(
             token.span,

@@ -171,6 +171,10 @@ fn names_in_the_body_are_different() {
         r#"key = "k", kind = fenced, guard = held, token = held"#,
         "`guard` and `token` are both called `held`: give them different names",
     );
+    refused(
+        r##"key = "k", kind = fenced, guard = held, token = r#held"##,
+        "`guard` and `token` are both called `r#held`: give them different names",
+    );
     accepted(r#"key = "k", kind = fenced, guard = held, token = number"#);
 }
 

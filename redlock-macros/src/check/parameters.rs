@@ -86,7 +86,7 @@ pub(super) fn bound_twice(attributes: &[Args], errors: &mut Errors) {
     }
 }
 
-fn same(one: &Ident, other: &Ident) -> bool {
+pub(super) fn same(one: &Ident, other: &Ident) -> bool {
     one.unraw() == other.unraw()
 }
 

@@ -1,5 +1,7 @@
 //! What there is in Redis, whoever put it there.
 
+use std::future::ready;
+
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 
 use super::Client;
@@ -130,6 +132,11 @@ impl Client {
                 found.buffer_unordered(AT_ONCE)
             })
             .try_flatten()
+            // The names of a page go on behind an error.
+            .scan(false, |is_over, found| {
+                let ended = std::mem::replace(is_over, found.is_err());
+                ready((!ended).then_some(found))
+            })
             .try_filter_map(async |found| Ok(found))
     }
 

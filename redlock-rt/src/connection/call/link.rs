@@ -43,6 +43,8 @@ pub(super) struct Link {
     /// The scripts that the server will know when it reads the next command.
     known: Mutex<HashSet<&'static str>>,
     pub(super) fast_paths: FastPaths,
+    /// Whether the server carries out HDEL; see `needed_rights`.
+    pub(super) deletes: AtomicBool,
     tie: Arc<Tie>,
     pub(super) server: Arc<CurrentServer>,
     /// So that the next connection can kill its client. `None` where an ACL forbids to ask.
@@ -119,6 +121,7 @@ impl Link {
             task,
             known: Mutex::default(),
             fast_paths: FastPaths::new(scripts_only),
+            deletes: AtomicBool::new(false),
             tie: Tie::new(reached.at, move || end.abort()),
             identity,
             server: Arc::clone(server),
@@ -220,9 +223,7 @@ impl Link {
         let path = match prelude {
             Prelude::None if repeat => self.fast_paths.of(&call),
             // A refusal of the plain commands would be noticed only by a caller that waits.
-            Prelude::Load if self.server.deletes.load(Ordering::Relaxed) => {
-                self.fast_paths.of(&call)
-            }
+            Prelude::Load if self.deletes.load(Ordering::Relaxed) => self.fast_paths.of(&call),
             _ => None,
         };
         let step = match (path, prelude) {

@@ -15,10 +15,12 @@ use crate::wire::{Value, renew};
 const KEY: &[u8] = b"redlock_probe";
 
 impl Link {
-    /// Asks once for what each renewal needs: the script, with no holds, and the commands in it. And for
+    /// Asks once for each server what each renewal needs: the script, with no holds, and the commands in it. And for
     /// HDEL, whose refusal a caller that only drops its guards would not notice. Changes nothing.
     pub(super) async fn prove(&self) -> Result<(), Fault> {
-        if self.server.proven.load(Ordering::Relaxed) {
+        let run_id = self.info.run_id.as_ref();
+        if let Some(deletes) = self.server.deletes(run_id) {
+            self.deletes.store(deletes, Ordering::Relaxed);
             return Ok(());
         }
         let call = renew(&[]);
@@ -53,8 +55,8 @@ impl Link {
                 Fault::lacking(error, lacking, unknown).map_or(Ok(()), Err)?;
             }
         }
-        self.server.deletes.store(deletes, Ordering::Relaxed);
-        self.server.proven.store(true, Ordering::Relaxed);
+        self.deletes.store(deletes, Ordering::Relaxed);
+        self.server.is_proven(run_id, deletes);
         Ok(())
     }
 }

@@ -144,10 +144,9 @@ pub(crate) struct CurrentServer {
     on_move: Box<dyn Fn() + Send + Sync>,
     /// Whether a connection was ever made: the configuration is, or was, correct.
     reached: AtomicBool,
-    /// Whether it lets this client renew locks; see `call::needed_rights`.
-    pub(in crate::connection) proven: AtomicBool,
-    /// Whether it carries out HDEL, as was found out then.
-    pub(in crate::connection) deletes: AtomicBool,
+    /// The server of which it was found out that it lets this client renew locks, and whether it carries out
+    /// HDEL; see `call::needed_rights`.
+    proof: Mutex<Option<(Option<String>, bool)>>,
     listener: Mutex<Listener>,
     /// The master that the sentinels named last.
     named: watch::Sender<Option<Address>>,
@@ -201,8 +200,7 @@ impl CurrentServer {
             clustered: false,
             on_move: Box::new(on_move),
             reached: AtomicBool::new(false),
-            proven: AtomicBool::new(false),
-            deletes: AtomicBool::new(false),
+            proof: Mutex::default(),
             listener: Mutex::default(),
             named: watch::Sender::new(None),
             state: Mutex::default(),
@@ -213,6 +211,17 @@ impl CurrentServer {
     pub(in crate::connection) fn of_a_cluster(mut self) -> Self {
         self.clustered = true;
         self
+    }
+
+    /// Whether the server of this `run_id` carries out HDEL; `None`: nothing was found out of that one.
+    pub(in crate::connection) fn deletes(&self, run_id: Option<&String>) -> Option<bool> {
+        let proof = lock_std(&self.proof);
+        let (of, deletes) = proof.as_ref()?;
+        (of.as_ref() == run_id).then_some(*deletes)
+    }
+
+    pub(in crate::connection) fn is_proven(&self, run_id: Option<&String>, deletes: bool) {
+        *lock_std(&self.proof) = Some((run_id.cloned(), deletes));
     }
 
     pub(in crate::connection) fn listener(&self) -> MutexGuard<'_, Listener> {

@@ -28,6 +28,8 @@ const MOST: usize = 1024;
 const LEAST: usize = 2;
 /// The room is halved while replies take so much longer than twice the shortest time.
 const SLOW: Duration = Duration::from_millis(100);
+/// After so many replies in a row that were late though little was in flight, the server is that far away now.
+const LASTING: u32 = 64;
 
 /// For whom a call is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,6 +65,9 @@ struct Pace {
     /// The command that is measured, and a moment before it.
     measured: Option<(u64, Instant)>,
     shortest: Option<Duration>,
+    /// How many replies in a row were late with the least room, and the shortest time of those.
+    late: u32,
+    shortest_late: Duration,
     /// Whether one has been late since nobody waited for room.
     was_late: bool,
     last_two: [Duration; 2],
@@ -162,7 +167,9 @@ impl<T> Admission<T> {
         // As by TCP: doubled until a reply is late, then halved, and raised by steps, while callers wait for room.
         // Several clients settle at a fair part each, and what came at once does not fill the line at the server.
         let Room { most, line, .. } = &mut self.callers;
-        *most = if took > shortest * 2 + SLOW {
+        let is_late = took > shortest * 2 + SLOW;
+        self.pace.notes(took, is_late && *most == LEAST);
+        *most = if is_late {
             self.pace.was_late = true;
             (*most / 2).max(LEAST)
         } else if line.is_empty() {
@@ -214,6 +221,18 @@ impl<T> Admission<T> {
     }
 }
 
+impl Pace {
+    fn notes(&mut self, took: Duration, is_late: bool) {
+        let before = (self.late > 0).then_some(self.shortest_late);
+        self.shortest_late = before.map_or(took, |before| before.min(took));
+        self.late = if is_late { self.late + 1 } else { 0 };
+        if self.late == LASTING {
+            self.shortest = Some(self.shortest_late);
+            self.late = 0;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -244,6 +263,18 @@ mod tests {
         (0..20).for_each(|_| took(&mut admission, 181 * MS));
         assert_eq!(room(&mut admission), LEAST);
         (0..MOST / LEAST - 1).for_each(|_| took(&mut admission, 180 * MS));
+        assert_eq!(room(&mut admission), MOST);
+    }
+
+    #[test]
+    fn a_server_that_is_farther_away_since_a_moment_was_slow_for_ever() {
+        let mut admission = Admission::default();
+        (0..9).for_each(|_| took(&mut admission, MS));
+        (0..LASTING + 20).for_each(|_| took(&mut admission, 150 * MS));
+        assert!(room(&mut admission) < MOST / 8, "step by step");
+        let now = clock::now();
+        assert!(!admission.is_too_late(Some(now + 151 * MS), now));
+        (0..MOST / LEAST).for_each(|_| took(&mut admission, 150 * MS));
         assert_eq!(room(&mut admission), MOST);
     }
 

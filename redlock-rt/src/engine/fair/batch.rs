@@ -1,9 +1,9 @@
 //! The choice of the beats of one call.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use super::queue::{BeatRequest, SOON};
+use super::queue::BeatRequest;
 use super::{FairMap, waiters::FairWaiters};
 use crate::clock;
 use crate::name::LockName;
@@ -20,13 +20,13 @@ impl FairMap {
     /// within half of the time since the first one's last beat. So names that began at different
     /// moments share calls, and a name that has just looked takes no others along. All names of a
     /// call are in one slot. `is_full`: the server of a slot takes no more calls now; its names are
-    /// looked at again soon.
+    /// held up.
     pub(super) fn pick(
         &self,
         now: Instant,
         slot_of: impl Fn(&LockName) -> Slot,
         is_full: impl Fn(Slot) -> bool,
-    ) -> Vec<PendingBeat> {
+    ) -> (Vec<PendingBeat>, Vec<HeldUp>) {
         let mut batch: Vec<PendingBeat> = Vec::new();
         let mut others = Vec::new();
         let mut held_up = Vec::new();
@@ -40,7 +40,12 @@ impl FairMap {
             waiters.withdraw(now);
             let slot = |waiters: &FairWaiters| slot_of(waiters.name());
             if is_full(slot(&waiters)) {
-                held_up.push((id, weak));
+                let slot = slot(&waiters);
+                held_up.push(HeldUp {
+                    slot,
+                    id,
+                    waiters: weak,
+                });
                 continue;
             }
             if let Some(first) = batch.first()
@@ -62,11 +67,24 @@ impl FairMap {
         for (id, weak) in others {
             let _ = schedule.set(id, now, weak);
         }
-        for (id, weak) in held_up {
-            let _ = schedule.set(id, clock::after(now, SOON), weak);
-        }
         drop(schedule);
-        batch
+        (batch, held_up)
+    }
+}
+
+/// A name whose beat is due while its server takes no more calls. It is due again when this is dropped.
+pub(super) struct HeldUp {
+    pub(super) slot: Slot,
+    id: u64,
+    waiters: Weak<FairWaiters>,
+}
+
+impl Drop for HeldUp {
+    fn drop(&mut self) {
+        if let Some(waiters) = self.waiters.upgrade() {
+            let mut schedule = lock(&waiters.map.schedule);
+            let _ = schedule.set(self.id, clock::now_in_drop(), Weak::clone(&self.waiters));
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
 use super::FairMap;
-use super::batch::PendingBeat;
+use super::batch::{HeldUp, PendingBeat};
 use crate::clock;
 use crate::connection::{Caller, Delivery, Lane, Nodes, To};
 use crate::name::LockName;
@@ -25,6 +25,7 @@ type Busy = BTreeMap<Option<u64>, usize>;
 pub(in crate::engine) async fn run(map: Arc<FairMap>, nodes: Arc<Nodes>) {
     let mut under_way = FuturesUnordered::new();
     let mut busy = Busy::new();
+    let mut held_up = BTreeMap::<Option<u64>, Vec<HeldUp>>::new();
     let is_full = |busy: &Busy, at| busy.get(&at).is_some_and(|calls| *calls >= MOST_CALLS);
     let at = |slot| nodes.known(slot).map(|node| node.number);
     // With one server there is nothing to pick while it has enough calls.
@@ -32,7 +33,10 @@ pub(in crate::engine) async fn run(map: Arc<FairMap>, nodes: Arc<Nodes>) {
     while !map.signal.is_closed() {
         while !stops(&busy) {
             let slot_of = |name: &LockName| nodes.slot_of(name);
-            let batch = map.pick(clock::now(), slot_of, |slot| is_full(&busy, at(slot)));
+            let (batch, held) = map.pick(clock::now(), slot_of, |slot| is_full(&busy, at(slot)));
+            for held in held {
+                held_up.entry(at(held.slot)).or_default().push(held);
+            }
             let Some(first) = batch.first() else { break };
             let at = at(nodes.slot_of(first.waiters.name()));
             *busy.entry(at).or_default() += 1;
@@ -42,6 +46,8 @@ pub(in crate::engine) async fn run(map: Arc<FairMap>, nodes: Arc<Nodes>) {
                 at
             });
         }
+        // No call of these servers is to end: their slots have moved.
+        held_up.retain(|at, _| busy.contains_key(at));
         let next = lock(&map.schedule).arm(clock::now());
         // If no more calls may be sent, waits for the end of one.
         let next = next.filter(|_| !stops(&busy));
@@ -54,6 +60,12 @@ pub(in crate::engine) async fn run(map: Arc<FairMap>, nodes: Arc<Nodes>) {
                 }
                 // Servers come and go.
                 busy.retain(|_, calls| *calls > 0);
+                // The names of one call are due again.
+                if let Some(held) = held_up.get_mut(&at) {
+                    let first = held[0].slot;
+                    held.retain(|held| held.slot != first);
+                }
+                held_up.retain(|_, held| !held.is_empty());
             }
             () = clock::sleep_until(next.unwrap_or_else(clock::now)), if next.is_some() => {}
             () = map.signal.notified() => {}

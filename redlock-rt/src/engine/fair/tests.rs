@@ -1,8 +1,9 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::FairTicket;
+use super::batch::PendingBeat;
 use crate::clock;
 use crate::connection::{Connector, Message};
 use crate::engine::hub::ChannelListener;
@@ -46,16 +47,36 @@ fn queued(engine: &Arc<ClientEngine>, name: usize) -> FairTicket {
     ticket
 }
 
+fn pick(engine: &ClientEngine, now: Instant) -> Vec<PendingBeat> {
+    engine.fair.pick(now, one_slot, |_| false).0
+}
+
+/// They were due a quarter of a second later, however soon the server took calls again.
+#[test]
+fn names_that_were_held_up_are_due_when_they_are_no_more() {
+    let engine = engine();
+    let _tickets: Vec<FairTicket> = (0..5).map(|name| queued(&engine, name)).collect();
+    for name in 0..5 {
+        engine.fair.get(&name.to_string()).unwrap().beat_now();
+    }
+    let now = clock::now();
+    let (batch, held_up) = engine.fair.pick(now, one_slot, |_| true);
+    assert!(batch.is_empty() && held_up.len() == 5);
+    assert!(pick(&engine, now).is_empty());
+    drop(held_up);
+    assert_eq!(pick(&engine, clock::now()).len(), 5);
+}
+
 #[test]
 fn beats_of_names_that_began_at_different_moments_come_together() {
     let engine = engine();
     let started = clock::now();
     let _tickets: Vec<FairTicket> = (0..250).map(|name| queued(&engine, name)).collect();
-    assert!(engine.fair.pick(started, one_slot, |_| false).is_empty());
+    assert!(pick(&engine, started).is_empty());
     engine.fair.get("7").unwrap().beat_now();
     engine.fair.get("8").unwrap().beat_now();
     // The others are not due in half of their time.
-    let first = engine.fair.pick(clock::now(), one_slot, |_| false);
+    let first = pick(&engine, clock::now());
     assert_eq!(first.len(), 2);
     for one in first {
         let beat = Beat {
@@ -67,14 +88,10 @@ fn beats_of_names_that_began_at_different_moments_come_together() {
         one.answered(|waiters| waiters.beat_answered(&beat, 0.0, started));
     }
     // These two are due first, and bring others along.
-    let mut batches = vec![
-        engine
-            .fair
-            .pick(started + ALIVE.mul_f64(0.31), one_slot, |_| false),
-    ];
+    let mut batches = vec![pick(&engine, started + ALIVE.mul_f64(0.31))];
     let due = clock::now() + ALIVE / 3;
     batches.extend(std::iter::from_fn(|| {
-        let batch = engine.fair.pick(due, one_slot, |_| false);
+        let batch = pick(&engine, due);
         (!batch.is_empty()).then_some(batch)
     }));
     let sizes: Vec<_> = batches.iter().map(Vec::len).collect();
@@ -122,19 +139,16 @@ fn a_beat_dropped_unanswered_is_sent_again() {
     let _ticket = queued(&engine, 1);
     let waiters = engine.fair.get("1").unwrap();
     waiters.beat_now();
-    let first = engine.fair.pick(clock::now(), one_slot, |_| false);
+    let first = pick(&engine, clock::now());
     assert_eq!(first.len(), 1);
     waiters.beat_now();
     assert!(
-        engine
-            .fair
-            .pick(clock::now() + S, one_slot, |_| false)
-            .is_empty(),
+        pick(&engine, clock::now() + S).is_empty(),
         "it is under way"
     );
     // The runtime has ended.
     drop(first);
-    assert_eq!(engine.fair.pick(clock::now(), one_slot, |_| false).len(), 1);
+    assert_eq!(pick(&engine, clock::now()).len(), 1);
 }
 
 /// Whoever it was for has left, and nobody else hears of it.
@@ -149,7 +163,7 @@ fn redis_is_asked_soon_about_a_turn_of_nobody_here_and_not_about_that_of_a_waite
     };
     let asked = || {
         let due = clock::now() + ALIVE / 10;
-        engine.fair.pick(due, one_slot, |_| false).len()
+        pick(&engine, due).len()
     };
     hear(number - 1);
     assert_eq!(asked(), 0);

@@ -23,7 +23,7 @@ use crate::shim::{Mutex, lock};
 use crate::wire::{Beat, FairPlace, FairQueue, Recipe};
 
 pub(crate) struct FairWaiters {
-    map: Arc<FairMap>,
+    pub(super) map: Arc<FairMap>,
     recipe: Arc<dyn Recipe>,
     /// A reference to this value, and its number in the schedule.
     weak: Weak<Self>,

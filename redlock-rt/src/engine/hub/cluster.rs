@@ -31,18 +31,32 @@ struct Links {
 pub(super) async fn run_in_cluster(hub: &Arc<Hub>, cluster: &Arc<Cluster>, timeouts: Timeouts) {
     let mut links = Links::default();
     let mut changes = cluster.changes();
+    let (mut has_changed, mut turns) = (true, 0_u8);
     while !hub.signal.is_closed() {
-        hub.rearrange();
-        if lock(&hub.registry).has_homeless() {
+        // Signals can come without end, and use up no task budget.
+        turns = turns.wrapping_add(1);
+        if turns == 0 {
+            tokio::task::yield_now().await;
+        }
+        let has_homeless = || lock(&hub.registry).has_homeless();
+        if std::mem::take(&mut has_changed) || has_homeless() {
+            hub.rearrange();
+        }
+        if has_homeless() {
             cluster.is_in_doubt();
         }
         links.start(hub, cluster, timeouts);
         links.signals.values().for_each(|signal| signal.notify());
         tokio::select! {
+            // In a fixed order, so that a simulation repeats itself; the signal last, since it comes with each
+            // channel, and must not delay the connections.
             biased;
-            () = hub.signal.notified() => {}
-            () = changes.next() => links.end(hub, cluster),
+            () = changes.next() => {
+                links.end(hub, cluster);
+                has_changed = true;
+            }
             Some(()) = links.running.next(), if !links.running.is_empty() => {}
+            () = hub.signal.notified() => {}
         }
     }
     // Each ends by itself, without an error in the log.

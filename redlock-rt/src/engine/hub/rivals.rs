@@ -192,7 +192,7 @@ impl Rivals {
     /// How many clients take turns, as far as is known.
     fn clients(&self) -> u32 {
         let all = self.others.saturating_mul(PARTS);
-        (all - self.idle + PARTS / 2) / PARTS + 1
+        (all - self.idle).saturating_add(PARTS / 2) / PARTS + 1
     }
 
     /// Others have tried since this client yielded, if it did.
@@ -322,6 +322,14 @@ mod tests {
             }
             found
         }
+    }
+
+    #[test]
+    fn a_server_that_names_the_most_receivers_is_believed_without_a_panic() {
+        let mut rivals = Rivals::default();
+        rivals.released(u32::MAX);
+        rivals.heard(crate::clock::now(), 1);
+        assert!(rivals.compete());
     }
 
     #[test]
