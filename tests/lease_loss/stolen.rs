@@ -52,6 +52,18 @@ async fn a_holder_learns_by_whom_and_why_at_its_next_renewal() {
 }
 
 /// The call that finds the loss says what the renewal would say.
+async fn assert_told<K: redlock_rt::Kind>(guard: LockGuard<K>, extends: bool) {
+    let error = match extends {
+        true => guard.extend(LONG).await.unwrap_err(),
+        false => guard.reenter().await.unwrap_err(),
+    };
+    assert_eq!(theft(error.lost_reason().unwrap()).why, WHY);
+    let GuardState::Lost(reason) = guard.state() else {
+        panic!("{guard:?}");
+    };
+    assert_eq!(theft(reason).why, WHY);
+}
+
 #[tokio::test]
 async fn a_holder_that_reenters_or_extends_learns_it_then() {
     let world = World::on(&shared_server(), "reenters").await;
@@ -62,15 +74,7 @@ async fn a_holder_that_reenters_or_extends_learns_it_then() {
         let guard = fenced(&holds).lock().await.unwrap();
         let stolen = fenced(&thief).steal(WHY).await.unwrap();
         assert!(stolen.token() > guard.token());
-        let error = match extends {
-            true => guard.extend(LONG).await.unwrap_err(),
-            false => guard.reenter().await.unwrap_err(),
-        };
-        assert_eq!(theft(error.lost_reason().unwrap()).why, WHY);
-        let GuardState::Lost(reason) = guard.state() else {
-            panic!("{guard:?}");
-        };
-        assert_eq!(theft(reason).why, WHY);
+        assert_told(guard, extends).await;
         stolen.unlock().await.unwrap();
     }
     world.forget_thefts().await;
@@ -94,15 +98,7 @@ async fn a_reader_was_never_told_why_if_it_reentered_or_extended_first() {
             true => Some(lock.lock().await.unwrap()),
             false => None,
         };
-        let error = match extends {
-            true => guard.extend(LONG).await.unwrap_err(),
-            false => guard.reenter().await.unwrap_err(),
-        };
-        assert_eq!(theft(error.lost_reason().unwrap()).why, WHY);
-        let GuardState::Lost(reason) = guard.state() else {
-            panic!("{guard:?}");
-        };
-        assert_eq!(theft(reason).why, WHY);
+        assert_told(guard, extends).await;
         if let Some(next) = next {
             assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
         }

@@ -1,10 +1,14 @@
 //! The keys and channels that the kinds in use need a right to.
 
+use redlock_rt::{AclKind, Client, Error};
+
 use super::Kind;
 
 /// Scripts need all rights to their keys.
 const SCRIPT: &str = "EVALSHA 0 1 K";
 const SUBSCRIBE: &str = "SUBSCRIBE C";
+/// The notes of thefts.
+const STOLEN: &str = "~redlock_stolen";
 
 /// Keys, or channels.
 #[derive(Debug)]
@@ -28,38 +32,43 @@ impl Place {
 
     /// Whether calls are refused without it.
     pub(super) fn is_serious(&self) -> bool {
-        self.pattern.starts_with('~') && !self.sample.starts_with("redlock_stolen")
+        self.pattern.starts_with('~') && !self.sample.starts_with(&STOLEN[1..])
     }
 }
 
-/// Of all kinds as [`derived`].
-const LOCKS: &str = "~redlock_stolen &redisson_lock__channel";
-
-/// How the keys (`~`) and channels (`&`) of a kind begin that belong to a name. Behind it the name is in braces, unless
-/// it contains `{`; so the channel of a latch, which has every name in braces, is left out.
-fn derived(kind: Kind) -> &'static str {
+/// The kinds of the library that one of ours stands for; an RLock is in each rule.
+fn in_rules(kind: Kind) -> &'static [AclKind] {
     match kind {
-        Kind::Rlock => "",
-        Kind::Fair => "~redisson_lock_queue ~redisson_lock_timeout ~redlock_fair",
-        Kind::ReadWrite => "~redlock_rw_writers &redisson_rwlock",
-        Kind::Fenced => "~redisson_lock_token ~redlock_fence",
-        Kind::Once => "~redisson_lock_token ~redlock_once",
-        Kind::Semaphore => "~redlock_sem ~redlock_op &redisson_sc",
-        Kind::Latch => "~redlock_latch_end ~redlock_op",
-        Kind::Barrier => {
-            "~redlock_barrier ~redlock_barrier_parties ~redlock_double_barrier ~redlock_double_barrier_parties \
-             ~redlock_op &redlock_barrier"
-        }
+        Kind::Rlock => &[],
+        Kind::Fair => &[AclKind::FairLock],
+        Kind::ReadWrite => &[AclKind::ReadWriteLock],
+        Kind::Fenced => &[AclKind::FencedLock],
+        Kind::Once => &[AclKind::Once],
+        Kind::Semaphore => &[AclKind::Semaphore, AclKind::PermitExpirableSemaphore],
+        Kind::Latch => &[AclKind::CountDownLatch],
+        Kind::Barrier => &[AclKind::Barrier],
     }
+}
+
+/// How the keys (`~`) and channels (`&`) of the kinds begin that belong to a name, as the library's rule for any
+/// namespace has them. Behind it the name is in braces, unless it contains `{`.
+fn starts(kinds: &[Kind]) -> Result<Vec<String>, Error> {
+    let client = Client::builder().url("redis://localhost").namespace("any");
+    let kinds = kinds.iter().flat_map(|kind| in_rules(*kind)).copied();
+    let rule = client.build()?.acl_rule(kinds);
+    let starts = rule
+        .split(' ')
+        .filter_map(|word| word.strip_suffix(":any:*"));
+    let mut starts: Vec<_> = starts.map(str::to_owned).collect();
+    // Last: what only this key needs is not serious, and a pattern is asked for once.
+    starts.sort_by_key(|start| start == STOLEN);
+    Ok(starts)
 }
 
 /// Besides the keys that begin with the namespace, where there is one.
-pub(super) fn of(namespace: Option<&str>, kinds: &[Kind]) -> Vec<Place> {
+pub(super) fn of(namespace: Option<&str>, kinds: &[Kind]) -> Result<Vec<Place>, Error> {
     let mut places: Vec<Place> = Vec::new();
-    let of_kinds = kinds.iter().map(|kind| derived(*kind));
-    // Last: what only they need is not serious, and a pattern is asked for once.
-    let starts = of_kinds.chain([LOCKS]);
-    for start in starts.flat_map(str::split_whitespace) {
+    for start in starts(kinds)? {
         let (sign, name) = start.split_at(1);
         let all = match sign {
             "~" => "~*".to_owned(),
@@ -92,5 +101,5 @@ pub(super) fn of(namespace: Option<&str>, kinds: &[Kind]) -> Vec<Place> {
             braced: false,
         });
     }
-    places
+    Ok(places)
 }

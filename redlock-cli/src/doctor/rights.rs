@@ -257,7 +257,10 @@ pub(super) async fn check(
 ) -> Vec<Said> {
     let kinds = in_use(doctor);
     let commands = commands(kinds, facts);
-    let places = places::of(server.namespace.as_deref(), kinds);
+    let places = match places::of(server.namespace.as_deref(), kinds) {
+        Ok(places) => places,
+        Err(error) => return vec![note(format!("not known: {error}"))],
+    };
     let line = line(server, &places, &commands);
     let Some(user) = user_of(doctor, node).await else {
         return vec![note(format!(

@@ -66,8 +66,7 @@ struct Pace {
     measured: Option<(u64, Instant)>,
     shortest: Option<Duration>,
     /// How many replies in a row were late with the least room, and the shortest time of those.
-    late: u32,
-    shortest_late: Duration,
+    late: Option<(u32, Duration)>,
     /// Whether one has been late since nobody waited for room.
     was_late: bool,
     last_two: [Duration; 2],
@@ -223,12 +222,13 @@ impl<T> Admission<T> {
 
 impl Pace {
     fn notes(&mut self, took: Duration, is_late: bool) {
-        let before = (self.late > 0).then_some(self.shortest_late);
-        self.shortest_late = before.map_or(took, |before| before.min(took));
-        self.late = if is_late { self.late + 1 } else { 0 };
-        if self.late == LASTING {
-            self.shortest = Some(self.shortest_late);
-            self.late = 0;
+        self.late = self.late.filter(|_| is_late);
+        if is_late {
+            let (count, shortest) = self.late.unwrap_or((0, took));
+            self.late = Some((count + 1, shortest.min(took)));
+        }
+        if let Some((_, shortest)) = self.late.take_if(|(count, _)| *count == LASTING) {
+            self.shortest = Some(shortest);
         }
     }
 }

@@ -355,10 +355,12 @@ impl AcquireLoop<'_> {
     fn answered(&mut self) {
         self.fault = None;
         self.unanswered = 0;
-        let lease = self.attempt.request.terms.lease;
-        let asked = self.attempt.asked();
-        if asked.is_some_and(|asked| clock::now() < clock::after(asked, lease)) {
-            self.expired_on_arrival = 0;
+        if self.expired_on_arrival > 0 {
+            let lease = self.attempt.request.terms.lease;
+            let asked = self.attempt.asked();
+            if asked.is_some_and(|asked| clock::now() < clock::after(asked, lease)) {
+                self.expired_on_arrival = 0;
+            }
         }
     }
 

@@ -28,8 +28,9 @@ impl FairMap {
         is_full: impl Fn(Slot) -> bool,
     ) -> (Vec<PendingBeat>, Vec<HeldUp>) {
         let mut batch: Vec<PendingBeat> = Vec::new();
-        let mut others = Vec::new();
-        let mut held_up = Vec::new();
+        // Names of other slots are due again at the end.
+        let (mut held_up, mut others) = (Vec::new(), Vec::new());
+        let mut call = None;
         let (mut horizon, mut owners) = (now, 0);
         while batch.len() < MOST_NAMES && owners < MOST_OWNERS {
             let due = lock(&self.schedule).pop_due(horizon);
@@ -38,41 +39,35 @@ impl FairMap {
                 continue;
             };
             waiters.withdraw(now);
-            let slot = |waiters: &FairWaiters| slot_of(waiters.name());
-            if is_full(slot(&waiters)) {
-                let slot = slot(&waiters);
-                held_up.push(HeldUp {
+            let slot = slot_of(waiters.name());
+            let is_full = is_full(slot);
+            if is_full || call.is_some_and(|call| call != slot) {
+                let name = HeldUp {
                     slot,
                     id,
                     waiters: weak,
-                });
-                continue;
-            }
-            if let Some(first) = batch.first()
-                && slot(&first.waiters) != slot(&waiters)
-            {
-                others.push((id, weak));
+                };
+                match is_full {
+                    true => held_up.push(name),
+                    false => others.push(name),
+                }
                 continue;
             }
             let Some(request) = waiters.begin_beat(now) else {
                 continue;
             };
-            if batch.is_empty() {
+            if call.replace(slot).is_none() {
                 horizon = clock::after(now, request.since_last / 2);
             }
             owners += request.left_over.len() + request.oldest.len();
             batch.push(PendingBeat::new(waiters, request));
         }
-        let mut schedule = lock(&self.schedule);
-        for (id, weak) in others {
-            let _ = schedule.set(id, now, weak);
-        }
-        drop(schedule);
         (batch, held_up)
     }
 }
 
-/// A name whose beat is due while its server takes no more calls. It is due again when this is dropped.
+/// A name whose beat is due while its server takes no more calls, or another call is made. It is due again when
+/// this is dropped.
 pub(super) struct HeldUp {
     pub(super) slot: Slot,
     id: u64,
