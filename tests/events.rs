@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use redlock_rt::{
-    Client, Event, Events, GuardState, LockEvent, LockOptions, LostReason, PermitOptions,
+    Client, Event, Events, GuardState, LockEvent, LockOptions, LostReason, PermitOptions, Quorum,
     ServerEvent, Shutdown,
 };
 use tests::{DEADLINE, RedisServer, eventually, trace_init, unique, within};
 use tokio::task::block_in_place;
+use tokio::time::sleep;
 
 async fn next(events: &mut Events) -> Event {
     let event = within(DEADLINE, events.next()).await;
@@ -207,6 +208,24 @@ async fn holds_of_one_lock_are_heard_one_after_the_other() {
         match event {
             Event::Lock { what, .. } => assert_eq!(&what, expected, "{index}"),
             event => panic!("{event:?}"),
+        }
+    }
+}
+
+/// Each server was asked in a try of its own, which was called a wait that is over.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_waits_for_another_one_of_its_redlock_is_no_time_out() {
+    let clients = [(); 3].map(|()| Client::embedded());
+    let mut events = clients.each_ref().map(Client::events);
+    let lock = Quorum::new(clients.clone()).unwrap().redlock("siblings");
+    let sibling = || lock.with(async |_| sleep(Duration::from_millis(200)).await);
+    let both = lock.with(async |_| tokio::join!(sibling(), sibling()));
+    let (one, two) = within(DEADLINE, both).await.unwrap();
+    one.and(two).unwrap();
+    for events in &mut events {
+        while let Some(Some(event)) = events.next().now_or_never() {
+            let timed_out = LockEvent::TimedOut;
+            assert!(!matches!(event, Event::Lock { what, .. } if what == timed_out));
         }
     }
 }

@@ -87,6 +87,29 @@ async fn a_call_that_waited_for_room_outlasted_its_wait() {
     assert!(longest < WAIT + ms(100), "{longest:?}");
 }
 
+/// They may have run, said the error, but had not left the client.
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_never_sent_had_an_unknown_outcome() {
+    const CALLERS: usize = 2000;
+    let server = SlowServer::new(ms(5));
+    let client = warm(&server).await;
+    let commands = server.commands();
+    let calls = (0..CALLERS).map(|at| {
+        let lock = client.rlock(format!("lock:{at}"));
+        async move { lock.force_unlock().await }
+    });
+    let ended = join_all(calls).await;
+    let kinds = ended
+        .iter()
+        .filter_map(|call| Some(call.as_ref().err()?.kind()));
+    let (unknown, unsent): (Vec<_>, Vec<_>) =
+        kinds.partition(|kind| *kind == ErrorKind::OutcomeUnknown);
+    let sent = server.commands() - commands;
+    assert!(unknown.len() <= sent, "{} of {sent}", unknown.len());
+    assert!(!unsent.is_empty());
+    assert!(unsent.iter().all(|kind| *kind == ErrorKind::Unavailable));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_time_is_over_fails_alone() {
     const WAIT: Duration = ms(300);

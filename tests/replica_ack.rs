@@ -1,12 +1,13 @@
 //! Locks and permits that replicas must have before they are returned.
 
+use std::future::ready;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::future::join_all;
 use redlock_rt::{
     Client, ClientBuilder, Error, ErrorKind, Fsync, Kind, Lock, LockOptions, LostReason, Owner,
-    PermitOptions, ReplicaAck, distributed_lock,
+    PermitOptions, ReplicaAck, RetryPolicy, distributed_lock,
 };
 use tests::{
     CALL, Gate, Proxy, RedisServer, Replicated, ServerOptions, eventually, told, trace_init, within,
@@ -634,6 +635,24 @@ async fn a_server_that_was_a_replica_for_a_moment_was_taken_for_one_without_wait
     guard.unlock().await.unwrap();
 }
 
+/// Breaks were counted together, whatever was answered between them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_second_break_in_a_long_wait_for_replicas_was_taken_for_the_second_attempt() {
+    let stage = Stage::open(1).await;
+    let proxy = Proxy::to(stage.servers.server(0));
+    let retry = RetryPolicy::new().attempts(2);
+    let builder = Client::builder().url(&proxy.url()).retry(retry);
+    let client = builder.replica_timeout(DEADLINE).build().unwrap();
+    for _ in 0..3 {
+        proxy.answer("WAIT", ":0\r\n", 1);
+        proxy.cut_before_request("WAIT");
+    }
+    let lock = client.rlock("breaks");
+    let options = asking(ReplicaAck::AtLeast(1)).wait(DEADLINE);
+    let guard = within(DEADLINE, lock.lock_with(options)).await.unwrap();
+    guard.unlock().await.unwrap();
+}
+
 /// Whatever the error was, it was remembered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_an_error_of_one_wait_the_server_had_none() {
@@ -648,6 +667,25 @@ async fn after_an_error_of_one_wait_the_server_had_none() {
     assert!(told(&error).contains("went wrong"), "{}", told(&error));
     assert!(!told(&error).contains("has no WAIT"), "{}", told(&error));
     assert!(!lock.is_locked().await.unwrap());
+    let guard = within(DEADLINE, lock.lock_with(options())).await.unwrap();
+    guard.unlock().await.unwrap();
+}
+
+/// It had the turn, in which nobody was served any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_waited_for_replicas_behind_a_future_that_was_not_polled() {
+    let stage = Stage::open(1).await;
+    let (proxy, client) = stage.behind_a_proxy();
+    let (kept, lock) = (client.rlock("kept"), client.rlock("polled"));
+    let options = || asking(ReplicaAck::AtLeast(1)).wait(DEADLINE);
+    let mut kept = tokio_test::task::spawn(kept.lock_with(options()));
+    let gate = proxy.hold_request("WAIT");
+    eventually(DEADLINE, || {
+        tokio_test::assert_pending!(kept.poll());
+        ready(gate.held() > 0)
+    })
+    .await;
+    gate.open();
     let guard = within(DEADLINE, lock.lock_with(options())).await.unwrap();
     guard.unlock().await.unwrap();
 }

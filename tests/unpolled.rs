@@ -81,6 +81,45 @@ async fn a_future_that_was_not_polled_held_up_all_others_of_its_client() {
     others_go_on(|client| client.read_write_lock(NAME).write_lock()).await;
 }
 
+/// Nobody looked at it any more, since it had been passed over before.
+#[tokio::test(start_paused = true)]
+async fn a_future_that_was_polled_once_more_held_up_the_one_behind_it() {
+    let [client, other] = clients();
+    let [lock, others] = [&client, &other].map(|client| client.rlock(NAME));
+    let guard = others.lock().await.unwrap();
+    let mut first = kept(lock.lock(), 8).await;
+    let own = lock.clone();
+    let second = tokio::spawn(async move { own.lock().await });
+    // It is passed over, and then nobody is behind the second.
+    sleep(5 * S).await;
+    for _ in 0..8 {
+        assert_pending!(first.poll());
+        settle().await;
+    }
+    guard.unlock().await.unwrap();
+    let second = timeout(3 * S, second).await.unwrap().unwrap().unwrap();
+    second.unlock().await.unwrap();
+    within(&mut first).await.unlock().await.unwrap();
+}
+
+/// The reply to it was read behind that to the thief.
+#[tokio::test(start_paused = true)]
+async fn a_stolen_lock_was_lost_to_the_acquisition_that_it_was_stolen_from() {
+    let [client, _] = clients();
+    let lock = client.rlock(NAME);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let mut first = kept(lock.lock(), 1).await;
+    sleep(MS).await;
+    let thief = lock.steal("stuck").await.unwrap();
+    for _ in 0..8 {
+        assert_pending!(first.poll());
+        settle().await;
+    }
+    assert!(thief.is_valid());
+    thief.unlock().await.unwrap();
+    within(&mut first).await.unlock().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn readers_waited_behind_one_that_was_not_polled() {
     let [client, other] = clients();

@@ -142,10 +142,15 @@ impl Server {
 
     /// The URL without the login, for people.
     pub(crate) fn place(&self) -> String {
-        match (self.url.split_once("://"), self.url.rsplit_once('@')) {
-            (Some((scheme, _)), Some((_, hosts))) => format!("{scheme}://{hosts}"),
-            _ => self.url.split('?').next().unwrap_or_default().to_owned(),
-        }
+        let start = self.url.find("://").map_or(0, |at| at + 3);
+        let (scheme, rest) = self.url.split_at(start);
+        // The path of a socket may contain an @, and a login that is not encoded a question mark.
+        let is_socket = scheme.to_ascii_lowercase().ends_with("unix://") && rest.starts_with('/');
+        let hosts = match rest.rfind('@') {
+            Some(at) if !is_socket => &rest[at + 1..],
+            _ => rest,
+        };
+        format!("{scheme}{}", hosts.split('?').next().unwrap_or_default())
     }
 
     /// The name of a key in Redis.
@@ -186,4 +191,37 @@ fn password_in(path: &Path) -> Result<String, Failure> {
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::args::Cli;
+
+    /// `doctor` prints it.
+    #[test]
+    fn the_place_had_the_password_of_a_socket_whose_path_or_password_contains_an_at() {
+        for (url, place) in [
+            (
+                "redis+unix:///run/redis@1.sock?pass=secret",
+                "redis+unix:///run/redis@1.sock",
+            ),
+            (
+                "unix:///run/redis.sock?pass=p@secret",
+                "unix:///run/redis.sock",
+            ),
+            (
+                "UNIX:///run/redis.sock?pass=p@secret",
+                "UNIX:///run/redis.sock",
+            ),
+            ("unix://me:secret@/run/redis.sock", "unix:///run/redis.sock"),
+            ("redis://me:secret?secret@a,b:1/2", "redis://a,b:1/2"),
+            ("redis://me:p@secret@a?secret", "redis://a"),
+            ("me:secret@a", "a"),
+        ] {
+            let cli = Cli::parse_from(["redlock", "--url", url, "doctor"]);
+            assert_eq!(cli.server.place(), place);
+        }
+    }
 }

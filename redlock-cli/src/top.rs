@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
@@ -22,7 +22,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::exit::{Code, Failure, in_full};
 use crate::found::{holder, kind, short, waiters};
 use crate::server::Server;
-use crate::span::span;
+use crate::span::nonzero_span;
 
 /// Shows the hottest locks: those with most waiters, then those that are held longest
 ///
@@ -33,16 +33,13 @@ pub(crate) struct Top {
     #[arg(default_value = "*")]
     pattern: String,
     /// How often to look
-    #[arg(long, value_parser = span, value_name = "TIME", default_value = "1s")]
+    #[arg(long, value_parser = nonzero_span, value_name = "TIME", default_value = "1s")]
     every: Duration,
 }
 
 pub(crate) async fn perform(top: Top, server: &Server) -> Result<Code, Failure> {
     if !stdout().is_terminal() {
         return Err(Failure::usage("top needs a terminal: use ls --json"));
-    }
-    if top.every.is_zero() {
-        return Err(Failure::usage("--every is zero"));
     }
     let client = server.client().await?;
     let mut terminal = ratatui::init();
@@ -71,13 +68,15 @@ async fn show(
     let mut ended = signal(SignalKind::terminate())?;
     let mut looks = interval(top.every);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut scans = pin!(stream::unfold(looks, |mut looks| async move {
+        looks.tick().await;
+        let found = pin!(client.scan(&top.pattern));
+        Some((found.try_collect::<Vec<_>>().await, looks))
+    }));
     let mut screen = Screen::default();
     loop {
         tokio::select! {
-            _ = looks.tick() => {
-                let found = pin!(client.scan(&top.pattern)).try_collect().await;
-                screen.update(server, found);
-            }
+            Some(found) = scans.next() => screen.update(server, found),
             key = keys.recv() => if matches!(key, None | Some(Key::End)) {
                 return Ok(());
             },

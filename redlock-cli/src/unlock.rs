@@ -45,13 +45,20 @@ pub(crate) async fn perform(
         .identity(format!("{user} (redlock unlock)"));
     let client = builder.connect().await?;
     let key = server.full_name(&unlock.key);
-    let holder = client.rlock(&unlock.key).holder().await?;
-    let freed = match &holder {
-        Some(holder) if unlock.yes || agreed(&key, holder)? => {
-            free(&client, &unlock.key, unlock.why.as_deref()).await?
-        }
-        _ => false,
-    };
+    let lock = client.rlock(&unlock.key);
+    let mut holder = lock.holder().await?;
+    let mut agreed = unlock.yes;
+    while !agreed
+        && let Some(asked) = &holder
+        && is_agreed(&key, asked)?
+    {
+        // The answer took its time, and is about this one only.
+        let now = lock.holder().await?;
+        agreed = now == holder;
+        holder = now;
+    }
+    let freed =
+        agreed && holder.is_some() && free(&client, &unlock.key, unlock.why.as_deref()).await?;
     client.shutdown(Shutdown::ReleaseAll).await?;
     let text = match (&holder, freed) {
         (Some(holder), true) => format!("{key} is free; it was held by {}", holder.as_str()),
@@ -66,7 +73,7 @@ pub(crate) async fn perform(
     Ok(if freed { Code::DONE } else { Code::NO })
 }
 
-fn agreed(key: &str, holder: &HoldId) -> Result<bool, Failure> {
+fn is_agreed(key: &str, holder: &HoldId) -> Result<bool, Failure> {
     write!(stderr(), "Take {key} away from {}? [y/N] ", holder.as_str())?;
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;

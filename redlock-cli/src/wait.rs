@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::exit::{Code, Failure};
 use crate::output::Output;
 use crate::server::Server;
-use crate::span::span;
+use crate::span::{nonzero_span, span};
 
 /// Waits until a lock is free, without taking it
 ///
@@ -23,7 +23,7 @@ pub(crate) struct Wait {
     #[arg(long, short = 'w', value_parser = span, value_name = "TIME")]
     wait: Option<Duration>,
     /// How often to ask
-    #[arg(long, value_parser = span, value_name = "TIME", default_value = "250ms")]
+    #[arg(long, value_parser = nonzero_span, value_name = "TIME", default_value = "250ms")]
     every: Duration,
 }
 

@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Args;
 use redlock_rt::{Inspection, Shutdown};
 use serde_json::json;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
 use crate::exit::{Code, Failure};
 use crate::found::{millis, waiters};
 use crate::output::Output;
 use crate::server::Server;
-use crate::span::span;
+use crate::span::{LONGEST, nonzero_span, span};
 
 /// Prints what happens to a lock, a line an event
 ///
@@ -22,7 +22,7 @@ pub(crate) struct Watch {
     /// The lock, semaphore or latch
     key: String,
     /// How often to look
-    #[arg(long, value_parser = span, value_name = "TIME", default_value = "200ms")]
+    #[arg(long, value_parser = nonzero_span, value_name = "TIME", default_value = "200ms")]
     every: Duration,
     /// Ends after this time [default: never]
     #[arg(long = "for", value_parser = span, value_name = "TIME")]
@@ -52,17 +52,13 @@ pub(crate) async fn perform(
     server: &Server,
     output: Output,
 ) -> Result<Code, Failure> {
-    if watch.every.is_zero() {
-        return Err(Failure::usage("--every is zero"));
-    }
     let client = server.client().await?;
     let key = server.full_name(&watch.key);
-    let end = watch.duration.map(|duration| Instant::now() + duration);
+    let end = Instant::now() + watch.duration.unwrap_or(LONGEST);
     let mut looks = interval(watch.every);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut before = Look::default();
-    while end.is_none_or(|end| Instant::now() < end) {
-        looks.tick().await;
+    while Instant::now() < end && timeout_at(end, looks.tick()).await.is_ok() {
         let now = Look::from(client.inspect(&watch.key).await?);
         for event in now.events_since(&before) {
             event.print(&key, output)?;

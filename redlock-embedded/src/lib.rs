@@ -83,7 +83,7 @@ use tokio::net::ToSocketAddrs;
 /// | replies that a client does not read | 64 MiB | its further commands wait |
 /// | one reply | 64 MiB | the connection is closed |
 /// | messages that a subscriber does not read | 32 MiB | the connection is closed |
-/// | the requests and replies of all clients | 128 MiB | the connection of the largest client is closed |
+/// | the requests and replies of all clients | 128 MiB | what those that are gone have not read is dropped, and else the connection of the largest client is closed |
 /// | subscriptions of all clients | 64 MiB, each with 200 bytes and its name | an error |
 /// | connections of a [`Listener`] | [10 000](Listener::max_clients) | an error, and the connection is closed |
 /// | a peer that accepts no byte of its replies | 60 s | the connection is closed |

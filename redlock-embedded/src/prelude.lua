@@ -102,10 +102,6 @@ function globals.collectgarbage(what, ...)
   if what ~= nil and what ~= 'collect' and what ~= 'count' and what ~= 'step' then return 0 end
   return collectgarbage(what, ...)
 end
-local function gathering(f)
-  if type(f) ~= 'function' and type(f) ~= 'table' then return f end
-  return function(...) return call({['?'] = f}, ...) end
-end
 function globals.pcall(f, ...)
   local ok, e = raw_pcall(gathering(f), ...)
   if ok then return true, unpack(e, 1, e.n) end

@@ -6,7 +6,7 @@ use super::limits::{Load, SUBSCRIPTION_LIMIT};
 use super::outbox::{Flooded, Outbox};
 use super::resp::{Blob, Fail, RespReply};
 use super::store::Db;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
@@ -124,6 +124,8 @@ pub(super) struct ScriptRun {
 pub(super) struct ServerState {
     dbs: Vec<Db>,
     pub(super) clients: FastMap<u64, ConnectedClient>,
+    /// Of clients that are gone, and may have to read replies.
+    ended: Vec<Weak<Outbox>>,
     pub(super) subscribers: [Subscribers; 2],
     /// About what all subscriptions take.
     subscribed: usize,
@@ -151,6 +153,7 @@ impl ServerState {
         let mut state = Self {
             dbs: (0..DATABASES).map(|_| Db::default()).collect(),
             clients: FastMap::default(),
+            ended: Vec::new(),
             subscribers: Default::default(),
             subscribed: 0,
             script: ScriptRun::default(),
@@ -230,6 +233,12 @@ impl ServerState {
 
     /// While clients together take too much memory, cuts off the one that takes most.
     pub(super) fn relieve(&mut self) {
+        if self.load.is_too_much() {
+            // Else the others would be cut off, one by one, for what these do not read.
+            let ended = self.ended.drain(..).filter_map(|out| out.upgrade());
+            let wakers = ended.flat_map(|out| out.close(true)).flatten();
+            self.wakers.extend(wakers);
+        }
         while self.load.is_too_much() {
             let sizes = self
                 .clients
@@ -257,6 +266,10 @@ impl ServerState {
                 self.subscribed -= taken_by(name);
                 remove_subscriber(subscribers, name, id);
             }
+        }
+        if !discard {
+            self.ended.retain(|out| out.strong_count() > 0);
+            self.ended.push(Arc::downgrade(&client.out));
         }
         self.wakers
             .extend(client.out.close(discard).into_iter().flatten());

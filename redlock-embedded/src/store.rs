@@ -197,7 +197,8 @@ impl Db {
 
     fn expire_if_due(&mut self, key: &[u8]) {
         let due = self.entries.get(key).and_then(|entry| entry.expires);
-        if due.is_some_and(|at| at <= self.now) {
+        // As in Redis, a key is still there with 0 ms left.
+        if due.is_some_and(|at| at < self.now) {
             self.entries.remove(key);
         }
     }
@@ -218,7 +219,7 @@ impl Db {
 
     fn sweep_next(&mut self) -> bool {
         match self.queue.peek() {
-            Some(Reverse((at, _))) if *at <= self.now => {}
+            Some(Reverse((at, _))) if *at < self.now => {}
             _ => return false,
         }
         let Some(Reverse((at, key))) = self.queue.pop() else {
@@ -232,7 +233,7 @@ impl Db {
         }
         entry.queued = None;
         match entry.expires {
-            Some(later) if later > self.now => self.expire_at(&key, later),
+            Some(later) if later >= self.now => self.expire_at(&key, later),
             Some(_) => self.expire_if_due(&key),
             None => {}
         }
@@ -282,6 +283,8 @@ mod tests {
     fn due_keys_are_gone_at_access_and_by_sweeping() {
         let mut db = db_with(&[("a", 10), ("b", 20), ("c", 30)]);
         db.now = 10;
+        assert!(db.exists(b"a"));
+        db.now = 11;
         assert!(!db.exists(b"a"));
         db.now = 25;
         db.sweep_all();
@@ -296,6 +299,9 @@ mod tests {
         db.sweep_all();
         assert!(db.exists(b"a"));
         db.now = 100;
+        db.sweep_all();
+        assert_eq!(db.len(), 1);
+        db.now = 101;
         db.sweep_all();
         assert_eq!(db.len(), 0);
     }

@@ -154,7 +154,7 @@ async fn a_simulated_engine_has_the_time_and_the_choices_that_it_is_given() {
         "*2\r\n$3\r\n100\r\n$1\r\n0\r\n"
     );
     ask(&mut session, "SET key value PX 5000").await;
-    *time.lock().unwrap() += Duration::from_secs(5);
+    *time.lock().unwrap() += Duration::from_millis(5001);
     assert_eq!(ask(&mut session, "EXISTS key").await, ":0\r\n");
 
     let info = ask(&mut session, "INFO server").await;
@@ -243,6 +243,10 @@ async fn keys_expire_on_a_paused_clock() {
     ask(&mut session, "SET k v PX 1000").await;
     tokio::time::advance(Duration::from_millis(999)).await;
     assert_eq!(ask(&mut session, "PTTL k").await, ":1\r\n");
+    // A key was gone a millisecond earlier than in Redis.
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert_eq!(ask(&mut session, "PTTL k").await, ":0\r\n");
+    assert_eq!(ask(&mut session, "EXISTS k").await, ":1\r\n");
     tokio::time::advance(Duration::from_millis(1)).await;
     assert_eq!(ask(&mut session, "DBSIZE").await, ":0\r\n");
     assert_eq!(ask(&mut session, "GET k").await, "$-1\r\n");
@@ -447,15 +451,37 @@ fn sessions_of_many_threads_do_not_lock_each_other_out() {
     });
 }
 
+async fn set_a_megabyte(session: &mut Session) {
+    let mut set = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048576\r\n".to_vec();
+    set.extend(std::iter::repeat_n(b'x', 1 << 20));
+    set.extend_from_slice(b"\r\n");
+    session.write_all(&set).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_two_that_had_ended_did_not_read_cut_everybody_off() {
+    let engine = Engine::new();
+    let mut other = engine.connect();
+    set_a_megabyte(&mut other).await;
+    let mut ended = [engine.connect(), engine.connect()];
+    for session in &mut ended {
+        for _ in 0..63 {
+            session.write_all(b"GET k\r\n").await.unwrap();
+        }
+        // A protocol error.
+        session.write_all(b"*x\r\n").await.unwrap();
+    }
+    for _ in 0..3 {
+        other.write_all(b"GET k\r\n").await.unwrap();
+    }
+    assert!(ask(&mut other, "PING").await.ends_with("+PONG\r\n"));
+}
+
 #[tokio::test]
 async fn a_client_that_does_not_read_cannot_continue_to_write() {
     let engine = Engine::new();
     let mut session = engine.connect();
-    let big = vec![b'x'; 1 << 20];
-    let mut set = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048576\r\n".to_vec();
-    set.extend_from_slice(&big);
-    set.extend_from_slice(b"\r\n");
-    session.write_all(&set).await.unwrap();
+    set_a_megabyte(&mut session).await;
     for _ in 0..64 {
         session.write_all(b"GET k\r\n").await.unwrap();
     }

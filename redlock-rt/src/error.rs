@@ -46,7 +46,8 @@ pub enum ErrorKind {
     NotOwner,
     /// The key was used for another request, by its fingerprint.
     OtherRequest,
-    /// An argument is invalid; nothing was sent.
+    /// An argument is invalid. As a rule nothing was sent; a body whose answer to an
+    /// [`Idempotent`](crate::Idempotent) request is too long has run.
     BadInput,
     /// The key holds something else: a value of another type, a string that is not a number, or a
     /// hash that is not a lock; see [names](crate::Lock#names). Nothing was changed.
@@ -377,7 +378,7 @@ impl Error {
         self.kind() == ErrorKind::OtherRequest
     }
 
-    /// Returns whether an argument was refused before anything was sent.
+    /// Returns whether an argument is invalid, as [`ErrorKind::BadInput`] says.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         self.kind() == ErrorKind::BadInput

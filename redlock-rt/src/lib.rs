@@ -76,7 +76,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! * At most one guard reports [held](GuardState), while clocks run at nearly the same speed and
 //!   Redis keeps the key.
 //! * A guard never reports held after its local deadline, whether or not Redis can be reached.
-//! * A crashed holder's lock is free after its lease. (A [`Semaphore`] has no lease.)
+//! * A crashed holder's lock is free after its lease, unless the server's clock was set back, or another program
+//!   took the TTL off, behind the last renewal. (A [`Semaphore`] has no lease.)
 //! * Cancelled, dropped and failed calls leave nothing behind, in Redis or in the process. A
 //!   subscription stays for its linger time.
 //! * The tokens of one [`FencedLock`] name only grow, while the clock of the (new) master is 1 ms past
@@ -139,8 +140,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! # Permissions
 //!
 //! [`Client::acl_rule`] returns the rule of an ACL user for the kinds of objects that a service uses: all commands
-//! that are sent and that the scripts call, the keys, and the channels. Waiters of a user without SUBSCRIBE poll, and
-//! so do those of other clients for what a user without PUBLISH releases.
+//! that are sent and that the scripts call, the keys, and the channels. Without SUBSCRIBE the waiters of the user
+//! poll. Without PUBLISH the waiters of other clients poll for what the user releases.
 //!
 //! With `+restore` and `+hdel`, a free [`RLock`] or [`SpinLock`] is taken by one plain command. HDEL
 //! releases them and a [`FencedLock`], with a PUBLISH behind it where waiters are told. Without one of

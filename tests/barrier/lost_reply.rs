@@ -45,6 +45,26 @@ impl Scene {
     }
 }
 
+/// Redis remembered how the last eight generations ended, whatever came in the meantime.
+#[tokio::test]
+async fn a_party_that_looked_late_was_told_that_it_is_lost() {
+    let scene = Scene::open("barrier-late-look").await;
+    let (one, two) = (barrier(&scene.world), barrier(&scene.world));
+    let late = wait(&scene.client.cyclic_barrier(&scene.world.name, 2));
+    arrived(&scene.world, 1).await;
+    scene.proxy.go_silent();
+    one.wait().await.unwrap();
+    for _ in 0..10 {
+        let first = wait(&one);
+        arrived(&scene.world, 1).await;
+        two.wait().await.unwrap();
+        ended(first).await.unwrap();
+    }
+    scene.proxy.resume();
+    assert_eq!(ended(late).await.unwrap().generation, 1);
+    assert_clean(&scene.world).await;
+}
+
 #[tokio::test]
 async fn an_arrival_counts_once() {
     let scene = Scene::open("barrier-lost-arrival").await;

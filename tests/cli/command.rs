@@ -64,9 +64,18 @@ impl Command {
     }
 
     pub(crate) fn start_with(arguments: &[&str], configure: impl FnOnce(&mut Settings)) -> Self {
+        Self::spawn(PROGRAM, arguments, configure)
+    }
+
+    /// Starts a program that becomes `redlock`.
+    pub(crate) fn spawn(
+        program: &str,
+        arguments: &[&str],
+        configure: impl FnOnce(&mut Settings),
+    ) -> Self {
         let files = [(); 2].map(|()| tempfile::tempfile().unwrap());
         let [out, err] = files;
-        let process = ChildProcess::spawn(PROGRAM, arguments, |command| {
+        let process = ChildProcess::spawn(program, arguments, |command| {
             command
                 .stdout(out.try_clone().unwrap())
                 .stderr(err.try_clone().unwrap());

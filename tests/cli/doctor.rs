@@ -519,6 +519,16 @@ async fn waits_in_a_queue(server: &RedisServer, url: &str, namespace: &str, tag:
 }
 
 #[tokio::test]
+async fn doctor_missed_the_right_to_read_who_is_the_leader() {
+    let server = RedisServer::start();
+    let user = ["ACL", "SETUSER", "app", "~*", "&*", "+@all", "-hmget"];
+    let _: () = server.ask(&user).await;
+    let of_app = ["--acl-user", "app", "--kinds", "fenced"];
+    let ended = doctor(&server.url(), &of_app).await;
+    assert_says(&ended, "rights", "error", "app lacks +hmget for");
+}
+
+#[tokio::test]
 async fn doctor_found_nothing_where_names_with_a_brace_were_refused() {
     let server = RedisServer::start();
     let user = [

@@ -2,7 +2,7 @@
 
 use redlock_rt::Client;
 use serde_json::Value;
-use tests::{shared_server, unique};
+use tests::{Matcher, Proxy, shared_server, unique};
 
 use crate::command::{PROGRAM, redlock, start};
 use crate::terminal::Terminal;
@@ -44,6 +44,13 @@ async fn a_watch_for_some_time_ends_and_tells_of_a_latch() {
 }
 
 #[tokio::test]
+async fn a_watch_whose_time_was_over_went_on_until_its_next_look() {
+    let key = unique("cli:watch:for");
+    let ended = redlock(["watch", &key, "--every", "1h", "--for", "10ms"]).await;
+    assert_eq!((ended.code, ended.out.as_str()), (0, ""), "{ended:?}");
+}
+
+#[tokio::test]
 async fn top_shows_the_lock_with_most_waiters_first_and_ends_by_q() {
     let prefix = unique("top");
     let client = Client::connect(&shared_server().url()).await.unwrap();
@@ -68,6 +75,20 @@ async fn top_shows_the_lock_with_most_waiters_first_and_ends_by_q() {
     terminal.shows("\x1b[?1049l", 1).await;
     drop(held);
     assert_eq!(waiter.ended().await.code, 0);
+}
+
+#[tokio::test]
+async fn top_did_not_end_before_its_scan() {
+    let pattern = unique("top:scan");
+    for key in ["q", "\x03"] {
+        let proxy = Proxy::to(&shared_server());
+        let scan = proxy.hold_reply(Matcher::any().mentioning(&pattern));
+        let arguments = [PROGRAM, "top", &pattern, "--timeout", "1h"];
+        let mut terminal = Terminal::start(&proxy.url(), &arguments);
+        scan.reached().await;
+        terminal.types(key);
+        assert_eq!(terminal.ended().await, 0, "{key:?}");
+    }
 }
 
 #[tokio::test]

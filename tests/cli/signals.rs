@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use tests::{DEADLINE, eventually, is_alive, shared_server, unique};
 
-use crate::command::{holds, redlock, start};
+use crate::command::{Command, PROGRAM, holds, redlock, start};
 
 async fn is_free(key: &str) -> bool {
     let there: bool = shared_server().ask(&["EXISTS", key]).await;
@@ -47,6 +47,24 @@ async fn the_lock_is_held_until_a_command_that_ignores_the_signal_has_ended() {
     run.end_input();
     assert_eq!(run.ended().await.code, 4);
     assert!(is_free(&key).await);
+}
+
+/// `nohup redlock run` ended at the logout that its user had wanted to survive.
+#[tokio::test]
+async fn a_signal_that_was_ignored_at_the_start_is_ignored() {
+    let key = unique("cli:nohup");
+    let command = "trap 'echo seen' USR1; echo ran; read line; read line; exit 4";
+    let line = format!("trap '' HUP; exec {PROGRAM} run {key} -c \"{command}\"");
+    let mut run = Command::spawn("sh", &["-c", &line], |sh| {
+        sh.env("REDIS_URL", shared_server().url());
+    });
+    run.says("ran").await;
+    run.signal(Signal::HUP);
+    run.signal(Signal::USR1);
+    // The second signal is seen, so the first one has come.
+    run.says("seen").await;
+    run.end_input();
+    assert_eq!(run.ended().await.code, 4);
 }
 
 #[tokio::test]

@@ -104,6 +104,27 @@ async fn it_asks_at_a_terminal_and_only_yes_is_yes() {
 }
 
 #[tokio::test]
+async fn a_yes_for_one_holder_took_the_lock_from_the_next() {
+    let url = shared_server().url();
+    let connected = async || Client::connect(&url).await.unwrap();
+    let (first, second) = (connected().await, connected().await);
+    let key = unique("cli:ask:next");
+    let asks = |id: &str| format!("Take {key} away from {id}? [y/N]");
+    let guard = first.rlock(&key).lock().await.unwrap();
+    let arguments = [PROGRAM, "unlock", "--force", &key];
+    let mut terminal = Terminal::start(&url, &arguments);
+    terminal.shows(&asks(guard.hold_id().as_str()), 1).await;
+    guard.unlock().await.unwrap();
+    let next = second.rlock(&key).lock().await.unwrap();
+    terminal.types("y\n");
+    terminal.shows(&asks(next.hold_id().as_str()), 1).await;
+    next.unlock().await.unwrap();
+    terminal.types("y\n");
+    terminal.shows(&format!("{key} was free already"), 1).await;
+    assert_eq!(terminal.ended().await, 1);
+}
+
+#[tokio::test]
 async fn a_key_that_is_no_lock_stays() {
     let key = unique("cli:force:data");
     let _: u64 = shared_server().ask(&["HSET", &key, "name", "value"]).await;

@@ -14,7 +14,7 @@ use crate::{DEADLINE, assert_clean, builder, client, lock_channel, subscribed};
 const SOON: Duration = Duration::from_secs(5);
 
 /// Waits for a lock, and releases it.
-fn wait_for(client: &Client, name: &str) -> JoinHandle<()> {
+pub(crate) fn wait_for(client: &Client, name: &str) -> JoinHandle<()> {
     let lock = client.rlock(name);
     tokio::spawn(async move {
         lock_and_unlock(&lock).await;

@@ -106,6 +106,7 @@ async fn a_lock_was_given_out_where_lua_is_switched_off() {
     for says in [
         "Could not find scripting engine 'lua'",
         "This instance has Lua scripting support disabled",
+        "bad lua script for redis cluster, all the keys that the script uses should be passed using KEYS",
     ] {
         let proxy = Proxy::to(&shared_server());
         for command in ["SCRIPT", "EVALSHA"] {

@@ -59,6 +59,24 @@ async fn a_hundred_tasks_asked_a_server_that_refuses_a_hundred_times_as_often() 
     assert!(ended.elapsed() < SPAN, "{:?}", ended.elapsed());
 }
 
+/// It was the one that was to ask next, and nobody asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_future_that_was_not_polled_kept_all_others_from_a_server_that_had_refused() {
+    const PAUSE: Duration = Duration::from_millis(500);
+    let policy = RetryPolicy::new().interval(PAUSE).max_interval(PAUSE);
+    let (_server, proxy, client) = stage(policy).await;
+    proxy.answer(CALL, LOADING, FOR_EVER);
+    let wait = |wait| LockOptions::new().wait(wait);
+    let refused = client.rlock("first").lock_with(wait(PAUSE / 10)).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
+    let kept = client.rlock("kept");
+    let mut kept = tokio_test::task::spawn(kept.lock());
+    tokio_test::assert_pending!(kept.poll());
+    proxy.clear();
+    let guard = client.rlock("other").lock_with(wait(4 * PAUSE)).await;
+    guard.unwrap().unlock().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_is_tried_as_often_as_the_policy_says() {
     let (_server, proxy, client) = stage(RetryPolicy::new().attempts(3)).await;

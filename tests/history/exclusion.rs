@@ -23,6 +23,32 @@ fn two_that_believe_at_once_are_found() {
 }
 
 #[test]
+fn two_of_one_chain_that_believed_at_once_were_not_seen() {
+    let first = holds(1, 10, 60);
+    let owner = first.grant.as_ref().unwrap().owner.clone();
+    let next = with(holds(1, 40, 90), |grant| grant.owner = owner);
+    assert_eq!(broken(&history([first.clone(), next.clone()])), RULE);
+    let reads = mode(next, Mode::Shared);
+    assert_eq!(broken(&history([first, reads])), [""; 0], "a conversion");
+}
+
+#[test]
+fn who_was_asked_only_when_it_was_had_was_not_judged() {
+    assert_eq!(broken(&history([holds(1, 10, 50), holds(2, 40, 40)])), RULE);
+    assert_eq!(
+        broken(&history([holds(1, 10, 40), holds(2, 40, 40)])),
+        [""; 0]
+    );
+    let unasked = with(holds(2, 40, 40), |grant| grant.owner = "body 1".to_owned());
+    assert_eq!(broken(&history([holds(1, 10, 50), unasked])), [""; 0]);
+    let takes = |process, from, until| {
+        let mode = Mode::Permits { taken: 1, limit: 1 };
+        self::mode(holds(process, from, until), mode)
+    };
+    assert_eq!(broken(&history([takes(1, 10, 50), takes(2, 40, 40)])), RULE);
+}
+
+#[test]
 fn readers_go_together_and_not_with_a_writer() {
     let reader = |process, from, until| mode(holds(process, from, until), Mode::Shared);
     assert_eq!(

@@ -74,6 +74,8 @@ fn turns_one_after_the_other_break_nothing() {
 fn two_that_believe_at_once_are_found() {
     let both = on([(had(1, 10, 50), &[0, 1][..]), (had(2, 40, 90), &[2])]);
     assert_eq!(broken(&both), ["exclusion"]);
+    let asked_once = on([(had(1, 10, 50), &[0, 1][..]), (had(2, 40, 40), &[2])]);
+    assert_eq!(broken(&asked_once), ["exclusion"]);
 }
 
 /// The first has parts on some servers, of which these forget at 100 ms and are had by the second one

@@ -1,6 +1,6 @@
 use tests::history::{Acquisition, History, LatchAct, LatchCall, Mode, Ms, Outcome, Sight};
 
-use super::{KEY, TERMS, asks, broken, foreigner, history, holds, sight, strike};
+use super::{KEY, TERMS, asks, broken, client, foreigner, history, holds, sight, strike};
 
 /// Two ways of a message, clocks that run apart for a poll interval, and 10 ms.
 pub(super) const PROMPT: Ms = 2 * 5 + 40 + 10;
@@ -154,6 +154,29 @@ fn of_a_lease_that_ends_each_waiter_knows_but_those_behind_readers_of_redisson()
 }
 
 #[test]
+fn who_may_share_it_with_readers_of_redisson_looks_by_itself() {
+    let shared = |foreign, at| {
+        let mut history = free_until(at);
+        history.acquisitions[0].mode = Mode::Shared;
+        history.sights[1] = Sight {
+            shared: true,
+            ..sight(1000, &["client-3:1"])
+        };
+        history.acquisitions.push(Acquisition {
+            mode: Mode::Shared,
+            ..holds(3, 95_000, 95_010)
+        });
+        if foreign {
+            history.foreign.push(foreigner(3));
+        }
+        broken(&history)
+    };
+    assert_eq!(shared(false, 1001 + PROMPT), ["serving"]);
+    assert_eq!(shared(true, 1000 + PROMPT + TERMS.poll), [""; 0]);
+    assert_eq!(shared(true, 1001 + PROMPT + TERMS.poll), ["serving"]);
+}
+
+#[test]
 fn who_has_read_what_another_program_set_looks_by_itself() {
     let ended = |(set, key): (Ms, &str), at| {
         let mut history = free_until(at);
@@ -208,6 +231,28 @@ fn in_a_fair_queue_the_first_is_served() {
     assert_eq!(queued("client-2:0", longest), [""; 0]);
     assert_eq!(queued("client-2:0", longest + 1), ["serving"]);
     assert_eq!(queued("client-1:1", 50_000), [""; 0], "another is first");
+}
+
+#[test]
+fn nobody_was_judged_behind_a_dead_first() {
+    let queued = |at| {
+        let mut history = free_until(at);
+        history.sights[1].queue = vec!["client-1:1".to_owned(), "client-2:1".to_owned()];
+        history.clients.push((client(1), 1));
+        history.crashed.push((1, 900));
+        history
+    };
+    let recovery = (1000 + 500 + 2000 + 1000 + 1000 + 1000) * 101 / 100;
+    // The one before it may have left just now.
+    let longest = 1000 + recovery + PROMPT + 2 * 5;
+    assert_eq!(broken(&queued(longest)), [""; 0]);
+    assert_eq!(broken(&queued(longest + 1)), ["serving"]);
+    let mut lives = queued(80_000);
+    lives.crashed.clear();
+    assert_eq!(broken(&lives), [""; 0]);
+    let mut foreign = queued(80_000);
+    foreign.foreign.push(foreigner(1));
+    assert_eq!(broken(&foreign), ["foreign"], "by a rule of its own");
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub(crate) enum Call {
     Exec,
     Spin,
     Multi,
+    MultiTry,
     SetPermits,
     Acquire,
     Release,
@@ -61,7 +62,7 @@ pub(crate) enum Call {
     Inspect,
 }
 
-pub(crate) const CALLS: [Call; 48] = [
+pub(crate) const CALLS: [Call; 49] = [
     Call::Try,
     Call::Lock,
     Call::Contend,
@@ -82,6 +83,7 @@ pub(crate) const CALLS: [Call; 48] = [
     Call::Exec,
     Call::Spin,
     Call::Multi,
+    Call::MultiTry,
     Call::SetPermits,
     Call::Acquire,
     Call::Release,
@@ -208,6 +210,15 @@ impl Call {
             Self::Multi => {
                 let multi = client.multi_lock(["lock:a", "lock:b", "lock:c"]);
                 Box::pin(async move { multi.lock_with(waiting).await?.unlock().await.map(drop) })
+            }
+            Self::MultiTry => {
+                let multi = client.multi_lock(["lock:a", "lock:b", "lock:c"]);
+                Box::pin(async move {
+                    match multi.try_lock().await? {
+                        Some(guard) => guard.unlock().await.map(drop),
+                        None => Ok(()),
+                    }
+                })
             }
             Self::SetPermits => Box::pin(async move { plain.try_set_permits(3).await.map(drop) }),
             Self::Acquire => {

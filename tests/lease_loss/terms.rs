@@ -239,3 +239,21 @@ async fn a_late_renewal_made_the_rest_of_min_hold_a_whole_lease() {
     lock.force_unlock().await.unwrap();
     other.unlock().await.unwrap();
 }
+
+/// It was accepted, and no renewal was ever sent.
+#[tokio::test(start_paused = true)]
+async fn an_interval_behind_the_deadline_of_the_guard_is_refused() {
+    let lock = Client::embedded().rlock("late");
+    for (lease, least) in [(10_000, 9_898), (10, 9)] {
+        let options = |every| {
+            let [lease, every] = [lease, every].map(Duration::from_millis);
+            LockOptions::new().lease(lease).renew(every)
+        };
+        let error = lock.lock_with(options(least)).await.unwrap_err();
+        assert!(error.is_bad_input(), "{error}");
+        let guard = lock.lock_with(options(least - 1)).await.unwrap();
+        sleep(Duration::from_millis(3 * lease)).await;
+        assert!(guard.is_valid(), "{:?}", guard.state());
+        guard.unlock().await.unwrap();
+    }
+}

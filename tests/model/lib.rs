@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod fair;
+mod fair_trace;
 mod redlock;
 mod rlock;
 mod trace;
@@ -75,7 +76,7 @@ where
 #[test]
 fn in_every_order_the_models_are_right() {
     assert_eq!(broken(RLock(None), false), [].into());
-    assert_eq!(broken(Fair(None), false), [].into());
+    assert_eq!(broken(Fair::new(None), false), [].into());
     assert_eq!(broken(REDLOCK, false), [].into());
 }
 
@@ -133,7 +134,11 @@ fn each_bug_breaks_a_property() {
         (RepeatQueuesAgain, "nobody is passed by who came later"),
         (WhoLeavesStaysQueued, "all comes to rest"),
     ] {
-        assert_eq!(broken(Fair(Some(bug)), true), [property].into(), "{bug:?}");
+        assert_eq!(
+            broken(Fair::new(Some(bug)), true),
+            [property].into(),
+            "{bug:?}"
+        );
     }
     for bug in [MajorityIsOneLess, MajorityIsRestored] {
         let bug = Some(bug);

@@ -108,7 +108,7 @@ impl RedLock {
 
     fn pass(&self, state: &mut State) {
         for server in &mut state.servers {
-            server.key.take_if(|(_, ttl)| *ttl == 1);
+            server.key.take_if(|(_, ttl)| *ttl == 0);
             server.key.iter_mut().for_each(|(_, ttl)| *ttl -= 1);
             server.silence = server.silence.saturating_sub(1);
         }

@@ -204,7 +204,8 @@ impl RLock {
 
     fn pass(&self, state: &mut State, ticks: u32) {
         if self.0 != Some(Bug::KeyHasNoLease) {
-            state.key.take_if(|key| key.1 <= ticks);
+            // It is still there with no time left, as in Redis.
+            state.key.take_if(|key| key.1 < ticks);
             state.key.iter_mut().for_each(|key| key.1 -= ticks);
         }
         for me in &mut state.clients {

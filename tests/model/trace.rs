@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use tests::history::{End as How, History, Ms};
+use tests::history::{End as How, History, Ms, Ran, Sight};
 use tests::sim::{Ending, Meanwhile, Plan, Step as Planned, Thing, Trouble, run};
 
 use crate::rlock::Step::*;
@@ -30,19 +30,32 @@ enum Seen {
     Key(Option<String>),
 }
 
+/// The moment, and the order of what was seen then.
+pub(crate) type When = (Ms, u8, usize);
+
+const MANY: usize = 1_000_000;
+
+/// When a call ran, of those at this place.
+pub(crate) fn when_ran(ran: &Ran, place: usize) -> When {
+    (ran.at, 1, ran.sight * MANY + place)
+}
+
+/// When a key was looked at, behind all calls before that.
+pub(crate) fn when_seen(sight: &Sight, place: usize) -> When {
+    (sight.at, 1, place * MANY + MANY - 1)
+}
+
 /// What was seen of a key, in order: when, of whom, and what.
-fn events(history: &History, key: &str) -> Vec<((Ms, u8, usize), String, Seen)> {
-    const MANY: usize = 1_000_000;
+fn events(history: &History, key: &str) -> Vec<(When, String, Seen)> {
     let mut all = Vec::new();
     for (place, ran) in history.ran.iter().enumerate() {
         let call = call(&ran.words, key).into_iter();
-        all.extend(call.map(|(of, seen)| ((ran.at, 1, ran.sight * MANY + place), of, seen)));
+        all.extend(call.map(|(of, seen)| (when_ran(ran, place), of, seen)));
     }
     for (place, sight) in history.sights.iter().enumerate() {
         let holder = sight.holders.first().map(|(owner, _)| owner.clone());
-        let after = place * MANY + MANY - 1;
         if sight.key == key {
-            all.push(((sight.at, 1, after), String::new(), Seen::Key(holder)));
+            all.push((when_seen(sight, place), String::new(), Seen::Key(holder)));
         }
     }
     let wiped = history.wiped(key);
@@ -74,20 +87,26 @@ fn call(words: &[String], key: &str) -> Option<(String, Seen)> {
         }
         "HDEL" if words[1] == key => seen(&words[2], Release, "0", true),
         "EVALSHA" => {
-            let count = words[2].parse().expect("a number of keys");
-            let (keys, of) = words[3..].split_at(count);
+            let (keys, of) = keys_and_rest(words);
             let at = 5 * keys.iter().position(|one| one == key)?;
             match of.len() {
                 0 => None,
                 2 => seen(&of[1], Acquire, &of[0], false),
                 3 => seen(&of[0], Release, "0", false),
                 // `renew`, and `rlock_update`, whose words are the same there.
-                more if more == 5 * count => seen(&of[at + 1], Lengthen, &of[at], false),
+                more if more == 5 * keys.len() => seen(&of[at + 1], Lengthen, &of[at], false),
                 _ => panic!("what does {words:?} do?"),
             }
         }
         _ => None,
     }
+}
+
+/// The keys of an EVALSHA, and the words behind them; of another command nothing.
+pub(crate) fn keys_and_rest(words: &[String]) -> (&[String], &[String]) {
+    let count = words.get(2).filter(|_| words[0] == "EVALSHA");
+    let count = count.map_or(0, |count| count.parse().expect("a number of keys"));
+    words.get(3..).unwrap_or_default().split_at(count)
 }
 
 /// What may be of a key, and of all who asked for it.
@@ -175,7 +194,7 @@ impl Replay {
             let passed = passed.map(|(client, _)| client).collect();
             self.holders.insert(owner, passed);
         }
-        let is_over = self.key.take_if(|(_, ttl)| *ttl <= ticks).is_some();
+        let is_over = self.key.take_if(|(_, ttl)| *ttl < ticks).is_some();
         *self.matched.entry("expired").or_default() += usize::from(is_over);
         self.key.iter_mut().for_each(|(_, ttl)| *ttl -= ticks);
     }
@@ -234,7 +253,7 @@ impl Replay {
         for (place, ((at, ..), of, seen)) in events.iter().enumerate() {
             self.pass(u32::try_from(at - now).expect("a short run"));
             now = *at;
-            let of_it = |one: &&((Ms, u8, usize), String, Seen)| one.1 == *of;
+            let of_it = |one: &&(When, String, Seen)| one.1 == *of;
             let later = || events[place..].iter().filter(of_it).map(|(.., seen)| seen);
             let ends = |all: &mut dyn Iterator<Item = &Seen>| {
                 all.filter(|seen| **seen == Seen::Ended).count()
@@ -271,14 +290,15 @@ impl Replay {
     }
 }
 
-/// A plan like that of a seed, of `RLock`s alone, and of faults that the model has; `None`: there is none.
-fn plan(seed: u64) -> Option<Plan> {
+/// A plan like that of a seed, with things of one kind alone, and of faults that a model has; `None`: there is
+/// none.
+pub(crate) fn plan(seed: u64, thing: Thing) -> Option<Plan> {
     let mut plan = Plan::of_seed(seed);
     let is_small = plan.hosts.len() <= 8 && plan.flood.is_none();
     if plan.servers() > 1 || !is_small || !plan.java.is_empty() {
         return None;
     }
-    plan.things.fill(Thing::Reentrant);
+    plan.things.fill(thing);
     for steps in plan.hosts.iter_mut().flatten() {
         steps.retain(|step| match step {
             Planned::Turn(turn) => turn.meanwhile != Meanwhile::Body && turn.end != Ending::Ticket,
@@ -296,7 +316,7 @@ fn plan(seed: u64) -> Option<Plan> {
 #[test]
 fn what_the_library_does_is_a_run_of_the_model() {
     let mut matched = BTreeMap::new();
-    for plan in SEEDS.filter_map(plan) {
+    for plan in SEEDS.filter_map(|seed| plan(seed, Thing::Reentrant)) {
         let history = run(&plan).history;
         for (place, thing) in plan.things.iter().enumerate() {
             let mut replay = Replay::default();

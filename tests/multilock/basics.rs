@@ -270,6 +270,27 @@ async fn inspection_covers_all_locks_also_if_some_are_held() {
     leaks.assert_clean().await;
 }
 
+/// Another program can write any counts.
+#[tokio::test]
+async fn the_sum_of_the_counts_of_readers_overflowed() {
+    let (server, prefix, names) = names("sum");
+    let client = client(&server);
+    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
+    let redis = server.connect().await.unwrap();
+    let most = "9000000000000000000";
+    let fields = ["mode", "read", "x:1", most, "x:2", most, "x:3", most];
+    let _: u8 = ask(&redis, &[&["HSET", &names[0]], &fields[..]].concat()).await;
+    let leases = [1, 2, 3].map(|reader| format!("{{{}}}:x:{reader}:rwlock_timeout:1", names[0]));
+    for lease in &leases {
+        let _: String = ask(&redis, &["SET", lease, "1", "EX", "60"]).await;
+    }
+    let lock = MultiLock::new([client.read_write_lock(&names[0]).read_lock()]);
+    assert_eq!(lock.hold_count().await.unwrap(), u64::MAX);
+    let [one, two, three] = &leases;
+    let _: u8 = ask(&redis, &["DEL", &names[0], one, two, three]).await;
+    leaks.assert_clean().await;
+}
+
 /// A part is a lock of any kind, but no two of one name, which would exclude each other.
 #[tokio::test]
 async fn parts_may_be_of_any_kind() {

@@ -3,7 +3,7 @@
 use std::future::ready;
 
 use redlock_rt::Client;
-use tests::{ChildProcess, DEADLINE, ask, eventually, shared_server, unique};
+use tests::{ChildProcess, DEADLINE, Proxy, ask, calls, eventually, shared_server, unique, within};
 
 /// Enough runs that the test does not pass by chance: without the code that it guards, every second
 /// run fails.
@@ -106,4 +106,37 @@ async fn a_permit_dropped_at_the_end_of_main_stays_taken() {
             .await;
         }
     }
+}
+
+/// Some refusals come before the server looks for the script. They were taken for a sign that it has it, and the
+/// lock of a process that ended then stayed.
+#[tokio::test]
+async fn a_guard_dropped_behind_a_refused_release_did_not_load_the_script() {
+    let server = shared_server();
+    let proxy = Proxy::to(&server);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let names = [unique("end:refused"), unique("end:dropped")];
+    let [refused, dropped] = names.each_ref().map(|name| client.read_write_lock(name));
+    let refused = refused.write().await.unwrap();
+    let dropped = dropped.write().await.unwrap();
+    let [release, dropping] = names
+        .each_ref()
+        .map(|name| calls("rw_write_release").mentioning(name));
+    proxy.answer(
+        release.clone(),
+        "-TRYAGAIN not all keys are here\r\n",
+        1_000_000,
+    );
+    let unlocking = tokio::spawn(refused.unlock());
+    // The answer to the first was read.
+    proxy.wait_for_count(release, 2).await;
+    proxy.mark();
+    drop(dropped);
+    proxy.wait_for(dropping.clone()).await;
+    let frames = proxy.frames();
+    let loaded = frames.iter().position(|frame| frame.command() == "SCRIPT");
+    let released = frames.iter().position(|frame| dropping.matches(frame));
+    assert!(loaded.is_some() && loaded < released, "{frames:?}");
+    proxy.clear();
+    within(DEADLINE, unlocking).await.unwrap().unwrap();
 }

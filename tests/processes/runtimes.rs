@@ -11,11 +11,11 @@ use std::{
 
 use futures::FutureExt;
 use redlock_rt::{
-    Client, ClientBuilder, GuardState, Kind, Lock, LockGuard, LostReason, RLock, RLockGuard,
-    Unlocked,
+    Client, ClientBuilder, GuardState, Kind, Lock, LockGuard, LostReason, Quorum, RLock,
+    RLockGuard, Unlocked,
 };
 use tests::{
-    CALL, DEADLINE, Gate, LeakCheck, Matcher, Proxy, RedisServer, SharedServer, World, calls,
+    CALL, DEADLINE, Gate, LeakCheck, Matcher, Proxy, RedisServer, SharedServer, World, ask, calls,
     eventually, shared_server, unique, within,
 };
 use tokio::{
@@ -266,6 +266,53 @@ fn is_held_in_the_next_runtime(uses: impl AsyncFn(&RLockGuard, &RLock)) {
         });
         drop(second);
         assert_clean(&client, &name);
+    }
+}
+
+/// These asked their own state alone.
+#[test]
+fn locks_of_several_names_are_held_in_the_next_runtime_where_only_their_guard_is_used() {
+    for (first, second) in runtimes().zip(runtimes()) {
+        let name = unique("several");
+        let client = builder().lease(SHORT_LEASE).build().unwrap();
+        let names = ["a", "b"].map(|part| format!("{name}:{part}"));
+        let guard = first.block_on(client.multi_lock(names).lock()).unwrap();
+        drop(first);
+        second.block_on(async {
+            assert!(guard.lost().now_or_never().is_none());
+            let since = Instant::now();
+            eventually(DEADLINE, async || since.elapsed() > SHORT_LEASE * 2).await;
+            guard.run(ready(())).await.unwrap();
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        });
+        drop(second);
+        assert_clean(&client, &name);
+    }
+}
+
+/// Neither was it renewed, nor a lost part acquired again.
+#[test]
+fn a_redlock_is_held_in_the_next_runtime_where_only_its_guard_is_used() {
+    let servers = [(); 3].map(|()| RedisServer::start());
+    for (first, second) in runtimes().zip(runtimes()) {
+        let clients = servers.each_ref().map(|server| {
+            let client = Client::builder().url(&server.url()).lease(SHORT_LEASE);
+            client.build().unwrap()
+        });
+        let lock = Quorum::new(clients).unwrap().redlock("several");
+        let guard = first.block_on(lock.lock()).unwrap();
+        drop(first);
+        second.block_on(async {
+            guard.run(ready(())).await.unwrap();
+            let since = Instant::now();
+            eventually(DEADLINE, async || since.elapsed() > SHORT_LEASE * 2).await;
+            assert!(guard.is_valid(), "{:?}", guard.state());
+            let redis = servers[0].connect().await.unwrap();
+            let _: u8 = ask(&redis, &["DEL", "several"]).await;
+            let is_back = async || ask::<bool>(&redis, &["EXISTS", "several"]).await;
+            eventually(DEADLINE, is_back).await;
+            assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+        });
     }
 }
 

@@ -255,6 +255,16 @@ async fn its_downgrade_is_found_by_polling() {
 /// Redisson's renewal sets the TTL of the lock to its own lease, which cuts ours; then it dies.
 #[tokio::test]
 async fn its_renewal_cuts_no_lease_of_ours() {
+    cuts_no_lease_of_ours(false).await;
+}
+
+/// Before 4.4.0 it sets the leases of all readers, and not only its own.
+#[tokio::test]
+async fn its_renewal_of_old_cuts_no_lease_of_ours() {
+    cuts_no_lease_of_ours(true).await;
+}
+
+async fn cuts_no_lease_of_ours(is_old: bool) {
     let watchdog = Duration::from_millis(2500);
     let lease = Duration::from_secs(60);
     let both = Both::polling("cut", NEVER, watchdog).await;
@@ -262,12 +272,16 @@ async fn its_renewal_cuts_no_lease_of_ours() {
     let guard = both.ours.read_with(options).await.unwrap();
     assert_eq!(both.client.stats().renewals, 0);
     assert!(both.theirs.read.try_lock(1, None).await.unwrap());
+    let renew = async || match is_old {
+        true => both.theirs.read.renew_as_of_old(1).await.unwrap(),
+        false => both.theirs.read.renew(&[1]).await.unwrap(),
+    };
     for _ in 0..3 {
-        assert!(both.theirs.read.renew(&[1]).await.unwrap());
+        assert!(renew().await);
         assert!(both.ttl().await <= watchdog, "or this test shows nothing");
         sleep(watchdog / 3).await;
     }
-    assert!(both.theirs.read.renew(&[1]).await.unwrap());
+    assert!(renew().await);
     // Redisson's client is dead.
     sleep(watchdog + Duration::from_millis(700)).await;
     assert!(guard.is_valid());

@@ -151,6 +151,19 @@ async fn each_takes_what_the_other_let_expire() {
     both.end_with(1).await;
 }
 
+/// It was said to last for 29 000 years.
+#[tokio::test]
+async fn a_permit_of_theirs_without_a_lease_is_shown_as_such() {
+    let both = Both::open("endless").await;
+    assert!(both.theirs.leased.try_set_permits(1).await.unwrap());
+    let id = both.theirs.leased.acquire(None).await.unwrap();
+    let inspection = both.client.inspect(&both.name).await.unwrap().unwrap();
+    let ttls: Vec<_> = inspection.holders.iter().map(|holder| holder.ttl).collect();
+    assert_eq!(ttls, [None]);
+    both.ours.leased.release(&id).await.unwrap();
+    both.end_with(1).await;
+}
+
 /// Java's thread sleeps until the end that it knows.
 #[tokio::test]
 async fn theirs_hears_that_a_lease_was_shortened() {

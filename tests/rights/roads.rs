@@ -54,8 +54,8 @@ async fn plain_commands_need_the_rights_to_restore_and_to_delete_a_field() {
 #[tokio::test]
 async fn what_is_released_without_the_right_to_publish_is_found_by_polling() {
     assert_said(
-        "Waiters of a user without SUBSCRIBE poll, and so do those of other clients for what a user \
-         without PUBLISH releases.",
+        "Without SUBSCRIBE the waiters of the user poll. Without PUBLISH the waiters of other clients poll \
+         for what the user releases.",
     );
     let mut stage = Stage::open("unheard").await;
     let waiting = stage.client(&rights_of_locks(&[])).await;

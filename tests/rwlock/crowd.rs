@@ -40,6 +40,15 @@ impl Crowd {
         ask(&self.redis, words).await
     }
 
+    /// How often a command was called since the last RESETSTAT.
+    async fn calls(&mut self, command: &str) -> u64 {
+        let info: String = self.ask(&["INFO", "commandstats"]).await;
+        let begin = format!("cmdstat_{command}:calls=");
+        let line = info.lines().find_map(|line| line.strip_prefix(&begin));
+        let calls = line.and_then(|line| line.split(',').next());
+        calls.map_or(0, |calls| calls.parse().unwrap())
+    }
+
     fn longest(&self) -> u64 {
         self.leases.values().copied().max().unwrap_or(0)
     }
@@ -66,16 +75,18 @@ impl Crowd {
         ];
         use redis::Value::{Array, Int};
         let ended: redis::Value = self.ask(&words).await;
-        // The release of the last living reader is announced.
-        let ends = [Int(1), Array(vec![Int(1), Int(1)])];
+        // The release of the last living reader is announced. Dead ones may have been removed before.
+        let ends = [Int(1), Array(vec![Int(1), Int(1)]), Int(-1)];
+        let is_dead = self.leases.remove(&reader) == Some(0);
+        let ends = &ends[..2 + usize::from(is_dead)];
         assert!(ends.contains(&ended), "{ended:?}");
-        self.leases.remove(&reader);
         self.ttl().await
     }
 }
 
+/// Of one of our clients.
 fn owner(reader: u64) -> String {
-    format!("u:{reader}")
+    format!("01234567-89ab-8fa1-8000-0123456789ab:{reader}")
 }
 
 fn key(reader: u64) -> String {
@@ -95,14 +106,8 @@ async fn the_end_of_one_of_many_readers_looks_at_few_of_them() {
     for reader in 0..ENDS {
         assert_eq!(crowd.end(reader).await, 9);
     }
-    let info: String = crowd.ask(&["INFO", "commandstats"]).await;
-    let calls = |command: &str| {
-        let line = info.lines().find_map(|line| line.strip_prefix(command));
-        let calls = line.and_then(|line| line.split(',').next());
-        calls.map_or(0, |calls| calls.parse::<u64>().unwrap())
-    };
-    assert!(calls("cmdstat_pttl:calls=") <= ENDS * 40, "{info}");
-    assert_eq!(calls("cmdstat_hgetall:calls="), 0, "{info}");
+    assert!(crowd.calls("pttl").await <= ENDS * 40);
+    assert_eq!(crowd.calls("hgetall").await, 0);
     // That reader had kept the lock for longer than all others.
     assert_eq!(crowd.end(ENDS).await, 3);
 }
@@ -117,6 +122,25 @@ async fn the_end_of_the_last_living_reader_frees_the_lock() {
         let mut crowd = Crowd::gather(redis, leases).await;
         assert_eq!(crowd.end(0).await, 0, "beside {dead} dead ones");
     }
+}
+
+/// Each end of a reader read the leases of all of them, where some reader was always alive.
+#[tokio::test]
+async fn dead_readers_are_forgotten_while_others_come_and_go() {
+    let server = RedisServer::start();
+    let redis = server.connect().await.unwrap();
+    let leases = (0..1002).map(|reader| if reader < 2 { 5 } else { 0 });
+    let mut crowd = Crowd::gather(redis, leases).await;
+    // All are looked at, and not only if none of the drawn ones is alive.
+    let _: () = crowd
+        .ask(&["ACL", "SETUSER", "default", "-hrandfield"])
+        .await;
+    assert_eq!(crowd.end(0).await, 5);
+    let left: u64 = crowd.ask(&["HLEN", NAME]).await;
+    assert_eq!(left, 2, "the mode, and the last of the living");
+    let _: () = crowd.ask(&["CONFIG", "RESETSTAT"]).await;
+    assert_eq!(crowd.end(1).await, 0);
+    assert!(crowd.calls("pttl").await < 10);
 }
 
 async fn at_random(redis: MultiplexedConnection) {

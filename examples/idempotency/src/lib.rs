@@ -1,4 +1,5 @@
 //! Payments with the header `Idempotency-Key`: a client that got no answer sends the request again, and pays once.
+//! If the service dies between payment and answer, it is paid again, unless the bank knows the key, too.
 //!
 //! | answer | when |
 //! | --- | --- |
@@ -87,22 +88,23 @@ async fn pay(
     let key = headers.get("idempotency-key").ok_or(Refusal::NoKey)?;
     let key = key.to_str().map_err(|_| Refusal::NoKey)?;
     // The key of one user is not that of another. A service knows the user from the login.
-    let request = payments.locks.idempotent(format!("{user}:{key}"));
+    // In quotes: a colon in it does not end it.
+    let request = payments.locks.idempotent(format!("{user:?}:{key}"));
     // The key again with another amount is a mistake, which the client learns of.
     let request = request.request(&amount);
     // The caller is told at once that the first request goes on, and asks again.
     let request = request.options(LockOptions::new().wait(Duration::ZERO));
     let amount = amount.trim().parse().unwrap_or(0);
-    Ok(
-        match request.run(payments.bank.charge(&user, amount)).await? {
-            Answer::First(receipt) => (StatusCode::CREATED, receipt).into_response(),
-            Answer::Stored(receipt) => {
-                let replayed = [("idempotency-replayed", "true")];
-                (StatusCode::CREATED, replayed, receipt).into_response()
-            }
-            _ => (StatusCode::CONFLICT, [(RETRY_AFTER, "1")]).into_response(),
-        },
-    )
+    // A task, since this handler is dropped where the client goes away.
+    let paid = tokio::spawn(async move { request.run(payments.bank.charge(&user, amount)).await });
+    Ok(match paid.await.expect("a payment does not panic")? {
+        Answer::First(receipt) => (StatusCode::CREATED, receipt).into_response(),
+        Answer::Stored(receipt) => {
+            let replayed = [("idempotency-replayed", "true")];
+            (StatusCode::CREATED, replayed, receipt).into_response()
+        }
+        _ => (StatusCode::CONFLICT, [(RETRY_AFTER, "1")]).into_response(),
+    })
 }
 
 impl From<Error> for Refusal {

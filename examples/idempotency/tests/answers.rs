@@ -77,6 +77,38 @@ async fn a_payment_under_way_is_a_conflict() {
     assert_eq!(again, (StatusCode::CREATED, receipt, true));
 }
 
+/// One got the receipt of the other, who had paid.
+#[tokio::test]
+async fn a_colon_made_two_users_one() {
+    let bank = Bank::new(10);
+    let service = router(Client::embedded(), Arc::clone(&bank));
+    for (user, key) in [("ann", "x:1"), ("ann:x", "1")] {
+        let (status, _, replayed) = pay(&service, user, Some(key), "100").await;
+        assert_eq!((status, replayed), (StatusCode::CREATED, false));
+    }
+    assert_eq!(bank.taken(), 2);
+}
+
+/// Its request was open again, whatever the bank had done by then.
+#[tokio::test]
+async fn a_payment_was_given_up_when_its_client_went_away() {
+    let bank = Bank::new(0);
+    let locks = Client::embedded();
+    let service = router(locks.clone(), Arc::clone(&bank));
+    let first = tokio::spawn({
+        let service = service.clone();
+        async move { pay(&service, "ann", Some("1"), "100").await }
+    });
+    eventually(DEADLINE, async || locks.stats().held == 1).await;
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    bank.open.add_permits(1);
+    eventually(DEADLINE, async || bank.taken() == 1).await;
+    eventually(DEADLINE, async || locks.stats().held == 0).await;
+    let (status, _, replayed) = pay(&service, "ann", Some("1"), "100").await;
+    assert_eq!((status, replayed), (StatusCode::CREATED, true));
+}
+
 #[tokio::test]
 async fn a_payment_that_was_declined_may_be_tried_again() {
     let bank = Bank::new(10);

@@ -31,6 +31,9 @@ const BEAT: Duration = Duration::from_secs(1);
 /// How often it looks whether there is a rush to take part in.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long something of that may take: what hangs would keep its locks, which are renewed meanwhile.
+const LONGEST_JOB: Duration = Duration::from_secs(10);
+
 /// Serves until the process is told to end (Ctrl-C, SIGTERM).
 ///
 /// # Errors
@@ -72,7 +75,9 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), String> {
     })?;
 
     let (close, closing) = watch::channel(false);
-    let instance: Arc<str> = format!("{}-{}", std::process::id(), address.port()).into();
+    // Another machine may have the same process and port.
+    let (pid, port, random) = (std::process::id(), address.port(), fastrand::u32(..));
+    let instance: Arc<str> = format!("{pid}-{port}-{random:08x}").into();
     let url = format!("http://{address}");
     let app = App {
         shop: Arc::clone(&shop),
@@ -171,7 +176,11 @@ async fn every(
     let mut failing = false;
     loop {
         ticks.tick().await;
-        match job().await {
+        let done = match tokio::time::timeout(LONGEST_JOB, job()).await {
+            Ok(done) => done.map_err(|error| error.to_string()),
+            Err(late) => Err(late.to_string()),
+        };
+        match done {
             Ok(()) => failing = false,
             // Once an outage.
             Err(error) if !failing => {
@@ -256,4 +265,22 @@ pub(crate) fn say(line: &str) {
     let mut out = io::stdout().lock();
     // The reader may have gone away. That is no reason to end.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It kept its locks for ever, and the other instances out.
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_hung_was_never_given_up() {
+        let mut begun = 0;
+        let hang = async || {
+            begun += 1;
+            std::future::pending().await
+        };
+        let end = tokio::time::timeout(3 * LONGEST_JOB, every(BEAT, "hang", hang));
+        end.await.unwrap_err();
+        assert!(begun > 1, "{begun}");
+    }
 }

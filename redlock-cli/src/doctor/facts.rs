@@ -12,14 +12,7 @@ pub(super) struct Facts {
     config: HashMap<String, String>,
 }
 
-const CONFIG: [&str; 6] = [
-    "appendonly",
-    "appendfsync",
-    "save",
-    "maxmemory",
-    "maxmemory-policy",
-    "min-replicas-to-write",
-];
+const CONFIG: [&str; 3] = ["appendfsync", "maxmemory-policy", "min-replicas-to-write"];
 
 impl Facts {
     pub(super) async fn of(node: &Node) -> Self {

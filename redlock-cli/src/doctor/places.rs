@@ -1,14 +1,17 @@
-//! The keys and channels that the kinds in use need a right to.
+//! The rule of the library for the kinds in use, and the keys and channels that they need a right to.
 
 use redlock_rt::{AclKind, Client, Error};
 
 use super::Kind;
+use super::facts::Facts;
 
 /// Scripts need all rights to their keys.
 const SCRIPT: &str = "EVALSHA 0 1 K";
 const SUBSCRIBE: &str = "SUBSCRIBE C";
 /// The notes of thefts.
 const STOLEN: &str = "~redlock_stolen";
+/// Of fair locks.
+const WAKE: &str = "&redlock_wake:*";
 
 /// Keys, or channels.
 #[derive(Debug)]
@@ -50,25 +53,33 @@ fn in_rules(kind: Kind) -> &'static [AclKind] {
     }
 }
 
-/// How the keys (`~`) and channels (`&`) of the kinds begin that belong to a name, as the library's rule for any
-/// namespace has them. Behind it the name is in braces, unless it contains `{`.
-fn starts(kinds: &[Kind]) -> Result<Vec<String>, Error> {
-    let client = Client::builder().url("redis://localhost").namespace("any");
+/// The library's rule for any namespace, of a server like this one.
+pub(super) fn rule(kinds: &[Kind], facts: &Facts) -> Result<String, Error> {
+    let url = match facts.info("cluster_enabled") {
+        Some("1") => "redis+cluster://localhost",
+        _ => "redis://localhost",
+    };
+    let client = Client::builder().url(url).namespace("any").build()?;
     let kinds = kinds.iter().flat_map(|kind| in_rules(*kind)).copied();
-    let rule = client.build()?.acl_rule(kinds);
-    let starts = rule
-        .split(' ')
-        .filter_map(|word| word.strip_suffix(":any:*"));
-    let mut starts: Vec<_> = starts.map(str::to_owned).collect();
+    Ok(client.acl_rule(kinds))
+}
+
+/// How the keys (`~`) and channels (`&`) of a rule begin that belong to a name. Behind it the name is in braces,
+/// unless it contains `{`.
+fn starts(rule: &str) -> Vec<&str> {
+    let words = rule.split(' ');
+    let mut starts: Vec<_> = words
+        .filter_map(|word| word.strip_suffix(":any:*"))
+        .collect();
     // Last: what only this key needs is not serious, and a pattern is asked for once.
-    starts.sort_by_key(|start| start == STOLEN);
-    Ok(starts)
+    starts.sort_by_key(|start| *start == STOLEN);
+    starts
 }
 
 /// Besides the keys that begin with the namespace, where there is one.
-pub(super) fn of(namespace: Option<&str>, kinds: &[Kind]) -> Result<Vec<Place>, Error> {
+pub(super) fn of(namespace: Option<&str>, rule: &str) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
-    for start in starts(kinds)? {
+    for start in starts(rule) {
         let (sign, name) = start.split_at(1);
         let all = match sign {
             "~" => "~*".to_owned(),
@@ -94,12 +105,12 @@ pub(super) fn of(namespace: Option<&str>, kinds: &[Kind]) -> Result<Vec<Place>, 
             braced: true,
         });
     }
-    if kinds.contains(&Kind::Fair) {
+    if rule.contains(WAKE) {
         places.push(Place {
-            pattern: "&redlock_wake:*".to_owned(),
+            pattern: WAKE.to_owned(),
             sample: "redlock_wake:redlock_probe".to_owned(),
             braced: false,
         });
     }
-    Ok(places)
+    places
 }

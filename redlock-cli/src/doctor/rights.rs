@@ -8,8 +8,9 @@ use super::{Doctor, Kind, Said, error, note, ok, warning};
 use crate::nodes::Node;
 use crate::server::Server;
 
-/// Commands as they are sent, for a key K and a channel C: Redis checks their number of arguments.
-const EVERYBODY: &[&str] = &[
+/// The commands of the library's rule as they are sent, for a key K and a channel C: Redis checks their number of
+/// arguments.
+const SAMPLES: &[&str] = &[
     "EVALSHA 0 1 K",
     "SCRIPT|LOAD x",
     "CLIENT|ID",
@@ -30,38 +31,22 @@ const EVERYBODY: &[&str] = &[
     "PEXPIRE K 1",
     "DEL K",
     "PUBLISH C 0",
-];
-const READ_WRITE: &[&str] = &[
-    "SET K 1",
-    "ZRANGE K 0 1",
-    "ZREM K m",
-    "HRANDFIELD K",
-    "TIME",
-    "ZADD K 1 m",
-    "ZREMRANGEBYSCORE K 0 1",
-];
-const LATCH: &[&str] = &["DECR K", "GET K", "SET K 1", "PEXPIREAT K 1", "TIME"];
-const FENCED: &[&str] = &["INCR K", "GET K", "SET K 1", "TIME"];
-const ONCE: &[&str] = &["INCR K", "GET K", "SET K 1", "TIME", "HMGET K f"];
-const FAIR: &[&str] = &[
-    "TIME",
+    "DECR K",
+    "DECRBY K 1",
+    "GET K",
     "HMGET K f",
+    "HRANDFIELD K",
+    "INCR K",
+    "INCRBY K 1",
     "LINDEX K 0",
     "LLEN K",
     "LPOS K v",
     "LRANGE K 0 1",
     "LREM K 1 v",
+    "PERSIST K",
+    "PEXPIREAT K 1",
     "RPUSH K v",
-    "ZADD K 1 m",
-    "ZRANGE K 0 1",
-    "ZREM K m",
-    "ZSCORE K m",
-];
-const SEMAPHORE: &[&str] = &[
-    "GET K",
     "SET K 1",
-    "INCRBY K 1",
-    "DECRBY K 1",
     "TIME",
     "ZADD K 1 m",
     "ZCARD K",
@@ -69,22 +54,8 @@ const SEMAPHORE: &[&str] = &[
     "ZRANGE K 0 1",
     "ZRANGEBYSCORE K 0 1",
     "ZREM K m",
+    "ZREMRANGEBYSCORE K 0 1",
     "ZSCORE K m",
-    "PERSIST K",
-];
-const BARRIER: &[&str] = &[
-    "GET K",
-    "SET K 1",
-    "HMGET K f",
-    "TIME",
-    "ZADD K 1 m",
-    "ZCARD K",
-    "ZRANGE K 0 1",
-    "ZREM K m",
-    "ZSCORE K m",
-];
-/// Of a cluster, besides.
-const CLUSTER: &[&str] = &[
     "CLUSTER|SLOTS",
     "CLUSTER|INFO",
     "ASKING",
@@ -121,32 +92,11 @@ fn in_use(doctor: &Doctor) -> &[Kind] {
     }
 }
 
-fn commands(kinds: &[Kind], facts: &Facts) -> Vec<&'static str> {
-    let of = |kind: &Kind| match kind {
-        Kind::Rlock => &[][..],
-        Kind::Fair => FAIR,
-        Kind::ReadWrite => READ_WRITE,
-        Kind::Fenced => FENCED,
-        Kind::Once => ONCE,
-        Kind::Semaphore => SEMAPHORE,
-        Kind::Latch => LATCH,
-        Kind::Barrier => BARRIER,
-    };
-    let cluster = match facts.info("cluster_enabled") {
-        Some("1") => CLUSTER,
-        _ => &[],
-    };
-    let all = EVERYBODY
-        .iter()
-        .chain(kinds.iter().flat_map(of))
-        .chain(cluster);
-    let mut commands = Vec::new();
-    for command in all {
-        if !commands.contains(command) {
-            commands.push(*command);
-        }
-    }
-    commands
+/// Those of a rule. Names of connections are left out.
+fn commands(rule: &str) -> Vec<&'static str> {
+    let samples = SAMPLES.iter().copied();
+    let has = |right: &str| rule.split(' ').any(|word| word == right);
+    samples.filter(|sample| has(&right(sample))).collect()
 }
 
 /// Whether the user may send this; an error if nobody says so.
@@ -255,12 +205,12 @@ pub(super) async fn check(
     facts: &Facts,
     node: &Node,
 ) -> Vec<Said> {
-    let kinds = in_use(doctor);
-    let commands = commands(kinds, facts);
-    let places = match places::of(server.namespace.as_deref(), kinds) {
-        Ok(places) => places,
+    let rule = match places::rule(in_use(doctor), facts) {
+        Ok(rule) => rule,
         Err(error) => return vec![note(format!("not known: {error}"))],
     };
+    let commands = commands(&rule);
+    let places = places::of(server.namespace.as_deref(), &rule);
     let line = line(server, &places, &commands);
     let Some(user) = user_of(doctor, node).await else {
         return vec![note(format!(
@@ -355,4 +305,20 @@ fn line(server: &Server, places: &[Place], commands: &[&str]) -> String {
     }
     let words = words.join(" ");
     format!("ACL SETUSER app on >PASSWORD resetkeys resetchannels -@all {words}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_of_a_rule_has_its_sample() {
+        let facts = Facts::with_info("cluster_enabled:1");
+        let rule = places::rule(Kind::value_variants(), &facts).unwrap();
+        assert_eq!(commands(&rule), SAMPLES);
+        for word in rule.split(' ').filter(|word| word.starts_with('+')) {
+            let mut samples = SAMPLES.iter().chain(NAMES);
+            assert!(samples.any(|sample| right(sample) == word), "{word}");
+        }
+    }
 }

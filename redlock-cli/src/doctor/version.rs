@@ -14,9 +14,22 @@ fn version(text: &str) -> Option<Version> {
     ))
 }
 
-/// Whether a crafted value can do harm by RESTORE: mended in 8.6.3 and 8.8.0.
+/// The first version of each branch of Redis in which no crafted value does harm by RESTORE (SECURITY.md).
+const MENDED: [Version; 6] = [
+    (6, 2, 23),
+    (7, 4, 10),
+    (8, 2, 8),
+    (8, 4, 5),
+    (8, 6, 5),
+    NEWEST_MENDED,
+];
+const NEWEST_MENDED: Version = (8, 8, 1);
+const MENDED_IN_VALKEY: Version = (7, 2, 13);
+
 fn restore_is_flawed(version: Version) -> bool {
-    version < (8, 6, 3) || ((8, 7, 0)..(8, 8, 0)).contains(&version)
+    let mut branches = MENDED.into_iter();
+    let branch = branches.find(|mended| (mended.0, mended.1) == (version.0, version.1));
+    version < branch.unwrap_or(NEWEST_MENDED)
 }
 
 /// `may_restore` is `None` if the rights are not known.
@@ -24,6 +37,9 @@ pub(super) fn check(facts: &Facts, may_restore: Option<bool>) -> Vec<Said> {
     if let Some(text) = facts.info("valkey_version") {
         return vec![match version(text) {
             Some(version) if version < (7, 2, 0) => old(text, "Valkey 7.2"),
+            Some(version) if version < MENDED_IN_VALKEY && may_restore == Some(true) => {
+                flawed(&format!("Valkey {text}"), "7.2.13")
+            }
             _ => ok(format!("Valkey {text}")),
         }];
     }
@@ -33,15 +49,22 @@ pub(super) fn check(facts: &Facts, may_restore: Option<bool>) -> Vec<Said> {
     match version(text) {
         None => vec![note(format!("not understood: {text}"))],
         Some(version) if version < (6, 2, 0) => vec![old(text, "Redis 6.2")],
-        Some(version) if restore_is_flawed(version) && may_restore == Some(true) => vec![warning(
-            format!(
-                "Redis {text}: the user may RESTORE, by which a crafted value does harm before 8.6.3 and 8.8.0"
-            ),
-            "upgrade (distributions mend older versions, too), or take the right away (-restore): a free RLock \
-             then takes a script, for three times the server's time",
-        )],
+        Some(version) if restore_is_flawed(version) && may_restore == Some(true) => {
+            let mended = "6.2.23, 7.4.10, 8.2.8, 8.4.5, 8.6.5 and 8.8.1";
+            vec![flawed(&format!("Redis {text}"), mended)]
+        }
         Some(_) => vec![ok(format!("Redis {text}"))],
     }
+}
+
+fn flawed(server: &str, mended: &str) -> Said {
+    warning(
+        format!(
+            "{server}: the user may RESTORE, by which a crafted value does harm before {mended}"
+        ),
+        "upgrade (distributions mend older versions, too), or take the right away (-restore): a free RLock \
+         then takes a script, for three times the server's time",
+    )
 }
 
 fn old(text: &str, oldest: &str) -> Said {
@@ -61,11 +84,20 @@ mod tests {
         for (info, may_restore, severity) in [
             ("redis_version:6.0.16", Some(false), Severity::Error),
             ("redis_version:6.2.14", Some(false), Severity::Ok),
-            ("redis_version:8.6.2", Some(true), Severity::Warning),
-            ("redis_version:8.6.3", Some(true), Severity::Ok),
+            ("redis_version:6.2.22", Some(true), Severity::Warning),
+            ("redis_version:6.2.23", Some(true), Severity::Ok),
+            ("redis_version:7.2.9", Some(true), Severity::Warning),
+            ("redis_version:8.2.8", Some(true), Severity::Ok),
+            ("redis_version:8.6.4", Some(true), Severity::Warning),
             ("redis_version:8.7.1", Some(true), Severity::Warning),
-            ("redis_version:8.8.0", Some(true), Severity::Ok),
+            ("redis_version:8.8.0", Some(true), Severity::Warning),
+            ("redis_version:8.8.1", Some(true), Severity::Ok),
             ("redis_version:8.6.2", None, Severity::Ok),
+            (
+                "redis_version:7.2.4\nvalkey_version:7.2.12",
+                Some(true),
+                Severity::Warning,
+            ),
             (
                 "redis_version:7.2.4\nvalkey_version:9.0.0",
                 Some(true),

@@ -93,7 +93,7 @@ pub(crate) struct Run {
     /// How many replicas must have the lock first: a number, majority, all or best-effort:N
     #[arg(long, value_name = "REPLICAS")]
     ack: Option<ReplicaAck>,
-    /// Which servers must have the lock on disk first: local, or all
+    /// Which servers must have the lock on disk first: replicas (those of --ack), or all, with the master
     #[arg(long, value_name = "SERVERS")]
     fsync: Option<Fsync>,
     /// After a loss, the time between SIGTERM and SIGKILL

@@ -1,8 +1,9 @@
 //! The signals that this process catches.
 
+use std::future::poll_fn;
 use std::io;
+use std::task::Poll;
 
-use futures::future::select_all;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
@@ -17,6 +18,7 @@ const PASSED_ON: [Signal; 6] = [
 ];
 
 pub(super) struct Signals {
+    /// Without those that are ignored, as by nohup: so they are by the command.
     passed_on: Vec<(Signal, Stream)>,
     /// A child has ended, or has stopped.
     of_children: Stream,
@@ -35,9 +37,12 @@ pub(super) enum Heard {
 impl Signals {
     pub(super) fn catch() -> io::Result<Self> {
         let stream = |kind: Signal| signal(SignalKind::from_raw(kind as i32));
-        let passed_on = PASSED_ON.map(|kind| stream(kind).map(|stream| (kind, stream)));
+        let ignored = ignored();
+        let caught = PASSED_ON.into_iter();
+        let caught = caught.filter(|kind| ignored >> (*kind as u32 - 1) & 1 == 0);
+        let passed_on = caught.map(|kind| stream(kind).map(|stream| (kind, stream)));
         Ok(Self {
-            passed_on: passed_on.into_iter().collect::<Result<_, _>>()?,
+            passed_on: passed_on.collect::<Result<_, _>>()?,
             of_children: stream(Signal::SIGCHLD)?,
             to_continue: stream(Signal::SIGCONT)?,
         })
@@ -59,11 +64,21 @@ impl Signals {
 }
 
 async fn first_of(streams: &mut [(Signal, Stream)]) -> Signal {
-    let next = streams.iter_mut().map(|(kind, stream)| {
-        Box::pin(async move {
-            stream.recv().await;
-            *kind
-        })
-    });
-    select_all(next).await.0
+    poll_fn(|context| {
+        let came = streams.iter_mut().find_map(|(kind, stream)| {
+            let came = stream.poll_recv(context).is_ready();
+            came.then_some(*kind)
+        });
+        came.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+/// The signals that were ignored when this process began, a bit for each; none where the system has no
+/// such file.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or_default()
 }

@@ -219,9 +219,8 @@ impl ClientBuilder {
     /// Says in Redis who this client is, for [`Client::identity_of`] and `redlock show`: `name`, such as that
     /// of the pod or `host:pid`, with host, process id and version of the crate.
     ///
-    /// Each third of [the lease](Self::lease) in which locks are renewed, or of their own if that is longer, one
-    /// call more sets the hash `redlock_client:{<uuid>}` in the client's namespace, which expires a lease
-    /// after the last of these.
+    /// While the client renews locks, it writes the hash `redlock_client:{<uuid>}` in its namespace after each
+    /// third of [the lease](Self::lease), or of the longest one of its locks. The hash expires a lease after that.
     /// So a client whose locks are all shorter says nothing. A failure changes nothing for the locks.
     /// Defaults to none: a user that may use the keys of its locks only could not write the key. The user of the
     /// client needs the rights `+hget +hset +pexpire +time` and that key, and `+hmget` to read it.
@@ -368,7 +367,7 @@ impl ClientBuilder {
     /// Sets the longest time for a call that waits for no other client. Defaults to 3 s.
     ///
     /// This is the only limit of `try_lock`, `unlock`, `extend`, `is_locked`, `force_unlock`,
-    /// `available`, `count`, `token` and all other calls that wait for no other client. It covers
+    /// `available_permits`, `count`, `token` and all other calls that wait for no other client. It covers
     /// everything that can fail: connecting, which is retried meanwhile except by `try_lock`, the reply,
     /// or both. After the limit, a call continues in the background if its page says so.
     ///
@@ -487,8 +486,7 @@ impl ClientBuilder {
     /// that waiter is a task of this client. Redis decides who is next, so for fair locks the time is of
     /// no importance, unless it is zero.
     ///
-    /// The time is also how long a forced release, or a Redis that forgot the lock, goes unnoticed at
-    /// most because of this. While other clients want the lock, at most two guards follow each other in
+    /// A forced release, or a Redis that forgot the lock, may be noticed later by this time. While other clients want the lock, at most two guards follow each other in
     /// this way. The next task sleeps without a timer until the time has passed: if the runtime of the
     /// client's tasks is blocked under the lock for longer than the lease, a task of another runtime that
     /// waits for it does not ask before that runtime goes on.
@@ -555,7 +553,8 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// [`BadInput`](crate::ErrorKind::BadInput) if no server is set, the URL is invalid, or a
-    /// duration is out of range.
+    /// duration is out of range; [`Unavailable`](crate::ErrorKind::Unavailable) if the dedicated thread cannot be
+    /// started.
     pub fn build(self) -> Result<Client, Error> {
         let dialer = self.dialer()?;
         self.check()?;

@@ -119,7 +119,8 @@ impl Client {
     /// # Errors
     ///
     /// [`BadInput`](crate::ErrorKind::BadInput) for an invalid URL,
-    /// [`Denied`](crate::ErrorKind::Denied) for a wrong password,
+    /// [`Denied`](crate::ErrorKind::Denied) for a wrong password, or without a right that each renewal needs,
+    /// [`NoScripts`](crate::ErrorKind::NoScripts) where scripts cannot be sent,
     /// [`Misconfigured`](crate::ErrorKind::Misconfigured) for a single server that is a replica, a
     /// sentinel, a node of a cluster, or not Redis, and for a service that the sentinels do not
     /// watch, [`Unavailable`](crate::ErrorKind::Unavailable) if the server does not answer, no

@@ -139,6 +139,12 @@ impl Fault {
         Self::unreachable(std::io::Error::other(why))
     }
 
+    /// The server refused a call for this reason, which passes.
+    pub(super) fn refused_for_now(why: String) -> Self {
+        let source = Arc::new(std::io::Error::other(why));
+        Self::new(Stage::Refused, Cause::Passing, source)
+    }
+
     /// One fault for several servers that were all asked. An answer counts for more than none, for
     /// waiting does not change it; but if the servers were `reached` before, only a refused login
     /// is final.
@@ -232,6 +238,8 @@ impl Fault {
     /// has another reason. A server without Lua says "scripting" about its commands. `unknown`: the cause where no ACL
     /// is the reason.
     pub(super) fn lacking(error: ServerError, hint: &'static str, unknown: Cause) -> Option<Self> {
+        // Proxies that look at the text of scripts say what they do not like in it.
+        let any_text = unknown == Cause::NoScripts && error.code() == "ERR";
         let detail = error.detail().to_ascii_lowercase();
         let mut fault = Self::from_server(error);
         let is_missing = match fault.cause {
@@ -240,7 +248,7 @@ impl Fault {
             Cause::Failed => {
                 fault.cause = unknown;
                 let says = ["unknown command", "unsupported command", "scripting"];
-                says.iter().any(|words| detail.contains(words))
+                any_text || says.iter().any(|words| detail.contains(words))
             }
             _ => false,
         };
@@ -489,6 +497,12 @@ impl Fault {
     /// Whether the reply made no sense.
     pub(crate) fn is_nonsense(&self) -> bool {
         self.stage == Stage::Unanswered && self.cause == Cause::Failed
+    }
+
+    /// Whether the call was refused since its keys are in several slots: a proxy may be before several servers.
+    pub(crate) fn is_of_several_slots(&self) -> bool {
+        let told = self.told.as_ref();
+        told.is_some_and(|told| told.source.to_string().starts_with("CROSSSLOT"))
     }
 
     /// What a node of a cluster said about the slot of the call, which did not run.

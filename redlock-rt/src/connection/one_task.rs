@@ -5,7 +5,7 @@
 
 use std::pin::pin;
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -50,6 +50,8 @@ pub(super) struct OneTask {
 
 struct Running {
     number: u64,
+    /// When it is given up: its runtime may not be driven.
+    until: Instant,
     /// `None` until the task is spawned.
     handle: Option<AbortHandle>,
 }
@@ -77,17 +79,22 @@ impl OneTask {
         self.running.take_if(|task| task.number == number)?.handle
     }
 
-    /// The number of the task that runs, and whether it is to be spawned.
-    fn begin(&mut self) -> (u64, bool) {
-        let idle = self.running.is_none();
-        if idle {
-            self.tasks += 1;
-            self.running = Some(Running {
-                number: self.tasks,
-                handle: None,
-            });
+    /// The number of the task that runs, when it is given up, and whether it is to be spawned. `longest`: how long
+    /// a new one may take.
+    fn begin(&mut self, longest: Duration) -> (u64, Instant, bool) {
+        let now = clock::now();
+        let stuck = self.running.take_if(|task| task.until <= now);
+        if let Some(handle) = stuck.and_then(|task| task.handle) {
+            handle.abort();
         }
-        (self.tasks, idle)
+        let is_new = self.running.is_none();
+        self.tasks += u64::from(is_new);
+        let running = self.running.get_or_insert_with(|| Running {
+            number: self.tasks,
+            until: clock::after(now, longest),
+            handle: None,
+        });
+        (running.number, running.until, is_new)
     }
 }
 
@@ -98,7 +105,7 @@ pub(super) fn start<T: Tried>(of: &Arc<T>) {
     if task.closed {
         return;
     }
-    let (number, is_new) = task.begin();
+    let (number, _, is_new) = task.begin(of.longest());
     drop(state);
     if is_new {
         spawn(of, number);
@@ -143,8 +150,8 @@ pub(super) async fn wait<T: Tried, F>(
                 if tasks == MOST_ORPHANS {
                     break;
                 }
-                (number, is_new) = task.begin();
-                (tasks, limit) = (tasks + 1, clock::after(clock::now(), of.longest()));
+                (number, limit, is_new) = task.begin(of.longest());
+                tasks += 1;
             }
         }
         if is_new {
@@ -332,6 +339,19 @@ mod tests {
         let told = format!("{fault:?}");
         assert!(told.contains("ended with its runtime"), "{told}");
         assert_eq!(hanging.state().begun, 3);
+    }
+
+    /// Only who waited gave it up: the layout of a cluster was never asked for again.
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_hung_kept_all_others_from_starting() {
+        let counter = counter();
+        counter.state().hangs = true;
+        start(&counter);
+        clock::sleep(Duration::from_secs(10)).await;
+        counter.state().hangs = false;
+        start(&counter);
+        clock::sleep(Duration::from_secs(2)).await;
+        assert_eq!(counter.state().found, Some(2));
     }
 
     /// Calls are repeated without a pause after such an error. Many of them in one task never ended,

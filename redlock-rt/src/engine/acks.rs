@@ -14,7 +14,8 @@
 //! * In a cluster too, one WAIT follows the touches of all slots of a master: a call for each slot, and for
 //!   at most 100 locks. An error in one slot is that of its own locks.
 //! * If the caller that sends is cancelled, the next one sends again. A turn ends when the first of its
-//!   callers has no time left, and after about 250 ms in any case.
+//!   callers has no time left, and after about 250 ms in any case. If it does not, since its caller is not
+//!   polled, the next one sends too.
 //! * How many replicas there are is asked in the same write for `Majority` and `All` (INFO). The highest
 //!   number of the connection counts, since a replica that has gone may be the one that is promoted.
 //! * What cannot be released within the wait, since the server has stopped meanwhile, is released in the
@@ -139,6 +140,14 @@ impl Ack {
         self.fsync != Fsync::None
     }
 
+    /// A turn takes about this time at most, in which those that come later wait for the next one.
+    fn turn(self) -> Duration {
+        match self.disk() {
+            true => DISK_TURN,
+            false => TURN,
+        }
+    }
+
     fn missed(self, action: &'static str, wanted: u32, got: u32, local: bool) -> Error {
         let error = Error::replicas_of(action, wanted, got);
         if !self.disk() {
@@ -157,7 +166,7 @@ impl Ack {
 
 /// How late the reply of WAIT may be: an idle server notices every 100 ms that the time is over.
 const LATE: Duration = Duration::from_millis(150);
-/// A turn takes about this time at most, in which those that come later wait for the next one.
+/// See [`Ack::turn`].
 const TURN: Duration = Duration::from_millis(250);
 /// The same where servers write to disk, which most do once a second.
 const DISK_TURN: Duration = Duration::from_millis(1250);
@@ -316,19 +325,23 @@ impl ClientEngine {
             let served = match self.nodes.node(entry.slot).await {
                 Err(fault) => Err(fault),
                 Ok(node) => {
+                    let lane = node.acks(entry.ack.lane());
                     // A caller whose outcome is known does not wait for another turn, in which others
                     // may be waited for.
                     let _turn = tokio::select! {
                         biased;
                         outcome = entry.outcome.wait() => return outcome.clone(),
-                        turn = node.acks(entry.ack.lane()).turn.lock() => turn,
+                        turn = lane.turn(entry.ack.turn() + LATE * 3) => turn,
                     };
                     // Those whose locks came with the same bytes are served in this turn too.
                     tokio::task::yield_now().await;
                     self.serve(&node, entry).await
                 }
             };
-            let Err(fault) = served else { continue };
+            let Err(fault) = served else {
+                tries = 0;
+                continue;
+            };
             let passing = fault.is_passing_for(Caller::Call);
             let again = passing.then(|| retry.again(&mut tries, entry.until));
             match again.flatten() {
@@ -363,7 +376,7 @@ impl ClientEngine {
             replicas: asked,
             disk: ack.disk(),
             local: ack.fsync == Fsync::All,
-            patience: patience(&entries),
+            patience: patience(&entries, ack.turn()),
             count: ack.replicas.counts(),
             most: ack.replicas.misses(),
         };
@@ -408,13 +421,9 @@ impl AckRequest {
 }
 
 /// How long a turn for these waits for replicas: until the first of them has no time left.
-fn patience(entries: &[Arc<AckRequest>]) -> Duration {
+fn patience(entries: &[Arc<AckRequest>], turn: Duration) -> Duration {
     let until = entries.iter().map(|entry| entry.until).min();
     let rest = until.map(|until| until.saturating_duration_since(clock::now()));
-    let turn = match entries.iter().any(|entry| entry.ack.disk()) {
-        true => DISK_TURN,
-        false => TURN,
-    };
     match rest.unwrap_or_default() {
         rest if rest > turn + LATE * 3 => turn,
         // Zero would have no limit.

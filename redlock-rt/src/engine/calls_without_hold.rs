@@ -171,6 +171,8 @@ impl ClientEngine {
                 None => (self.no_answer(name).into_error(action), false),
             },
         };
+        // A call that waits for room has not run, and never will.
+        delivery.recall();
         let error = match delivery.is_open() && !refused {
             true => error.known_as(ErrorKind::OutcomeUnknown),
             false => error,

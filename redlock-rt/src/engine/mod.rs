@@ -86,7 +86,7 @@ pub use self::guard::Unlocked;
 pub(crate) use self::guard::{HoldGuard, run_until_lost};
 pub(crate) use self::handle::Handle;
 pub use self::hold::{GuardState, LostReason};
-pub(crate) use self::hold::{Hold, Terms};
+pub(crate) use self::hold::{Hold, Terms, margin};
 pub(crate) use self::hub::{ChannelListener, Subscription};
 pub(crate) use self::release::OnceCall;
 pub(crate) use self::signal::{Signal, ensure};

@@ -33,8 +33,8 @@ const MOST_PARTIES: u32 = 1000;
 /// arrives, and refuses another number while somebody waits. What a barrier knows is kept for thirty days after
 /// its last use. Redisson has no barrier, so the name has nothing in common with objects of Redisson.
 ///
-/// **Do not use it** for parties that may come before they are all started and die meanwhile: a process that
-/// died *before* it has arrived is missed by nobody, so give each wait a limit. Nor for leases that are shorter
+/// **Do not use it** without a limit of the wait: a process that died *before* it has arrived is missed by
+/// nobody. Nor for leases that are shorter
 /// than a reply may take: a party that hears of its arrival only behind its lease arrives again, also if the others
 /// have passed with it meanwhile.
 ///

@@ -135,6 +135,10 @@ impl Group {
 
     /// Waits until the group is neither held nor suspect.
     pub(super) async fn over(&self) -> GuardState {
+        // The runtime of the clients' tasks may have ended, and the guard was moved to another one.
+        self.holds()
+            .values()
+            .for_each(|hold| hold.engine.ensure_tasks());
         loop {
             let state = self.step().await;
             if !state.is_valid() {

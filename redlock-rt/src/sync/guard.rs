@@ -71,8 +71,8 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// # Round trips
     ///
-    /// One. None if another task of this client waits for the [`RLock`](crate::RLock) and goes on with
-    /// the hold; see [`ClientBuilder::hand_over`](crate::ClientBuilder::hand_over).
+    /// One. None if another task of this client waits for the [`RLock`](crate::RLock) or
+    /// [`FencedLock`](crate::FencedLock) and goes on with the hold; see [`ClientBuilder::hand_over`](crate::ClientBuilder::hand_over).
     ///
     /// # Cancel safety
     ///
@@ -85,7 +85,7 @@ impl<K: Kind> LockGuard<K> {
     /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not answer within the
     /// [response time-out](crate::ClientBuilder::response_timeout); the release then continues in the
     /// background. [`Denied`](crate::ErrorKind::Denied) if Redis refuses the release: the lock then ends
-    /// with its lease.
+    /// with its lease. If Redis refuses the login, the release continues in the background.
     /// An expired or lost lock is not an error: the call returns [`Unlocked::AlreadyExpired`].
     pub async fn unlock(self) -> Result<Unlocked, Error> {
         self.inner.unlock().await

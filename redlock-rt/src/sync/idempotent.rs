@@ -130,8 +130,8 @@ impl Idempotent {
     /// # Errors
     ///
     /// See [`Idempotent`]; and that of the body, which opens the request again, as does an answer of more than
-    /// 64 KiB ([`BadInput`](ErrorKind::BadInput)). The answer of a body that has completed is never replaced by
-    /// an error: if Redis does not take it, the log says so.
+    /// 64 KiB ([`BadInput`](ErrorKind::BadInput)). Any other answer of a completed body is returned: if Redis
+    /// does not take it, the log says so.
     pub async fn run<E: From<Error>>(
         &self,
         body: impl Future<Output = Result<Vec<u8>, E>>,

@@ -146,8 +146,13 @@ impl<K: Kind> Lock<K> {
     /// # Errors
     ///
     /// [`BadInput`](crate::ErrorKind::BadInput), [`WrongType`](crate::ErrorKind::WrongType) if the key holds
-    /// something else, [`Denied`](crate::ErrorKind::Denied), [`ShutDown`](crate::ErrorKind::ShutDown);
-    /// [`Lost`](crate::ErrorKind::Lost) if the enclosing hold is already lost.
+    /// something else, [`Denied`](crate::ErrorKind::Denied), [`Misconfigured`](crate::ErrorKind::Misconfigured),
+    /// [`NoScripts`](crate::ErrorKind::NoScripts), [`Protocol`](crate::ErrorKind::Protocol),
+    /// [`NotReplicated`](crate::ErrorKind::NotReplicated), [`ShutDown`](crate::ErrorKind::ShutDown);
+    /// [`Lost`](crate::ErrorKind::Lost) if the enclosing hold is already lost, or if the lease was over before the
+    /// reply came, three times in a row. A re-entry has the response time-out for its reply, and a client with
+    /// [`RetryPolicy::attempts`](crate::RetryPolicy::attempts) ends the wait after as many:
+    /// [`Unavailable`](crate::ErrorKind::Unavailable).
     ///
     /// # Examples
     ///

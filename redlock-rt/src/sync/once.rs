@@ -147,8 +147,8 @@ impl Once {
     }
 
     /// Sets how long Redis remembers a fire after it was done, and its attempts after the last one. Choose a
-    /// time that is longer than an instance may be late, and than clocks may differ; it may not be shorter
-    /// than the lease. Defaults to 24 h.
+    /// time that is longer than an instance may be late, than clocks may differ, and than a run may take (a run that
+    /// takes longer counts as the first attempt again); it may not be shorter than the lease. Defaults to 24 h.
     pub fn keep(mut self, keep: Duration) -> Self {
         self.terms.keep = keep;
         self

@@ -70,8 +70,8 @@ impl PermitOptions {
         self
     }
 
-    /// Sets how the lease is renewed while the guard exists: `true`, `false`, or the interval,
-    /// which must be shorter than the lease. Defaults to every third of the lease.
+    /// Sets how the lease is renewed while the guard exists: `true`, `false`, or the interval, as
+    /// [`LockOptions::renew`](crate::LockOptions::renew). Defaults to every third of the lease.
     #[must_use]
     pub fn renew(mut self, renew: impl Into<Renew>) -> Self {
         self.shared = self.shared.renew(renew);

@@ -38,15 +38,14 @@ pub(crate) enum Together {
     Held(usize),
 }
 
-impl TryFrom<Reply> for Together {
-    type Error = Malformed;
-
-    fn try_from(reply: Reply) -> Result<Self, Malformed> {
+impl Together {
+    /// Reads the reply about so many locks.
+    pub(crate) fn of(reply: Reply, locks: usize) -> Result<Self, Malformed> {
         match reply {
             Reply::Nil => Ok(Self::Acquired),
             Reply::Int(number @ 1..) => match usize::try_from(number - 1) {
-                Ok(index) => Ok(Self::Held(index)),
-                Err(_) => Err(Malformed(reply)),
+                Ok(index) if index < locks => Ok(Self::Held(index)),
+                _ => Err(Malformed(reply)),
             },
             other => Err(Malformed(other)),
         }
@@ -73,9 +72,11 @@ mod tests {
 
     #[test]
     fn replies() {
-        assert_eq!(Together::try_from(Reply::Nil), Ok(Together::Acquired));
-        assert_eq!(Together::try_from(Reply::Int(2)), Ok(Together::Held(1)));
-        assert!(Together::try_from(Reply::Int(0)).is_err());
-        assert!(Together::try_from(Reply::Text("OK".into())).is_err());
+        let read = |reply| Together::of(reply, 2);
+        assert_eq!(read(Reply::Nil), Ok(Together::Acquired));
+        assert_eq!(read(Reply::Int(2)), Ok(Together::Held(1)));
+        assert!(read(Reply::Int(0)).is_err());
+        assert!(read(Reply::Int(3)).is_err());
+        assert!(read(Reply::Text("OK".into())).is_err());
     }
 }

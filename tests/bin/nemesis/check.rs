@@ -1,6 +1,9 @@
 //! What a history shows, for each fault and each kind of lock. Shares no code with the rules of the simulation.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    iter,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +73,8 @@ pub(crate) struct Hold {
 /// The holds and the failed acquisitions of a history.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
+    /// What was asked for, had or not.
+    pub(crate) asked: BTreeSet<String>,
     pub(crate) held: Vec<Hold>,
     pub(crate) failed: Vec<(String, u64, u64, String)>,
     pub(crate) meetings: Vec<Meeting>,
@@ -85,6 +90,7 @@ pub(crate) fn holds(events: &[Event]) -> Holds {
         let who = (event.process, event.task);
         match (event.act, event.stage) {
             (Act::Lock, Stage::Invoke) => {
+                holds.asked.insert(event.subject.clone());
                 asked.insert(who, event.at);
             }
             (Act::Lock, Stage::Ok) => {
@@ -144,7 +150,8 @@ pub(crate) fn renew_permits(holds: &mut Holds, windows: &[Window], renew: impl F
     for hold in holds.held.iter_mut().filter(semaphore) {
         let mut next = windows.iter().filter(|window| hold.asked < window.until);
         if let Some(window) = next.find(|window| renew(&window.fault)) {
-            hold.valid_until = hold.valid_until.min(window.from.max(hold.got));
+            // One that was had behind that was never a hold.
+            hold.valid_until = hold.valid_until.min(window.from);
             hold.ended = hold.ended.min(hold.valid_until);
         }
     }
@@ -190,7 +197,7 @@ pub(crate) fn check(holds: &Holds, windows: &[Window]) -> Table {
             seen.longest_wait_ms = seen.longest_wait_ms.max((ended - meeting.asked) / MS);
         });
     }
-    for (subject, held) in by_lock(&holds.held) {
+    for (subject, held) in by_lock(holds) {
         for (hold, _) in overlaps(&held, |hold| hold.valid_until) {
             of(hold.got, &subject, &mut |seen, _| seen.valid_overlaps += 1);
         }
@@ -206,18 +213,14 @@ pub(crate) fn check(holds: &Holds, windows: &[Window]) -> Table {
             }
         }
         for window in windows {
-            let first = held
-                .partition_point(|hold| hold.got < window.from)
-                .saturating_sub(1);
+            let first = held.partition_point(|hold| hold.got < window.from);
             let inside = held[first..]
                 .iter()
                 .map(|hold| hold.got)
                 .take_while(|got| *got < window.until);
-            let moments: Vec<_> = inside.chain([window.until]).collect();
-            let longest = moments
-                .windows(2)
-                .map(|two| two[1] - two[0].max(window.from))
-                .max();
+            let moments = iter::once(window.from).chain(inside);
+            let moments: Vec<_> = moments.chain([window.until]).collect();
+            let longest = moments.windows(2).map(|two| two[1] - two[0]).max();
             of(window.from, &subject, &mut |seen, _| {
                 seen.longest_gap_ms = seen.longest_gap_ms.max(longest.unwrap_or_default() / MS);
             });
@@ -226,15 +229,19 @@ pub(crate) fn check(holds: &Holds, windows: &[Window]) -> Table {
     table
 }
 
-/// Readers and writers have one lock.
-pub(crate) fn by_lock(held: &[Hold]) -> BTreeMap<String, Vec<&Hold>> {
-    let mut locks: BTreeMap<String, Vec<&Hold>> = BTreeMap::new();
-    for hold in held {
-        let lock = match hold.subject.as_str() {
-            "read" | "write" => "read and write",
-            subject => subject,
-        };
-        locks.entry(lock.to_owned()).or_default().push(hold);
+/// The holds of each lock, also of one that nobody had. Readers and writers have one lock.
+pub(crate) fn by_lock(holds: &Holds) -> BTreeMap<String, Vec<&Hold>> {
+    let lock = |subject: &str| match subject {
+        "read" | "write" => "read and write".to_owned(),
+        subject => subject.to_owned(),
+    };
+    let asked = holds
+        .asked
+        .iter()
+        .map(|subject| (lock(subject), Vec::new()));
+    let mut locks: BTreeMap<String, Vec<&Hold>> = asked.collect();
+    for hold in &holds.held {
+        locks.entry(lock(&hold.subject)).or_default().push(hold);
     }
     locks
 }
@@ -246,7 +253,7 @@ pub(crate) fn overlaps<'a>(
 ) -> Vec<(&'a Hold, Vec<&'a Hold>)> {
     let mut running: Vec<&Hold> = Vec::new();
     let mut found = Vec::new();
-    for hold in held {
+    for hold in held.iter().filter(|hold| until(hold) >= hold.got) {
         running.retain(|other| until(other) > hold.got);
         let excluded = match hold.subject.as_str() {
             "permits" | "semaphore" => running.len() >= PERMITS,
@@ -337,6 +344,35 @@ pub(crate) mod tests {
             freed: None,
             token,
         }
+    }
+
+    /// It was had of the old semaphore, and the replicas that were to have it came later.
+    #[test]
+    fn a_permit_of_a_semaphore_that_has_begun_anew_was_counted_beside_the_new_ones() {
+        let spans = [
+            [50, 120, 200, 200],
+            [101, 110, 300, 300],
+            [102, 115, 300, 300],
+        ];
+        let mut held = spans.map(|span| hold("semaphore", span, None)).to_vec();
+        held.sort_by_key(|hold| hold.got);
+        let mut holds = Holds {
+            held,
+            ..Holds::default()
+        };
+        let overlaps = |holds: &Holds| {
+            let held: Vec<_> = holds.held.iter().collect();
+            overlaps(&held, |hold| hold.valid_until).len()
+        };
+        assert_eq!(overlaps(&holds), 1);
+        let window = Window {
+            fault: "f".into(),
+            from: 10,
+            healed: 20,
+            until: 100,
+        };
+        renew_permits(&mut holds, &[window], |_| true);
+        assert_eq!(overlaps(&holds), 0);
     }
 
     fn seen(held: Vec<Hold>) -> Seen {
@@ -439,6 +475,9 @@ pub(crate) mod tests {
         let gap = |from, until| check(&held, &[window(from, until)])["f"]["rlock"].longest_gap_ms;
         assert_eq!(gap(300, 1100), 600);
         assert_eq!(gap(950, 1300), 300);
+        // None was counted before the first.
+        assert_eq!(gap(0, 200), 100);
+        assert_eq!(gap(0, 50), 50);
     }
 
     #[test]

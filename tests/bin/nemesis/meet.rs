@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::{
     crew::{PROCESSES, TASKS},
     event::{Act, Journal, Stage, nanos, now},
-    worker::{WAIT, patience, rest},
+    worker::{WAIT, given_up, patience, rest},
 };
 
 /// Fewer than there are, so that others come meanwhile.
@@ -54,7 +54,7 @@ pub(crate) async fn at_barrier(
             WAIT * 2
         };
         match timeout(patience, barrier.wait_with(WAIT)).await {
-            Err(_) => journal.note(Act::Meet, Stage::Info),
+            Err(_) => given_up(&journal, Act::Meet, patience),
             Ok(Ok(arrival)) => {
                 let place = arrival.generation * MOST_PARTIES + u64::from(arrival.index);
                 journal.note_at(now(), Act::Meet, Stage::Ok, Some(place), None);
@@ -83,8 +83,12 @@ pub(crate) async fn at_latches(
         let latch = client.count_down_latch(format!("{start}:{LATCH}:{round}"));
         // Whoever comes first sets the count: before the round, so that the count of each is a call that may
         // be the first whose reply is lost.
+        let asked = now();
         let set = latch.clone().ttl(KEPT).try_set_count(COUNT.into()).await;
-        if set.is_err() {
+        if let Err(error) = set {
+            // Of no round: it has not counted there.
+            journal.note_at(asked, Act::Meet, Stage::Invoke, None, None);
+            failed(&journal, &error, None);
             sleep(Duration::from_millis(20)).await;
             continue;
         }

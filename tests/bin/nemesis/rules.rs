@@ -1,6 +1,6 @@
 //! What is promised under faults, and what a run has broken of that.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, iter};
 
 use serde::{Deserialize, Serialize};
 
@@ -8,8 +8,8 @@ use super::{
     check::{self, Hold, Holds, MS, Window},
     event::nanos,
     faults::{BEHIND, CLOCKS_DIFFER, SERVER_AHEAD, SERVER_BEHIND},
-    meeting::Meetings,
-    worker::lease,
+    meeting::{Meetings, Outcome},
+    worker::{HUNG, lease},
 };
 
 /// A rule that was broken, by the fault during which or after which that was seen first.
@@ -40,6 +40,8 @@ impl Breach {
 pub(crate) const GIVEN: u64 = 800 * MS;
 /// A dead waiter of a fair lock is passed over by then, and a dead server replaced.
 const ALIVE: u64 = 10_000 * MS;
+/// All who count in a round of a latch pass by then: a fault may cost two rounds, and the next ones as many.
+const ROUNDS: u64 = 24_000 * MS;
 /// So often the counter without a lock is written meanwhile, by a machine that has time for anything.
 const UNSTARVED: usize = 200;
 
@@ -83,11 +85,8 @@ pub(crate) fn breaches(topology: &str, holds: &Holds, windows: &[Window]) -> Vec
         lease,
         windows,
     };
-    let now = windows
-        .last()
-        .map_or(0, |window| window.until.saturating_sub(1));
-    let mut all = Vec::new();
-    for (kind, held) in check::by_lock(&holds.held) {
+    let mut all = history.hung(holds);
+    for (kind, held) in check::by_lock(holds) {
         let got = held.iter().map(|hold| hold.got);
         let mut found = history.guards(&held);
         found.extend(history.waiters(&kind, &held));
@@ -97,11 +96,8 @@ pub(crate) fn breaches(topology: &str, holds: &Holds, windows: &[Window]) -> Vec
     for kind in ["barrier", "latch"] {
         let meetings = Meetings::new(&history, kind, &holds.meetings);
         let (mut found, moments) = (meetings.found(), meetings.moments());
-        // One fault may cost two rounds.
-        if kind == "barrier" && !moments.is_empty() {
+        if !moments.is_empty() {
             found.extend(history.gaps(kind, moments.into_iter(), holds));
-        } else if moments.len() == 1 && moments[0] + ALIVE < now {
-            found.push(("nobody passed", now, now));
         }
         all.push((kind.to_owned(), found));
     }
@@ -202,31 +198,60 @@ impl History<'_> {
         found
     }
 
+    /// The calls that outlived their waits, each with its kind, where no process stood still meanwhile.
+    fn hung(&self, holds: &Holds) -> Vec<(String, Vec<Found>)> {
+        let failed = holds.failed.iter().filter(|(.., error)| error == HUNG);
+        let failed = failed.map(|(kind, since, at, _)| (kind, *since, *at));
+        let is_hung = |outcome: &Outcome| *outcome == Outcome::Failed(HUNG.to_owned());
+        let met = holds.meetings.iter().filter(|one| is_hung(&one.outcome));
+        let met = met.filter_map(|one| Some((&one.subject, one.asked, one.ended?)));
+        let is_paused = |since: u64, at: u64| {
+            let mut windows = self.windows.iter();
+            windows.any(|window| {
+                window.fault.starts_with("pause a client")
+                    && window.from < at
+                    && since < window.until
+            })
+        };
+        let hung = failed.chain(met);
+        let hung = hung.filter(|(_, since, at)| !is_paused(*since, *at));
+        hung.map(|(kind, since, at)| (kind.clone(), vec![("a call outlived its wait", since, at)]))
+            .collect()
+    }
+
     /// The longest times in which nobody got it, or passed.
     fn gaps(&self, kind: &str, got: impl Iterator<Item = u64>, holds: &Holds) -> Vec<Found> {
         let mut found = Vec::new();
         let (Some(first), Some(last)) = (self.windows.first(), self.windows.last()) else {
             return found;
         };
-        let got = got.map(|got| got.max(first.from));
+        let got = iter::once(first.from).chain(got.map(|got| got.max(first.from)));
         let got: Vec<_> = got.chain([last.until]).collect();
+        let (longest, rule) = match kind {
+            // Somebody has passed.
+            "latch" if got.len() > 3 => (ROUNDS, "passed by nobody for 24 s"),
+            _ => (ALIVE, "given to nobody for 10 s"),
+        };
         for two in got.windows(2) {
             // Until then there may be no master.
-            let window = check::window_at(self.windows, two[0]);
-            let window = window.filter(|window| window.fault.starts_with("failover"));
-            let from = window.map_or(two[0], |window| window.healed.max(two[0]));
+            let meanwhile = |window: &&Window| window.from < two[1] && window.until > two[0];
+            let windows = self.windows.iter().filter(meanwhile);
+            let failovers = windows
+                .clone()
+                .filter(|window| window.fault.starts_with("failover"));
+            let healed = failovers.map(|window| window.healed).max();
+            let from = healed.map_or(two[0], |healed| healed.max(two[0]));
             // A permit without a lease whose release is lost stays taken until the semaphore begins anew.
-            let taken = self.windows.iter().filter(|window| {
-                let meanwhile = window.from < two[1] && window.until > two[0];
-                kind == "semaphore" && meanwhile && loses_permits(self.topology, &window.fault)
+            let taken = windows.filter(|window| {
+                kind == "semaphore" && loses_permits(self.topology, &window.fault)
             });
             let from = taken.map(|window| window.until).max().unwrap_or(from);
             let unlocked = holds
                 .unlocked
                 .iter()
                 .filter(|at| (from..two[1]).contains(at));
-            if two[1].saturating_sub(from) > ALIVE && unlocked.count() > UNSTARVED {
-                found.push(("given to nobody for 10 s", from, from + ALIVE));
+            if two[1].saturating_sub(from) > longest && unlocked.count() > UNSTARVED {
+                found.push((rule, from, from + longest));
             }
         }
         found
@@ -251,25 +276,131 @@ fn free(held: &[&Hold], lease: u64) -> Vec<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{
+            event::{Act, Event, Stage},
+            meet::COUNT,
+            meeting,
+        },
+        *,
+    };
     use check::tests::hold;
 
     const S: u64 = 1000 * MS;
 
     /// The rules that these holds broke under a fault of four seconds, which is over after one.
     fn broken(fault: &str, held: Vec<Hold>) -> Vec<String> {
-        let window = Window {
-            fault: fault.to_owned(),
-            from: MS,
-            healed: S,
-            until: 4 * S,
-        };
         let holds = Holds {
             held,
             ..Holds::default()
         };
-        let breaches = breaches("single", &holds, &[window]);
+        broken_for(4, fault, &holds)
+    }
+
+    /// The same under one of so many seconds.
+    fn broken_for(seconds: u64, fault: &str, holds: &Holds) -> Vec<String> {
+        let window = Window {
+            fault: fault.to_owned(),
+            from: MS,
+            healed: S,
+            until: seconds * S,
+        };
+        let breaches = breaches("single", holds, &[window]);
         breaches.into_iter().map(|breach| breach.rule).collect()
+    }
+
+    #[test]
+    fn a_lock_that_nobody_ever_had_was_no_breach() {
+        let of = |held| {
+            let holds = Holds {
+                asked: ["spin".to_owned()].into(),
+                held,
+                unlocked: (1..1500).map(|at| at * 20 * MS).collect(),
+                ..Holds::default()
+            };
+            broken_for(30, "CLIENT KILL", &holds)
+        };
+        let rule = ["given to nobody for 10 s"];
+        assert_eq!(of(Vec::new()), rule);
+        let at = |seconds| hold("spin", [0, seconds * S, seconds * S, seconds * S], None);
+        assert_eq!(of(vec![at(25)]), rule);
+        assert!(of(vec![at(8), at(16), at(24)]).is_empty());
+    }
+
+    #[test]
+    fn a_latch_that_could_not_be_set_was_no_breach() {
+        let event = |task, at, stage| Event {
+            at,
+            process: 1,
+            task,
+            subject: "latch".to_owned(),
+            act: Act::Meet,
+            stage,
+            value: None,
+            error: None,
+        };
+        let of = |passed: u32, seconds| {
+            let came = (0..passed).map(|task| event(task, S, Stage::Invoke));
+            let passed = (0..passed).map(|task| event(task, 2 * S, Stage::Ok));
+            let failed = [(2, Stage::Invoke), (3, Stage::Fail)];
+            let failed = failed.map(|(at, stage)| event(99, at * S, stage));
+            let events: Vec<_> = came.chain(passed).chain(failed).collect();
+            let holds = Holds {
+                meetings: meeting::read(&events),
+                unlocked: (1..3000).map(|at| at * 20 * MS).collect(),
+                ..Holds::default()
+            };
+            broken_for(seconds, "CLIENT KILL", &holds)
+        };
+        assert_eq!(of(0, 20), ["given to nobody for 10 s"]);
+        assert_eq!(of(COUNT, 60), ["passed by nobody for 24 s"]);
+        assert!(of(COUNT, 26).is_empty());
+    }
+
+    /// The fault before it was blamed, if the last to have the lock had it then.
+    #[test]
+    fn a_failover_that_took_long_was_no_excuse_for_the_fault_before_it() {
+        let window = |fault: &str, [from, healed, until]: [u64; 3]| Window {
+            fault: fault.to_owned(),
+            from: from * S,
+            healed: healed * S,
+            until: until * S,
+        };
+        let held =
+            [[0, 2, 3, 3], [4, 18, 19, 19]].map(|span| hold("rlock", span.map(|at| at * S), None));
+        let holds = Holds {
+            held: held.to_vec(),
+            unlocked: (1..3000).map(|at| at * 20 * MS).collect(),
+            ..Holds::default()
+        };
+        let rules = |healed| {
+            let windows = [
+                window("CLIENT KILL", [1, 1, 3]),
+                window("failover, forced", [3, healed, 20]),
+            ];
+            let breaches = breaches("single", &holds, &windows);
+            breaches
+                .into_iter()
+                .map(|breach| breach.rule)
+                .collect::<Vec<_>>()
+        };
+        assert!(rules(17).is_empty());
+        assert_eq!(rules(7), ["given to nobody for 10 s"]);
+    }
+
+    #[test]
+    fn a_call_that_outlived_its_wait_was_taken_for_one_that_was_given_up() {
+        let of = |fault, error: &str| {
+            let failed = ("rlock".to_owned(), S, 11 * S, error.to_owned());
+            let holds = Holds {
+                failed: vec![failed],
+                ..Holds::default()
+            };
+            broken_for(30, fault, &holds)
+        };
+        assert_eq!(of("CLIENT KILL", HUNG), ["a call outlived its wait"]);
+        assert!(of("CLIENT KILL", "TimedOut").is_empty());
+        assert!(of("pause a client for less than its lease", HUNG).is_empty());
     }
 
     #[test]

@@ -125,6 +125,6 @@ mod tests {
             ]
         };
         assert_eq!(told(&both), told(&read()).map(|figure| 2 * figure));
-        assert_eq!(both.seeds.len(), 2);
+        assert_eq!(both.seeds.len(), read().seeds.len() + 1);
     }
 }

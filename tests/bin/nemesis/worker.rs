@@ -41,6 +41,8 @@ pub(crate) const POSTGRES: &str = "NEMESIS_POSTGRES";
 const POLL: Duration = Duration::from_secs(3);
 /// How long a caller waits for a lock.
 pub(crate) const WAIT: Duration = Duration::from_secs(5);
+/// The error of a call that has outlived its wait by far.
+pub(crate) const HUNG: &str = "hung";
 /// Between two questions to a guard.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -145,11 +147,23 @@ pub(crate) fn rest() -> Duration {
     })
 }
 
+/// A call has not ended for so long: it is given up on purpose, or else it should have ended by itself.
+pub(crate) fn given_up(journal: &Journal<'_>, act: Act, patience: Duration) {
+    // Who campaigns waits for as long as it takes.
+    let hung = patience > WAIT && journal.subject != "leader";
+    let (stage, error) = match hung {
+        true => (Stage::Fail, Some(HUNG.to_owned())),
+        false => (Stage::Info, None),
+    };
+    journal.note_at(now(), act, stage, None, error);
+}
+
 /// An acquisition, written down.
 async fn acquire(handle: &dyn Handle, journal: &Journal<'_>) -> Option<Box<dyn Guard>> {
     journal.note(Act::Lock, Stage::Invoke);
-    let Ok(acquired) = timeout(patience(), handle.acquire(WAIT)).await else {
-        journal.note(Act::Lock, Stage::Info);
+    let patience = patience();
+    let Ok(acquired) = timeout(patience, handle.acquire(WAIT)).await else {
+        given_up(journal, Act::Lock, patience);
         return None;
     };
     match acquired {

@@ -52,11 +52,19 @@ fn exclusive(history: &History, key: &str, spans: &[Span<'_>], verdict: &mut Ver
                 continue;
             }
             let shared = |span: &Span<'_>| span.of.mode == Mode::Shared;
-            if shared(later) && shared(earlier) || later.grant.owner == earlier.grant.owner {
+            let unasked = is_unasked(history, later);
+            let own = later.grant.owner == earlier.grant.owner;
+            let converted = own && (unasked || later.of.mode != earlier.of.mode);
+            if shared(later) && shared(earlier) || converted {
                 continue;
             }
             let together = earlier.grant.believed.min(later.grant.believed);
-            if together <= later.grant.at {
+            let until = if unasked {
+                together
+            } else {
+                earlier.grant.believed
+            };
+            if until <= later.grant.at {
                 continue;
             }
             let excused = excuse(history, key, earlier, later, together);
@@ -76,6 +84,11 @@ fn exclusive(history: &History, key: &str, spans: &[Span<'_>], verdict: &mut Ver
             verdict.push(Violation::new(RULE, later.grant.at, what));
         }
     }
+}
+
+/// Whether nobody asked the guard when it was had: a body has none, and one of another kind says nothing.
+fn is_unasked(history: &History, span: &Span<'_>) -> bool {
+    history.is_foreign(span.of.process) || span.grant.owner.starts_with("body")
 }
 
 /// Whether Redis had forgotten one of the two holds when it gave the other, and the time of that guard to
@@ -170,9 +183,12 @@ fn counted(history: &History, key: &str, spans: &[Span<'_>], verdict: &mut Verdi
             continue;
         };
         let moment = later.grant.at;
-        let held = spans
-            .iter()
-            .filter(|span| span.grant.at <= moment && moment < span.believed(history));
+        let held = spans.iter().filter(|span| {
+            // The guard that is judged was asked right then.
+            let asked = std::ptr::eq(*span, later) && !is_unasked(history, later);
+            let until = span.believed(history) + Ms::from(asked);
+            span.grant.at <= moment && moment < until
+        });
         let held: Vec<&Span<'_>> = held.collect();
         let forgotten = |span: &&&Span<'_>| {
             let mut all = history.wiped(key);

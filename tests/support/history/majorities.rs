@@ -127,10 +127,10 @@ impl<'a> Key<'a> {
         for (nth, later) in holds.iter().enumerate() {
             for earlier in &holds[..nth] {
                 let from = later.2.at;
-                let until = earlier.2.believed.min(later.2.believed);
-                if until <= from {
+                if earlier.2.believed <= from {
                     continue;
                 }
+                let until = earlier.2.believed.min(later.2.believed);
                 let mut both = [earlier, later].into_iter();
                 let forgot = both.any(|(place, of, _)| self.forgot(*place, of, from, until));
                 if verdict.excuses("majority: forgotten", forgot) {

@@ -6,7 +6,8 @@
 //! time to recover from it.
 //!
 //! In each process the first that waits asks for all of them, so the rule is about that one, and when it
-//! has left, about the next; in a fair queue it is about the process whose waiter is first in Redis.
+//! has left, about the next; in a fair queue it is about the process whose waiter is first in Redis, and if
+//! that has crashed, about all, once it had to be given up.
 
 use std::collections::BTreeMap;
 
@@ -155,9 +156,13 @@ fn unannounced(history: &History, sight: &Sight, waiter: &Waiter<'_>) -> Ms {
         return terms.poll;
     }
     let mut foreign = history.had_by_foreign(waiter.key);
-    // Redisson's reader brings the end of the lock nearer and tells nobody.
+    // Redisson brings the end of the lock nearer and tells nobody; nor does one that reads since then.
+    let reads = |one: &Acquisition| one.mode == Mode::Shared;
+    if sight.shared && history.had_by_foreign(waiter.key).any(reads) {
+        return terms.poll;
+    }
     if sight.expired && waiter.reads_and_writes {
-        return match foreign.any(|one| one.mode == Mode::Shared) {
+        return match foreign.any(reads) {
             true => terms.poll,
             false => 0,
         };
@@ -197,11 +202,16 @@ fn firsts<'a>(
     end: Ms,
 ) -> Vec<(&'a Acquisition, Ms)> {
     let next = sight.queue.first().map(|owner| history.process_of(owner));
+    // Behind a dead one of ours all come, when it was given up.
+    let ours = |process: u32| !history.is_foreign(process);
+    let mut crashed = history.crashed.iter();
+    let dead = crashed.find(|(process, _)| next == Some(Some(*process)) && ours(*process));
+    let passed = dead.map_or(0, |(_, at)| sight.at.max(*at) + history.recovery());
     let mut waiting: BTreeMap<(u32, bool), Vec<&Acquisition>> = BTreeMap::new();
-    let ours = all.iter().filter(|one| !history.is_foreign(one.process));
-    for one in ours.filter(|one| one.bound != Some(0)) {
+    let all = all.iter().filter(|one| ours(one.process));
+    for one in all.filter(|one| one.bound != Some(0)) {
         // Others come after the one that is first in Redis.
-        let comes = next.is_none_or(|process| process == Some(one.process));
+        let comes = dead.is_some() || next.is_none_or(|process| process == Some(one.process));
         if comes && one.called < end && end_of(history, one) > sight.at {
             let kind = (one.process, one.mode == Mode::Shared);
             waiting.entry(kind).or_default().push(one);
@@ -214,7 +224,7 @@ fn firsts<'a>(
         if !sight.queue.is_empty() {
             waiting.truncate(1);
         }
-        let mut before = 0;
+        let mut before = passed;
         for one in waiting {
             firsts.push((one, before.max(one.called)));
             before = before.max(end_of(history, one));

@@ -19,7 +19,7 @@ use super::{
 };
 
 /// The direction of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// From the client to the server.
     Request,
@@ -77,8 +77,6 @@ struct Link {
     cut: watch::Sender<bool>,
     /// Kept after its end, for the log.
     closed: bool,
-    /// In which phases the last HDEL was swallowed: the PUBLISH behind it belongs to the same call.
-    swallowed: BTreeSet<Phase>,
 }
 
 #[derive(Debug, Default)]
@@ -116,7 +114,6 @@ impl State {
                 sent: BTreeSet::new(),
                 cut,
                 closed: false,
-                swallowed: BTreeSet::new(),
             },
         );
         (id, receiver)
@@ -159,28 +156,6 @@ impl State {
 
     /// Decides about a frame to which the rules in `applied` were applied already.
     pub(super) fn decide(&self, phase: Phase, frame: &Frame, applied: &[u64]) -> Decision {
-        let decision = self.by_rules(phase, frame, applied);
-        let swallows = matches!(decision, Decision::Apply(_, Action::Swallow));
-        let mut inner = self.lock();
-        let Some(link) = inner.links.get_mut(&frame.connection) else {
-            return decision;
-        };
-        match &*frame.command() {
-            "HDEL" if swallows => {
-                link.swallowed.insert(phase);
-            }
-            "HDEL" if matches!(decision, Decision::Pass) => {
-                link.swallowed.remove(&phase);
-            }
-            "PUBLISH" | "SPUBLISH" if link.swallowed.remove(&phase) => {
-                return Decision::Apply(0, Action::Swallow);
-            }
-            _ => {}
-        }
-        decision
-    }
-
-    fn by_rules(&self, phase: Phase, frame: &Frame, applied: &[u64]) -> Decision {
         let mut inner = self.lock();
         let inner = &mut *inner;
         let Some(link) = inner.links.get(&frame.connection) else {

@@ -171,6 +171,20 @@ const READ_RENEW: Script = Script(
     return there",
 );
 
+/// KEYS name, the braced name; ARGV the lease, the owner. Before 4.4.0: the leases of all readers become this one.
+const READ_RENEW_OF_OLD: Script = Script(
+    "
+    if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
+        return 0
+    end
+    for _, reader in ipairs(redis.call('hkeys', KEYS[1])) do
+        for i = tonumber(redis.call('hget', KEYS[1], reader)) or 0, 1, -1 do
+            redis.call('pexpire', KEYS[2] .. ':' .. reader .. ':rwlock_timeout:' .. i, ARGV[1])
+        end
+    end
+    return redis.call('pexpire', KEYS[1], ARGV[1])",
+);
+
 /// KEYS name. Returns whether there is a reader.
 const READ_IS_LOCKED: Script = Script(
     "
@@ -355,6 +369,17 @@ impl RedissonModeLock {
             .collect();
         let keys = [&*self.name, &self.braced()];
         READ_RENEW.run(&self.client, &keys, &args).await
+    }
+
+    /// As [`renew`](Self::renew) of a reader, before 4.4.0.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn renew_as_of_old(&self, thread_id: u64) -> RedisResult<bool> {
+        let watchdog = millis(self.client.watchdog());
+        let keys = [&*self.name, &self.braced()];
+        let args = [&*watchdog, &self.field(thread_id)];
+        READ_RENEW_OF_OLD.run(&self.client, &keys, &args).await
     }
 
     /// `isLocked()`.

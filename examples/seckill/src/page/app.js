@@ -299,6 +299,10 @@ function joinRoom() {
     leaveRoom('You may order now, within a minute.');
   });
   room.addEventListener('closed', (event) => leaveRoom(`Closed: ${JSON.parse(event.data).reason}`));
+  // The browser opens a stream that was cut again, and gives up one that was refused.
+  room.addEventListener('error', ({ target }) => {
+    if (target.readyState === EventSource.CLOSED) leaveRoom('You were refused. Try again.');
+  });
 }
 
 async function orderWithPass() {
@@ -309,6 +313,7 @@ async function orderWithPass() {
     $('room-position').textContent = `Ordered: ${order.order_id}`;
   } catch (error) {
     $('room-position').textContent = error.message;
+    $('room-order').disabled = pass === null;
   }
 }
 

@@ -38,7 +38,7 @@ pub(crate) enum ShopError {
     NoPass,
     #[error("the order is paid already")]
     AlreadyPaid,
-    #[error("the order with this id is not offered, or is yours")]
+    #[error("the order with this id is not offered, or is yours, or one of the two is being paid")]
     NotOffered,
     #[error("one of you would have two orders of one voucher")]
     SwappedTwice,

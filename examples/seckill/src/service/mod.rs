@@ -14,7 +14,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redlock_rt::{Client, Shutdown};
+use redlock_rt::{Client, LockOptions, Shutdown};
 use uuid::Uuid;
 
 use crate::payment::Payments;
@@ -46,6 +46,9 @@ use self::steps::RawLocks;
 
 /// How long an instance may take to give its last locks back when it shuts down.
 const LAST_RELEASES: Duration = Duration::from_secs(5);
+
+/// How long the tables may take: an instance that hangs over them keeps the others out for so long.
+const MIGRATION: Duration = Duration::from_secs(60);
 
 /// What can be set about a shop.
 #[derive(Clone, Debug)]
@@ -114,10 +117,9 @@ impl Shop {
     ///
     /// The locks or the database cannot be had, or the tables are not this program's.
     pub(crate) async fn migrate(&self) -> Result<(), ShopError> {
-        let lock = self.locks.rlock("migrate");
-        Ok(lock
-            .with(async |_guard| self.store.migrate().await)
-            .await??)
+        let options = LockOptions::new().max_hold(MIGRATION);
+        let guard = self.locks.rlock("migrate").lock_with(options).await?;
+        Ok(guard.run(self.store.migrate()).await??)
     }
 
     /// Whether the database answers.

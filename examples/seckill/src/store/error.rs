@@ -31,8 +31,8 @@ impl StoreError {
 
 /// Codes of PostgreSQL (five characters) and SQLite (a number) for what is over some time later.
 fn passes(code: &str) -> bool {
-    // No connection; too many of them; going down, starting, or a deadlock.
-    let postgres = ["08", "53", "57P", "40"];
+    // No connection; too many of them; going down or starting; a deadlock; no end in time.
+    let postgres = ["08", "53", "57P", "40", "57014"];
     // SQLITE_BUSY, SQLITE_LOCKED, SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN: the lowest byte tells.
     let sqlite = [5, 6, 10, 13, 14];
     match code.parse::<u32>() {
@@ -83,7 +83,9 @@ mod tests {
             assert!(StoreError::from(error).is_unavailable());
         }
         assert!(!StoreError::from(sqlx::Error::RowNotFound).is_unavailable());
-        for code in ["5", "261", "517", "57P01", "08006", "53300", "40P01"] {
+        for code in [
+            "5", "261", "517", "57P01", "08006", "53300", "40P01", "57014",
+        ] {
             assert!(passes(code), "{code}");
         }
         for code in ["1", "19", "1555", "23505", "42P01"] {

@@ -46,12 +46,16 @@ const SQLITE_SETTINGS: &str = "
     PRAGMA synchronous = NORMAL;
 ";
 
+/// What each connection to PostgreSQL is told: a statement that hangs would keep its connection, and
+/// whoever waits for it the locks under which it runs.
+const POSTGRES_SETTINGS: &str = "SET statement_timeout = '7s'";
+
 /// What makes a file of SQLite a server's database; the file keeps it. It is part of the
 /// migrations, and so under their lock: of two connections that change the journal at once, one
 /// fails with "database is locked" without regard to its time-out.
 const SQLITE_JOURNAL: &str = "PRAGMA journal_mode = WAL";
 
-const MIGRATIONS: [(i64, &str, &str); 3] = [
+const MIGRATIONS: [(i64, &str, &str); 4] = [
     (1, "shop", include_str!("../../migrations/0001_shop.sql")),
     (
         2,
@@ -62,6 +66,11 @@ const MIGRATIONS: [(i64, &str, &str); 3] = [
         3,
         "slow_orders",
         include_str!("../../migrations/0003_slow_orders.sql"),
+    ),
+    (
+        4,
+        "payments",
+        include_str!("../../migrations/0004_payments.sql"),
     ),
 ];
 
@@ -147,9 +156,12 @@ impl Store {
 
 /// What a new connection is told before its first statement.
 async fn set_up(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
-    if is_sqlite(connection) {
-        connection.execute(SQLITE_SETTINGS).await?;
-    }
+    let settings = if is_sqlite(connection) {
+        SQLITE_SETTINGS
+    } else {
+        POSTGRES_SETTINGS
+    };
+    connection.execute(settings).await?;
     Ok(())
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct Swap<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Swapped {
     Yes,
-    /// One of the orders is not its owner's any more, or is not offered.
+    /// One of the orders is not its owner's any more, is not offered, or is being paid.
     Changed,
     /// One of the users would have two orders of one voucher.
     Twice,
@@ -189,6 +189,29 @@ impl Store {
         Ok(rows.into_iter().map(order).collect())
     }
 
+    /// Notes that the payment service is about to be called for an order; `false` where it was paid
+    /// before, or is not the user's.
+    pub(crate) async fn paying(&self, id: &str, user: i64) -> Result<bool, StoreError> {
+        let noted = sqlx::query(
+            "UPDATE orders SET paying = paying + 1 \
+             WHERE id = $1 AND user_id = $2 AND paid_at IS NULL",
+        )
+        .bind(id)
+        .bind(user)
+        .execute(&self.pool)
+        .await?;
+        Ok(noted.rows_affected() > 0)
+    }
+
+    /// Notes that such a call took no money.
+    pub(crate) async fn declined(&self, id: &str) -> Result<(), StoreError> {
+        sqlx::query("UPDATE orders SET paying = paying - 1 WHERE id = $1")
+            .bind(id)
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+
     /// Notes that an order was paid; `false` where it was paid before, or is gone.
     pub(crate) async fn paid(&self, id: &str, paid_at: i64) -> Result<bool, StoreError> {
         let noted = sqlx::query("UPDATE orders SET paid_at = $1 WHERE id = $2 AND paid_at IS NULL")
@@ -211,11 +234,23 @@ impl Store {
 
     /// Gives each of two orders to the owner of the other, both or none.
     ///
-    /// Right only while nobody orders or swaps for either user.
+    /// Right only while nobody orders or swaps for either user. An order that has raised its fence and
+    /// has not bought yet is refused: it looked before it could see what the user gets here.
     pub(crate) async fn swap(&self, swap: &Swap<'_>) -> Result<Swapped, StoreError> {
         let mut transaction = self.pool.begin().await?;
+        // In one order whoever swaps with whom. A later token is greater: tokens grow with the clock.
+        for user in [swap.of.min(swap.with_of), swap.of.max(swap.with_of)] {
+            sqlx::query(
+                "INSERT INTO fences (name, token) VALUES ($1, 0) \
+                 ON CONFLICT (name) DO UPDATE SET token = fences.token + 1",
+            )
+            .bind(format!("order:{user}"))
+            .execute(&mut *transaction)
+            .await?;
+        }
         let hand_over = "UPDATE orders SET user_id = $1, offered = 0 \
-                         WHERE id = $2 AND user_id = $3 AND offered >= $4";
+                         WHERE id = $2 AND user_id = $3 AND offered >= $4 \
+                         AND (paying = 0 OR paid_at IS NOT NULL)";
         let both = [
             (swap.order, swap.of, swap.with_of, 0_i64),
             (swap.with_order, swap.with_of, swap.of, 1),

@@ -37,7 +37,7 @@ impl Store {
     pub(crate) async fn beat(&self, id: &str, url: &str, now: i64) -> Result<(), StoreError> {
         sqlx::query(
             "INSERT INTO instances (id, url, seen_at) VALUES ($1, $2, $3) \
-             ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at",
+             ON CONFLICT (id) DO UPDATE SET url = excluded.url, seen_at = excluded.seen_at",
         )
         .bind(id)
         .bind(url)
@@ -137,12 +137,15 @@ impl Store {
         let Some((rush_id, part, parts)) = row else {
             return Ok(None);
         };
-        sqlx::query("UPDATE rush_shares SET taken = 1 WHERE rush_id = $1 AND instance_id = $2")
-            .bind(&rush_id)
-            .bind(instance)
-            .execute(&self.pool)
-            .await?;
-        Ok(Some(Share {
+        let taken = sqlx::query(
+            "UPDATE rush_shares SET taken = 1 \
+             WHERE rush_id = $1 AND instance_id = $2 AND taken = 0",
+        )
+        .bind(&rush_id)
+        .bind(instance)
+        .execute(&self.pool)
+        .await?;
+        Ok((taken.rows_affected() > 0).then_some(Share {
             rush_id,
             part,
             parts,

@@ -36,9 +36,12 @@ on_both! {
     a_voucher_is_listed_with_its_sale
     expired_sales_go_with_their_unpaid_orders
     a_swap_hands_over_both_orders_or_none
+    an_order_under_way_was_bought_behind_a_swap
+    an_order_was_removed_or_given_away_while_it_was_paid
     a_settlement_counts_each_paid_order_once
     tables_are_made_once
     a_share_of_a_rush_is_taken_once
+    a_share_was_taken_twice_at_once
 }
 
 /// A database, two stores of it as two instances have, and what it stands in.
@@ -271,6 +274,65 @@ async fn a_swap_hands_over_both_orders_or_none(shop: &TestShop) {
     assert_eq!((owner("b-8").await, owner("a-7").await), (9, 8));
 }
 
+/// It had looked before the swap, and its user had two of one voucher.
+async fn an_order_under_way_was_bought_behind_a_swap(shop: &TestShop) {
+    let store = &shop.store;
+    for (voucher, user) in [("a", 8), ("b", 7)] {
+        on_sale(store, voucher, 5).await;
+        assert_eq!(buy(store, voucher, user).await, Bought::Yes);
+    }
+    assert!(store.offer("a-8", 8).await.unwrap());
+    assert!(shop.other.raise_fence("order:7", 41).await.unwrap());
+    assert!(!shop.other.has_order("a", 7).await.unwrap());
+    let swap = Swap {
+        order: "b-7",
+        of: 7,
+        with_order: "a-8",
+        with_of: 8,
+    };
+    assert_eq!(store.swap(&swap).await.unwrap(), Swapped::Yes);
+    let late = buy_as(&shop.other, "late", "a", 7, Some(("order:7", 41))).await;
+    assert_eq!((late, stock(store, "a").await), (Bought::Stale, 4));
+    // User 8 had no fence.
+    for user in ["order:7", "order:8"] {
+        assert!(store.raise_fence(user, 42).await.unwrap());
+    }
+}
+
+/// The money was taken, and its order was gone or another's.
+async fn an_order_was_removed_or_given_away_while_it_was_paid(shop: &TestShop) {
+    let store = &shop.store;
+    for (voucher, user) in [("a", 7), ("b", 8)] {
+        on_sale(store, voucher, 5).await;
+        assert_eq!(buy(store, voucher, user).await, Bought::Yes);
+    }
+    for (order, user) in [("a-7", 7), ("b-8", 8)] {
+        assert!(store.offer(order, user).await.unwrap());
+    }
+    let (of_8, of_7) = (("b-8", 8), ("a-7", 7));
+    let swap = async |(order, of), (with_order, with_of)| {
+        let swap = Swap {
+            order,
+            of,
+            with_order,
+            with_of,
+        };
+        shop.other.swap(&swap).await.unwrap()
+    };
+    assert!(!store.paying("a-7", 8).await.unwrap());
+    // Two calls: one ends, and the other may still take the money.
+    assert!(store.paying("a-7", 7).await.unwrap());
+    assert!(store.paying("a-7", 7).await.unwrap());
+    store.declined("a-7").await.unwrap();
+    assert_eq!(swap(of_8, of_7).await, Swapped::Changed);
+    assert_eq!(swap(of_7, of_8).await, Swapped::Changed);
+    assert_eq!(store.prune(2001).await.unwrap(), (2, 1));
+    assert_eq!(store.order("b-8").await.unwrap(), None);
+    assert_eq!(store.order("a-7").await.unwrap().unwrap().user_id, 7);
+    assert!(store.paid("a-7", 1600).await.unwrap());
+    assert!(!store.paying("a-7", 7).await.unwrap());
+}
+
 async fn a_settlement_counts_each_paid_order_once(shop: &TestShop) {
     let store = &shop.store;
     on_sale(store, "a", 5).await;
@@ -326,6 +388,25 @@ async fn a_share_of_a_rush_is_taken_once(shop: &TestShop) {
     assert_eq!((&*parts[1].report, parts[1].reported_at), ("{}", 400));
     store.leave("two").await.unwrap();
     assert_eq!(store.instances(200).await.unwrap().len(), 1);
+}
+
+/// As by two instances of one name, which drove it both.
+async fn a_share_was_taken_twice_at_once(shop: &TestShop) {
+    on_sale(&shop.store, "a", 5).await;
+    let rush = Rush {
+        voucher_id: "a".to_owned(),
+        users: 10,
+        requests_per_user: 3,
+        concurrency: 4,
+        begun_at: 300,
+    };
+    for round in 0..50 {
+        let (id, instances) = (round.to_string(), ["one".to_owned()]);
+        shop.store.begin_rush(&id, &rush, &instances).await.unwrap();
+        let taken = futures::join!(shop.store.take_share("one"), shop.other.take_share("one"));
+        let taken = [taken.0.unwrap(), taken.1.unwrap()];
+        assert_eq!(taken.iter().flatten().count(), 1, "{round}: {taken:?}");
+    }
 }
 
 #[tokio::test]

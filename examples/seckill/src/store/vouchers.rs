@@ -116,11 +116,11 @@ impl Store {
     }
 
     /// Ends the sales that were over before `ended_before`: removes them with the orders of them
-    /// that nobody has paid. Returns the number of sales and of orders.
+    /// that nobody has paid or is paying. Returns the number of sales and of orders.
     pub(crate) async fn prune(&self, ended_before: i64) -> Result<(u64, u64), StoreError> {
         let mut transaction = self.pool.begin().await?;
         let orders = sqlx::query(
-            "DELETE FROM orders WHERE paid_at IS NULL AND voucher_id IN \
+            "DELETE FROM orders WHERE paid_at IS NULL AND paying = 0 AND voucher_id IN \
              (SELECT voucher_id FROM sales WHERE ends_at < $1)",
         )
         .bind(ended_before)

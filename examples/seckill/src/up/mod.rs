@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::chaos::{Chaos, Redis};
@@ -29,7 +28,6 @@ pub(crate) struct Up {
     /// What stands in for the payment service, if none was given.
     payments: Option<Running>,
     front: JoinHandle<()>,
-    close: watch::Sender<bool>,
     /// An engine of ours ends with this.
     _redis: Redis,
 }
@@ -88,20 +86,13 @@ impl Up {
             places: places.clone(),
             redis: redis.clone(),
         });
-        let (close, mut closing) = watch::channel(false);
-        let front = tokio::spawn(async move {
-            let end = async move {
-                // A sender that is gone closes too.
-                let _ = closing.wait_for(|closing| *closing).await;
-            };
-            http::serve(listener, front::router(places, chaos.map(Arc::new)), end).await;
-        });
+        let routes = front::router(places, chaos.map(Arc::new));
+        let front = tokio::spawn(http::serve(listener, routes, std::future::pending()));
         Ok(Self {
             url: format!("http://{address}"),
             instances,
             payments,
             front,
-            close,
             _redis: redis,
         })
     }
@@ -117,8 +108,6 @@ impl Up {
         if let Some(payments) = self.payments {
             payments.end().await;
         }
-        // An error means that the front has failed already.
-        let _ = self.close.send(true);
         self.front.abort();
     }
 }

@@ -3,6 +3,7 @@
 use std::thread;
 
 use serde_json::{Value, json};
+use sqlx::PgPool;
 use tests::{Postgres, RedisServer, eventually};
 
 use super::world::{LONG, World, block_on, on_sale};
@@ -94,4 +95,35 @@ fn a_database_that_goes_away_is_told_and_nothing_is_half_done() {
         .get(&format!("/api/vouchers/{voucher}/books"))
         .json();
     assert_eq!(books, json!({ "sold": 2, "buyers": 2, "duplicates": 0 }));
+}
+
+/// It was renewed for as long as the database did not answer, and nobody could settle.
+#[test]
+fn a_statement_that_hung_kept_the_lock_of_its_job() {
+    let world = World::postgres();
+    let instance = world.serve(&[]);
+    block_on(async {
+        let database = PgPool::connect(&world.database).await.unwrap();
+        let mut other = database.begin().await.unwrap();
+        sqlx::query("LOCK TABLE settlements IN ACCESS EXCLUSIVE MODE")
+            .execute(&mut *other)
+            .await
+            .unwrap();
+        eventually(LONG, async || {
+            let hangs = "SELECT count(*) > 0 FROM pg_locks JOIN pg_database ON oid = database \
+                         WHERE datname = current_database() AND NOT granted";
+            sqlx::query_scalar::<_, bool>(hangs)
+                .fetch_one(&database)
+                .await
+                .unwrap()
+        })
+        .await;
+        let locks = world.locks().await;
+        let lock = locks.fenced_lock("settlement");
+        let hanging = lock.token().await.unwrap();
+        // It was free, and is somebody's again.
+        eventually(LONG, async || lock.token().await.unwrap() != hanging).await;
+        other.rollback().await.unwrap();
+    });
+    assert_eq!(instance.get("/api/settlements").status, 200);
 }

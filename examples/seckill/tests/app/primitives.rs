@@ -109,6 +109,42 @@ fn a_payment_that_fails_leaves_the_order_unpaid() {
     pay(&without, 7, &order).is_problem(503, "payments-unavailable");
 }
 
+/// User 8 had it then, with the money of user 7.
+#[test]
+fn an_order_was_given_away_while_it_was_paid() {
+    let banks = ["60s", "0"].map(|delay| payments(&["--delay", delay]));
+    let world = World::sqlite();
+    let [slow, quick] = [0, 1].map(|bank: usize| {
+        let url = format!("http://{}", banks[bank].address);
+        world.serve(&["--payments", &url])
+    });
+    let (tea, rice) = (
+        slow.voucher(&on_sale("Tea", 5)),
+        slow.voucher(&on_sale("Rice", 5)),
+    );
+    let (mine, yours) = (ordered(&slow, 7, &tea), ordered(&slow, 8, &rice));
+    let path = format!("/api/voucher-orders/{mine}/offer");
+    assert_eq!(slow.as_user(7, "POST", &path, &Value::Null).status, 200);
+    let swap = || {
+        let path = format!("/api/voucher-orders/{yours}/swap");
+        quick.as_user(8, "POST", &path, &json!({ "for_order_id": mine }))
+    };
+    thread::scope(|scope| {
+        let paid = scope.spawn(|| pay(&slow, 7, &mine));
+        block_on(eventually(LONG, async || {
+            banks[0].get("/payments").json()["most_at_once"] == 1
+        }));
+        swap().is_problem(409, "not-offered");
+        paid.join().unwrap().is_problem(502, "payment-failed");
+    });
+    // Nobody knows what the bank has done.
+    swap().is_problem(409, "not-offered");
+    let paid = pay(&quick, 7, &mine);
+    assert_eq!(paid.status, 200, "{paid:?}");
+    assert!(paid.json()["paid_at"].is_i64(), "{paid:?}");
+    assert_eq!(swap().status, 200);
+}
+
 #[test]
 fn two_users_swap_their_vouchers() {
     let world = World::sqlite();

@@ -29,6 +29,14 @@ const FIRST_STREAM_IS_REFUSED: &str = "
         constructor(url) { super(first ? '/nothing' : url); first = false; }
     };";
 
+const FIRST_ORDER_IS_REFUSED: &str = "
+    const there = window.fetch;
+    window.fetch = (path, options) => {
+        if (!path.endsWith('/seckill')) return there(path, options);
+        window.fetch = there;
+        return there('/nothing');
+    };";
+
 #[tokio::test]
 async fn by_keyboard_alone_a_sale_is_made_and_rushed_and_nobody_has_two() {
     let shop = Shop::open(&[]);
@@ -103,6 +111,31 @@ async fn an_instance_that_is_killed_by_a_button_leaves_nobody_with_two() {
         .filter(|(source, _)| source != "network")
         .collect();
     assert!(own.is_empty(), "{own:?}");
+    browser.quit().await;
+}
+
+/// The page said "You are in the queue." for ever, and the pass was of no more use.
+#[tokio::test]
+async fn who_was_refused_in_the_waiting_room_could_not_try_again() {
+    let shop = Shop::open(&[]);
+    let browser = Browser::start().await;
+    let page = Page::open(&browser, &shop, DESK).await;
+    browser.fill("sale-name", "Tea").await;
+    browser.click("sale-room").await;
+    browser.click("sale-compare").await;
+    browser.click("create-sale").await;
+    page.says("sale-result", "Tea: on sale.").await;
+    for refusal in [FIRST_STREAM_IS_REFUSED, FIRST_ORDER_IS_REFUSED] {
+        browser.run(refusal, &[]).await;
+    }
+    browser.click("room-join").await;
+    page.says("room-position", "You were refused.").await;
+    browser.click("room-join").await;
+    page.says("room-position", "You may order now").await;
+    browser.click("room-order").await;
+    page.says("room-position", "not found").await;
+    browser.click("room-order").await;
+    page.says("room-position", "Ordered: ").await;
     browser.quit().await;
 }
 

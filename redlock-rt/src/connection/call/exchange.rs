@@ -258,8 +258,8 @@ impl Exchange {
             })?,
             Step::Script(Prelude::Load) => {
                 let sent = link.send(caller, |out| [load(out), script(out)])?;
-                // Known from here on: later commands arrive after the load.
-                link.learned(call.script());
+                // Known from here on, unless it is refused: later commands arrive after the load.
+                link.learned(call.script(), true);
                 sent
             }
             Step::Load(_) => {
@@ -293,7 +293,9 @@ impl Exchange {
                     });
                 }
                 answer => {
-                    link.learned(call.script());
+                    // Who refuses a call before it runs (LOADING, MOVED, …) has not looked for its script, nor
+                    // loaded it.
+                    link.learned(call.script(), answer.is_ok());
                     let answer = answer.map_err(Fault::from_server);
                     link.fast_paths.heard(call, &answer);
                     return answer.map(Some);

@@ -238,8 +238,13 @@ impl Link {
         lock_std(&self.known).contains(script.name)
     }
 
-    pub(super) fn learned(&self, script: &Script) {
-        lock_std(&self.known).insert(script.name);
+    /// Whether the server knows the script now, as far as its last answer says.
+    pub(super) fn learned(&self, script: &Script, is_known: bool) {
+        let mut known = lock_std(&self.known);
+        match is_known {
+            true => known.insert(script.name),
+            false => known.remove(script.name),
+        };
     }
 
     /// As [`Driver::send`].

@@ -1,15 +1,21 @@
 //! One server, and the connections to it.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use tokio::sync::MutexGuard;
 
 use super::link::OnDoubt;
 use super::reconnect::{Connection, Timeouts};
 use super::wait_for_replicas::LANES;
+use crate::clock;
 use crate::connection::dial::Dialer;
 use crate::connection::fault::Fault;
 use crate::connection::server::{Beside, CurrentServer};
 use crate::connection::spawner::Spawner;
+use crate::shim::lock_std;
 
 /// One server, and the connections to it that are not for listening. Each is made when it is first
 /// used, those for commands and renewals together: if only one of these can be had, it serves both.
@@ -30,7 +36,9 @@ pub(crate) struct Node {
 pub(crate) struct AckLane {
     pub(crate) connection: Arc<Connection>,
     /// Held by the caller that waits for all that are ready.
-    pub(crate) turn: tokio::sync::Mutex<()>,
+    turn: tokio::sync::Mutex<()>,
+    /// When the last turn began.
+    began: Mutex<Instant>,
 }
 
 /// The number of servers with a number.
@@ -95,6 +103,8 @@ impl Node {
         self.acks[lane].get_or_init(|| AckLane {
             connection: self.main.beside(Beside::REPLICAS),
             turn: tokio::sync::Mutex::default(),
+            // A client is closed in destructors too.
+            began: Mutex::new(clock::now_in_drop()),
         })
     }
 
@@ -131,5 +141,22 @@ impl Node {
         (0..LANES).for_each(|lane| self.acks(lane).connection.close());
         self.main.close();
         self.renewals.close();
+    }
+}
+
+impl AckLane {
+    /// Waits for a turn. `None`: it is beside the last one, which began longer ago than `longest`, so that its
+    /// caller may not be polled.
+    pub(crate) async fn turn(&self, longest: Duration) -> Option<MutexGuard<'_, ()>> {
+        let mut turn = pin!(self.turn.lock());
+        loop {
+            let until = clock::after(*lock_std(&self.began), longest);
+            let taken = clock::timeout_at(clock::to_tokio(until), turn.as_mut()).await;
+            let (mut began, now) = (lock_std(&self.began), clock::now());
+            if taken.is_ok() || clock::after(*began, longest) <= now {
+                *began = now;
+                return taken.ok();
+            }
+        }
     }
 }

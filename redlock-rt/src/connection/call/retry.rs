@@ -138,14 +138,13 @@ pub(super) struct Gate {
     /// Read before each call, and so outside of the mutex.
     refusing: AtomicBool,
     state: Mutex<GateState>,
-    /// Held by the caller that asks next.
-    turn: tokio::sync::Mutex<()>,
     opened: Notify,
 }
 
 #[derive(Default)]
 struct GateState {
     pauses: u32,
+    /// When to ask again; `None`: the gate is open.
     next: Option<Instant>,
     fault: Option<Fault>,
 }
@@ -161,28 +160,27 @@ impl Gate {
             let mut opened = std::pin::pin!(self.opened.notified());
             // Registered before the state is read, so that no opening is missed.
             opened.as_mut().enable();
-            if !self.is_refusing() {
+            let Some(next) = self.not_before(policy) else {
                 return;
-            }
-            let turn = tokio::select! {
-                biased;
-                () = &mut opened => continue,
-                turn = self.turn.lock() => turn,
             };
-            let next = lock_std(&self.state).next;
-            if let Some(next) = next {
-                tokio::select! {
-                    biased;
-                    () = opened => continue,
-                    () = clock::sleep_until(next) => {}
-                }
+            tokio::select! {
+                biased;
+                () = opened => {}
+                () = clock::sleep_until(next) => {}
             }
-            if self.is_refusing() {
-                lock_std(&self.state).plan(policy);
-            }
-            drop(turn);
-            return;
         }
+    }
+
+    /// When to look again; `None`: the caller may send its call. Whoever comes first after each interval
+    /// may, and nobody waits for one who came before: that one may not be polled.
+    fn not_before(&self, policy: &RetryPolicy) -> Option<Instant> {
+        let mut state = lock_std(&self.state);
+        let next = state.next?;
+        if next > clock::now() {
+            return Some(next);
+        }
+        state.plan(policy);
+        None
     }
 
     /// What the server said last.
@@ -284,5 +282,16 @@ mod tests {
         };
         tokio::join!(futures::future::join_all(callers), watch);
         assert_eq!(passed.load(Ordering::Relaxed), 50);
+    }
+
+    /// It had the only turn, and kept it.
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_was_not_polled_held_all_others_back() {
+        let (gate, policy) = (Gate::default(), RetryPolicy::new());
+        gate.refused(&policy, &Fault::timed_out("refused"));
+        let mut kept = tokio_test::task::spawn(gate.pass(&policy));
+        tokio_test::assert_pending!(kept.poll());
+        let passed = clock::timeout(Duration::from_secs(10), gate.pass(&policy)).await;
+        assert!(passed.is_ok());
     }
 }

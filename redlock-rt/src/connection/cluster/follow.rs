@@ -77,12 +77,12 @@ impl Cluster {
                 Some(Next::Asking(_)) if call.needs_the_whole_slot() => break,
                 Some(Next::Asking(node)) => asks = Some(node),
                 Some(Next::Nowhere(why)) => {
-                    return Some(Err(Fault::passing(format!("{why}{hops}"))));
+                    return Some(Err(Fault::refused_for_now(format!("{why}{hops}"))));
                 }
                 None => return Some(Err(fault)),
             }
         }
-        Some(Err(Fault::passing(format!(
+        Some(Err(Fault::refused_for_now(format!(
             "slot {slot} is on the move{hops}"
         ))))
     }

@@ -53,6 +53,9 @@ use crate::wire::Slot;
 const OLD: Duration = Duration::from_secs(60);
 /// How long a node that has no slots any more is kept.
 const KEPT: Duration = Duration::from_secs(60);
+/// The same if its server may still read a broken connection, and so run calls that are left in it: if it gets
+/// slots again, the client of that connection is killed first. A server that has not for so long is gone.
+const KEPT_STALE: Duration = Duration::from_secs(3600);
 
 /// The masters of a cluster.
 pub(crate) struct Cluster {
@@ -98,6 +101,13 @@ struct Member {
     /// It has got slots, and may have had them before: what its server has not read yet must not run
     /// there.
     returned: bool,
+}
+
+impl Member {
+    fn is_idle_for(&self, long: Duration, now: Instant) -> bool {
+        let idle = self.idle.map(|since| now.saturating_duration_since(since));
+        idle.is_some_and(|idle| idle >= long)
+    }
 }
 
 impl Cluster {
@@ -464,8 +474,7 @@ impl ClusterState {
         }
     }
 
-    /// Forgets nodes that have had no slots for a while. A node with a broken connection is kept:
-    /// if it gets slots again, the client of that connection is killed first.
+    /// Forgets nodes that have had no slots for a while.
     fn forget_idle(&mut self, now: Instant, busy: &[u16]) {
         for (place, slot) in (0..).zip(&mut self.nodes) {
             let Some(member) = slot else { continue };
@@ -473,8 +482,12 @@ impl ClusterState {
                 member.idle = None;
                 continue;
             }
-            let since = *member.idle.get_or_insert(now);
-            if now.saturating_duration_since(since) >= KEPT && !member.node.has_stale_clients() {
+            member.idle.get_or_insert(now);
+            let kept = match member.node.has_stale_clients() {
+                true => KEPT_STALE,
+                false => KEPT,
+            };
+            if member.is_idle_for(kept, now) {
                 *slot = None;
             }
         }

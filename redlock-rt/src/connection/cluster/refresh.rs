@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::ask::ask_for_layout;
 use super::layout::Layout;
-use super::{Cluster, ClusterState};
+use super::{Cluster, ClusterState, KEPT};
 use crate::clock;
 use crate::connection::address::Address;
 use crate::connection::call::Node;
@@ -85,16 +85,23 @@ impl Cluster {
         refreshing.task.tried(fault);
     }
 
-    /// Whom to ask: nodes that are known, in any order, then the seeds.
-    fn to_ask(&self) -> Vec<Address> {
+    /// The nodes to ask: a seed, those that are known, in any order, then the other seeds. A node that was taken
+    /// out of the cluster may be another's by now, and gets no password.
+    pub(super) fn to_ask(&self) -> Vec<Address> {
+        let now = clock::now();
         let state = self.state();
         let members = state.nodes.iter().flatten();
+        let members = members.filter(|member| !member.is_idle_for(KEPT, now));
         let mut known: Vec<Address> = members.map(|member| member.at.clone()).collect();
         known.extend(state.replicas.iter().cloned());
         drop(state);
         fastrand::shuffle(&mut known);
         let mut seeds = self.seeds.clone();
         fastrand::shuffle(&mut seeds);
+        // One of them among the first: the others may be gone, all together, and let nobody know.
+        if let Some(seed) = seeds.pop().filter(|seed| !known.contains(seed)) {
+            known.insert(0, seed);
+        }
         for seed in seeds {
             if !known.contains(&seed) {
                 known.push(seed);

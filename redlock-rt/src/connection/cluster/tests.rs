@@ -7,6 +7,10 @@ use crate::connection::Endpoint;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn cluster() -> Arc<Cluster> {
+    with_seeds(vec![])
+}
+
+fn with_seeds(seeds: Vec<Address>) -> Arc<Cluster> {
     let endpoint = Endpoint::parse("redis+cluster://127.0.0.1:1").expect("it is one");
     let dialer = Dialer::new(endpoint, None, None).expect("no TLS");
     let timeouts = Timeouts {
@@ -15,7 +19,7 @@ fn cluster() -> Arc<Cluster> {
         retry: crate::connection::RetryPolicy::new(),
     };
     let spawner = Spawner::default();
-    let cluster = Cluster::new(dialer, vec![], spawner, timeouts, Arc::new(|| {}));
+    let cluster = Cluster::new(dialer, seeds, spawner, timeouts, Arc::new(|| {}));
     cluster.state().owners = vec![NOBODY; usize::from(Slot::COUNT)];
     Arc::new(cluster)
 }
@@ -49,4 +53,39 @@ fn a_cluster_of_more_than_a_thousand_nodes_is_not_kept() {
     assert!((0..1000).all(named));
     assert!(!named(1000) && named(999));
     assert_eq!(cluster.state().nodes.len(), 1000);
+}
+
+/// One that had left a connection behind was asked at each refresh for ever, and got the password.
+#[test]
+fn a_node_that_has_left_the_cluster_is_asked_no_more() {
+    let cluster = cluster();
+    let host = "127.0.0.1".to_owned();
+    let at = Address::Tcp { host, port: 2 };
+    cluster.is_moved(Slot::ONLY, &at);
+    let idle_for = |idle| {
+        let mut state = cluster.state();
+        let member = state.nodes[0].as_mut().expect("it is known");
+        member.idle = clock::now().checked_sub(idle);
+    };
+    idle_for(KEPT / 2);
+    assert_eq!(cluster.to_ask(), [at]);
+    idle_for(KEPT);
+    assert_eq!(cluster.to_ask(), []);
+}
+
+/// The nodes that were known took all the time, if their addresses were silent.
+#[test]
+fn a_cluster_that_was_replaced_as_a_whole_is_found_by_its_seeds() {
+    let at = |host: &str| Address::Tcp {
+        host: host.to_owned(),
+        port: 1,
+    };
+    let seeds = ["redis-0", "redis-1"].map(at);
+    let cluster = with_seeds(seeds.to_vec());
+    for node in 0..20 {
+        cluster.is_moved(Slot::ONLY, &at(&format!("10.0.0.{node}")));
+    }
+    let asked = cluster.to_ask();
+    assert!(seeds.contains(&asked[0]), "{asked:?}");
+    assert_eq!(asked.len(), 22);
 }

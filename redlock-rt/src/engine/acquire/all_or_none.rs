@@ -22,6 +22,8 @@ pub(crate) enum TogetherOutcome {
     Acquired(Vec<HoldGuard>),
     /// Another owner has the lock at this index; no lock was taken.
     Held(usize),
+    /// They must be asked for one by one; no lock was taken.
+    Apart,
     /// Redis did not answer in time, or could not be reached; no lock is kept.
     Failed(Error),
 }
@@ -66,6 +68,7 @@ impl ClientEngine {
             Err(fault) if fault.is_passing_for(Caller::Waiter) => {
                 Ok(TogetherOutcome::Failed(fault.into_error(ACTION)))
             }
+            Err(fault) if fault.is_of_several_slots() => Ok(TogetherOutcome::Apart),
             Err(fault) => Err(fault.into_error(ACTION)),
         }
     }
@@ -110,7 +113,7 @@ impl Attempts {
         let attempt = self.delivery.attempt(to, call, until);
         let late = || Err(first.engine.no_answer(first.recipe.name()));
         let reply = attempt.await.unwrap_or_else(late)?;
-        let reply = Together::try_from(reply);
+        let reply = Together::of(reply, requests.len());
         let reply = reply.map_err(|malformed| self.delivery.misread(malformed))?;
         if let Together::Held(_) = reply {
             self.delivery.close();

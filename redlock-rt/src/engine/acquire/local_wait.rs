@@ -170,8 +170,11 @@ impl Waits for LocalWait {
         either!(self, place => place.runs(waker));
     }
 
-    fn retry_at(&self) -> Option<Instant> {
-        either!(self, place => place.retry_at())
+    fn retry_at(&self, latest: Option<Instant>) -> Option<Instant> {
+        match self {
+            Self::Queue(guard) => guard.retry_at(latest),
+            Self::Seat(ticket) => ticket.seat.retry_at(),
+        }
     }
 
     fn retry(&self) {

@@ -271,14 +271,27 @@ impl ClientEngine {
         params: AcquireParams<'_>,
     ) -> Result<HoldGuard, Error> {
         let started = clock::now();
-        let until = params.wait.map(|wait| clock::after(started, wait));
-        let Some(turn) = clock::before(until, turn.lock_owned()).await else {
-            let error = timed_out(self, &*recipe);
-            return Err(error.detail("another body of the same caller is under it"));
+        let tries_once = params.wait.is_some_and(|wait| wait.is_zero());
+        let turn = match tries_once {
+            true => turn.try_lock_owned().ok(),
+            false => {
+                let until = params.wait.map(|wait| clock::after(started, wait));
+                clock::before(until, turn.lock_owned()).await
+            }
         };
         let rest = |wait: Duration| wait.saturating_sub(clock::now() - started);
+        let rest = params.wait.map(rest);
+        // A rest of zero would be no limit for the try.
+        let in_time = tries_once || rest.is_none_or(|rest| !rest.is_zero());
+        let Some(turn) = turn.filter(|_| in_time) else {
+            let error = match tries_once {
+                true => Error::new(ErrorKind::Contended, ACTION).named(recipe.name().as_arc()),
+                false => timed_out(self, &*recipe),
+            };
+            return Err(error.detail("another body of the same caller is under it"));
+        };
         let params = AcquireParams {
-            wait: params.wait.map(rest),
+            wait: rest,
             for_body: false,
             ..params
         };

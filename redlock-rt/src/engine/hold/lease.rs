@@ -196,15 +196,14 @@ pub(crate) struct Lease {
     permanent: bool,
     /// [`take_expiry`](Self::take_expiry) has reported the expiry.
     expiry_taken: bool,
-    /// `None`: the hold is not handed over.
-    chain: Option<Chain>,
+    chain: Chain,
     /// Its numbers, until it ends.
     held: Held,
 }
 
 /// The margin for clocks that run at different speeds: 1 % of the lease, and 2 ms for rounding on
 /// both sides, as far as the lease is long enough.
-fn margin(lease: Duration) -> Duration {
+pub(crate) fn margin(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2).min(lease / 10)
 }
 
@@ -232,10 +231,10 @@ impl Lease {
             }),
             permanent: terms.lease == Duration::MAX,
             expiry_taken: false,
-            chain: Some(Chain {
+            chain: Chain {
                 began: sent,
                 turns: 1,
-            }),
+            },
             held: Held::new(terms.meter),
         };
         let id = lease.admit(terms, sent);
@@ -458,6 +457,12 @@ impl Lease {
         let left = left.map(|end| end.saturating_duration_since(now));
         let lease = self.renewed_lease(now)?.min(self.longest);
         Some(left.map_or(lease, |left| left.min(lease)))
+    }
+
+    /// Whether it is verified without a doubt.
+    pub(crate) fn is_looked_at(&self) -> bool {
+        let rare = self.rare.as_ref();
+        rare.is_some_and(|rare| rare.look_every.is_some())
     }
 
     /// How much earlier a renewal or a verification may be, to share a call with others.

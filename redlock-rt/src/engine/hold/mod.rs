@@ -13,7 +13,9 @@ use tokio::sync::Notify;
 
 pub(crate) use self::holders::{Holders, OwnedHolds};
 use self::lease::ToldLease;
-pub(crate) use self::lease::{ChainLimit, GuardId, Lease, Leave, Left, Legacy, RenewalPlan, Terms};
+pub(crate) use self::lease::{
+    ChainLimit, GuardId, Lease, Leave, Left, Legacy, RenewalPlan, Terms, margin,
+};
 pub use self::lease::{GuardState, LostReason};
 pub(crate) use self::request::{Claim, Request};
 pub(crate) use self::turn::CommandTurn;
@@ -104,8 +106,8 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// A hold that was acquired by a command sent at `sent`, and the id of its first guard. Older
-    /// holds that Redis can no longer have are marked as lost.
+    /// A hold that was acquired by a command sent at `sent`, and the id of its first guard. Holds that Redis
+    /// can no longer have are marked as lost: older ones, or this one, if its reply was read late.
     pub(crate) fn new(
         request: &Request,
         tokens: Option<Tokens>,
@@ -129,11 +131,19 @@ impl Hold {
         if !request.is_under() {
             superseded.extend(hold.superseded_in_other_modes());
         }
-        // These holds were released by force or deleted, and their guards do not know yet: they and
-        // the new hold must not both report held.
+        // The older of both was released by force or deleted, and its guards do not know yet: they must not
+        // both report held.
         for before in superseded {
             if hold.is_valid() && before.is_valid() {
-                before.mark_lost(LostReason::Taken);
+                let acquired = before.lease().acquired();
+                if acquired <= sent {
+                    before.mark_lost(LostReason::Taken);
+                } else {
+                    if Arc::ptr_eq(&hold.waiters, &before.waiters) {
+                        holders.follow(&hold, &before);
+                    }
+                    hold.mark_lost(LostReason::Taken);
+                }
             }
         }
         (hold, id)

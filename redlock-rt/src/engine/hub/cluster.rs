@@ -67,11 +67,9 @@ pub(super) async fn run_in_cluster(hub: &Arc<Hub>, cluster: &Arc<Cluster>, timeo
 impl Links {
     /// Connects to nodes that have channels.
     fn start(&mut self, hub: &Arc<Hub>, cluster: &Arc<Cluster>, timeouts: Timeouts) {
-        let places = lock(&hub.registry).places();
+        let is_served = |place: SubscribedServer| self.signals.contains_key(&place);
+        let places = lock(&hub.registry).places(is_served);
         for (place, channel) in places {
-            if self.signals.contains_key(&place) {
-                continue;
-            }
             let node = cluster.known(Slot::of(&channel));
             let Some(node) = node.filter(|node| SubscribedServer::new(node.number) == place) else {
                 continue;

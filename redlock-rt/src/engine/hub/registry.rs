@@ -67,6 +67,8 @@ struct ChannelState<L> {
     /// The server has ended a subscription by itself since the last command was sent: an earlier one,
     /// or the one that this command began.
     left: bool,
+    /// The server has refused the last command.
+    refused: bool,
     round: u64,
     listeners: Vec<(u64, L)>,
     ear: Ear,
@@ -109,6 +111,7 @@ impl Commands {
         entry.round = self.rounds;
         entry.confirmed = false;
         entry.left = false;
+        entry.refused = false;
         entry.ear = Ear::default();
         // Without a connection nothing is sent now; `connected` sends it.
         if self.connected {
@@ -163,6 +166,7 @@ impl<L: Clone> Registry<L> {
             phase: ChannelPhase::Ending,
             confirmed: false,
             left: false,
+            refused: false,
             round: 0,
             listeners: vec![],
             ear: Ear::default(),
@@ -349,11 +353,17 @@ impl<L: Clone> Registry<L> {
         let Some(entry) = self.of_round(effect) else {
             return vec![];
         };
+        entry.refused = true;
         let told = entry.all_listeners();
         if told.is_empty() {
             self.channels.remove(&effect.channel);
         }
         told
+    }
+
+    /// Subscribes again to what was refused: an operator may have given the right since.
+    pub(super) fn repeat_refused(&mut self) {
+        self.send_for(|entry| entry.refused);
     }
 
     /// The listeners of all channels.
@@ -372,9 +382,7 @@ impl<L: Clone> Registry<L> {
         self.missing = Missing::default();
         self.channels.retain(|_, entry| {
             entry.confirmed = false;
-            entry.left = false;
             entry.phase = ChannelPhase::Wanted;
-            entry.ear = Ear::default();
             entry.rivals = Rivals::default();
             entry.timed = false;
             !entry.listeners.is_empty()
@@ -384,7 +392,12 @@ impl<L: Clone> Registry<L> {
     /// There is a new connection: subscribes to all wanted channels.
     pub(super) fn connected(&mut self) {
         self.commands.connected = true;
-        let mut channels: Vec<_> = self.channels.iter_mut().collect();
+        self.send_for(|_| true);
+    }
+
+    fn send_for(&mut self, wanted: impl Fn(&ChannelState<L>) -> bool) {
+        let channels = self.channels.iter_mut().filter(|(_, entry)| wanted(entry));
+        let mut channels: Vec<_> = channels.collect();
         // In an order that a simulation repeats.
         channels.sort_unstable_by_key(|(channel, _)| *channel);
         for (channel, entry) in channels {

@@ -46,13 +46,11 @@ pub(super) struct Shards<L> {
 
 impl<L: Clone> Shards<L> {
     pub(super) fn new(linger: Duration) -> Self {
-        let mut shards = Self {
+        Self {
             linger,
             registries: BTreeMap::new(),
             made: 0,
-        };
-        shards.at(SubscribedServer::ONLY);
-        shards
+        }
     }
 
     /// The channels at this place.
@@ -135,7 +133,7 @@ impl<L: Clone> Shards<L> {
 
     pub(super) fn is_confirmed(&self, channel: &str) -> bool {
         let mut registries = self.registries.values();
-        registries.any(|registry| registry.is_wanted(channel) && registry.is_confirmed(channel))
+        registries.any(|registry| registry.is_confirmed(channel))
     }
 
     /// When to check for missing messages at some place.
@@ -217,12 +215,16 @@ impl<L: Clone> Shards<L> {
         }
     }
 
-    /// The places with channels, except nowhere, each with one of its channels.
-    pub(super) fn places(&self) -> Vec<(SubscribedServer, String)> {
+    /// The places with channels, except nowhere and those that are served, each with one of its channels.
+    pub(super) fn places(
+        &self,
+        is_served: impl Fn(SubscribedServer) -> bool,
+    ) -> Vec<(SubscribedServer, String)> {
         let registries = self.registries.iter();
-        let known = registries.filter(|(place, _)| **place != SubscribedServer::NOWHERE);
-        known
-            .filter_map(|(place, all)| Some((*place, all.wanted().into_iter().next()?)))
+        let is_new =
+            |place: SubscribedServer| place != SubscribedServer::NOWHERE && !is_served(place);
+        let new = registries.filter(|(place, _)| is_new(**place));
+        new.filter_map(|(place, all)| Some((*place, all.wanted().into_iter().next()?)))
             .collect()
     }
 

@@ -91,7 +91,12 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
             signal.notified().await;
             continue;
         }
-        match Subscriber::open(dialer, timeouts.connect, server).await {
+        let opened = Subscriber::open(dialer, timeouts.connect, server).await;
+        // Another connection may have this place by now.
+        if signal.is_closed() {
+            break;
+        }
+        match opened {
             Ok((subscriber, announcements)) => {
                 server.journal.connected(Some(Beside::ANNOUNCEMENTS));
                 told = false;
@@ -107,14 +112,16 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
                     deaf_at: None,
                 };
                 let why = listening.run(announcements).await;
+                // Nothing is left at this place, or another connection has it.
+                if signal.is_closed() {
+                    break;
+                }
                 hub.change(|registry| registry.at(place).disconnected());
                 // A server that accepts and hangs up is treated like one that does not accept.
                 if clock::now().saturating_duration_since(since) >= pause.longest() {
                     pause.reset();
                 }
-                if !signal.is_closed() {
-                    server.journal.lost(why);
-                }
+                server.journal.lost(why);
             }
             Err(fault) => {
                 let works = node.connection(Lane::Main).is_there();
@@ -249,6 +256,7 @@ impl SubscribedConnection<'_> {
                     self.deaf_at = None;
                     self.ping_at = clock::now() + PING_EVERY;
                     hub.hear_all(place, &mut messages);
+                    self.site.registry(|registry| registry.repeat_refused());
                     if self.site.registry(|registry| registry.answered()) {
                         tracing::debug!("redis does not publish for us; our own waiters are told directly");
                     }

@@ -176,9 +176,7 @@ impl<S: Subject> Waiters<S> {
             (ticket, first, queue.mind())
         });
         if unminded {
-            let (at, waiters) = (clock::after(clock::now(), LOOK), Arc::downgrade(self));
-            let look = move |now| waiters.upgrade()?.look_at_head(now);
-            self.map.timers.set(at, Box::new(look));
+            self.look_later();
         }
         self.map.waiting.fetch_add(1, Ordering::SeqCst);
         let guard = WaiterGuard {
@@ -188,6 +186,13 @@ impl<S: Subject> Waiters<S> {
             left: false,
         };
         (guard, first)
+    }
+
+    /// Sets the timer that looks at the head.
+    fn look_later(self: &Arc<Self>) {
+        let (at, waiters) = (clock::after(clock::now(), LOOK), Arc::downgrade(self));
+        let look = move |now| waiters.upgrade()?.look_at_head(now);
+        self.map.timers.set(at, Box::new(look));
     }
 
     /// Subscribes to the channel; the head tries when the subscription is confirmed.
@@ -386,6 +391,15 @@ impl<S: Subject> WaiterGuard<S> {
         self.waiters.queue.with(act)
     }
 
+    /// A waiter that was away and is polled has others behind itself again.
+    fn polled<R>(&self, act: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer>) -> R) -> R {
+        let (polled, unminded) = self.with_queue(|queue| (act(queue), queue.mind()));
+        if unminded {
+            self.waiters.look_later();
+        }
+        polled
+    }
+
     /// The try is over without success; the head tries again at `retry_at` if nothing is announced
     /// before (`None`: only then).
     pub(crate) fn tried(&self, retry_at: Option<Instant>, health: Health) {
@@ -450,16 +464,16 @@ impl<S: Subject> Waits for WaiterGuard<S> {
     type Offer = S::Offer;
 
     fn poll(&self, waker: &Waker) -> Poll<Wake<S::Outcome, S::Offer>> {
-        self.with_queue(|queue| queue.poll(self.ticket, waker))
+        self.polled(|queue| queue.poll(self.ticket, waker))
     }
 
     fn runs(&self, waker: &Waker) {
-        self.with_queue(|queue| queue.runs(self.ticket, waker));
+        self.polled(|queue| queue.runs(self.ticket, waker));
     }
 
     /// Only the head has such a moment.
-    fn retry_at(&self) -> Option<Instant> {
-        self.with_queue(|queue| queue.retry_at(self.ticket))
+    fn retry_at(&self, latest: Option<Instant>) -> Option<Instant> {
+        self.with_queue(|queue| queue.retry_at(self.ticket, latest))
     }
 
     fn retry(&self) {

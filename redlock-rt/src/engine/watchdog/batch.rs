@@ -95,8 +95,16 @@ pub(super) fn dispatch(
     })
 }
 
-/// Waits for the outcome of a batch, at most for half of the shortest remaining lease, so that
-/// there is time for another try.
+/// Half of the shortest of these remaining leases that the call lengthens. One that is not lengthened ends in
+/// any case, and must not spoil the call for the others.
+fn patience(rests: impl Iterator<Item = (Duration, bool)> + Clone, response: Duration) -> Duration {
+    let lengthened = rests.clone().filter(|(_, lengthened)| *lengthened).min();
+    let rest = lengthened.or_else(|| rests.min());
+    rest.map_or(response, |(rest, _)| response.min(rest / 2))
+}
+
+/// Waits for the outcome of a batch, at most for half of the shortest remaining lease that it lengthens, so
+/// that there is time for another try.
 pub(super) async fn answer(batch: Batch) -> Answered {
     let Batch {
         at,
@@ -108,10 +116,11 @@ pub(super) async fn answer(batch: Batch) -> Answered {
         ready,
     } = batch;
     let sent = exchange.made();
-    let rests = due
-        .iter()
-        .map(|(hold, _)| hold.deadline().saturating_duration_since(sent));
-    let patience = rests.min().map_or(response, |rest| response.min(rest / 2));
+    let rest = |(hold, lease): &DueHold| {
+        let rest = hold.deadline().saturating_duration_since(sent);
+        (rest, !lease.is_zero())
+    };
+    let patience = patience(due.iter().map(rest), response);
     let until = Some(clock::after(sent, patience));
     let reply = match ready {
         Some(reply) => Some(reply),
@@ -205,7 +214,14 @@ pub(super) fn may_be_of_one_key(fault: &Fault) -> bool {
 }
 
 fn renewal(hold: &Hold, lease: Duration) -> Renewal<'_> {
-    let most = hold.lease().asks(Duration::ZERO);
+    let mut state = hold.lease();
+    let most = state.asks(Duration::ZERO);
+    // Other clients may have shortened it (Redisson before 4.4.0: those of all readers).
+    let lease = match state.is_looked_at() {
+        true => lease.max(state.deadline().saturating_duration_since(clock::now())),
+        false => lease,
+    };
+    drop(state);
     Renewal {
         recipe: &*hold.recipe,
         owner: hold.id(),
@@ -287,5 +303,18 @@ mod tests {
             .unwrap()
             .remove(0);
         assert!(holder.ttl.is_some_and(|ttl| ttl > 31 * S), "{holder:?}");
+    }
+
+    /// All holds of the call were suspect after 10 ms, for one that was to end.
+    #[test]
+    fn a_lease_that_is_not_lengthened_shortens_the_patience_of_no_other() {
+        let patience = |rests: &[(u64, bool)]| {
+            let rests = rests.iter();
+            let rests = rests.map(|(rest, lengthened)| (Duration::from_millis(*rest), *lengthened));
+            patience(rests, Duration::from_secs(3)).as_millis()
+        };
+        assert_eq!(patience(&[(20, false), (30_000, true)]), 3000);
+        assert_eq!(patience(&[(20, false), (400, true), (600, true)]), 200);
+        assert_eq!(patience(&[(20, false), (600, false)]), 10);
     }
 }

@@ -110,7 +110,9 @@ impl MultiLockCall<'_> {
                 Err(Error::new(ErrorKind::Contended, ACTION).named(name))
             }
             TogetherOutcome::Failed(error) if self.tries_once() || self.is_over() => Err(error),
-            TogetherOutcome::Held(_) | TogetherOutcome::Failed(_) => Ok(None),
+            TogetherOutcome::Held(_) | TogetherOutcome::Failed(_) | TogetherOutcome::Apart => {
+                Ok(None)
+            }
         }
     }
 

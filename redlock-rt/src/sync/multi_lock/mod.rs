@@ -181,7 +181,8 @@ impl MultiLock {
     ///
     /// # Round trips
     ///
-    /// One, however many locks there are, if all are free [`RLock`](crate::RLock)s of one client.
+    /// One, however many locks there are, if all are free [`RLock`](crate::RLock)s of one client that it does not
+    /// wait for, without an owner and without `replica_ack`.
     /// Otherwise the round trips of each lock, one lock after the other. A lock with the same name
     /// as an earlier one on another server needs one more, to check whether it is the same server.
     ///
@@ -356,7 +357,10 @@ impl MultiLock {
     /// Those of [`Lock::is_locked`].
     pub async fn hold_count(&self) -> Result<u64, Error> {
         let counts = self.survey().await?.into_iter();
-        let counts = counts.map(|holders| holders.iter().map(|holder| holder.count).sum());
+        let counts = counts.map(|holders| {
+            let counts = holders.iter().map(|holder| holder.count);
+            counts.fold(0, u64::saturating_add)
+        });
         Ok(counts.min().unwrap_or(0))
     }
 

@@ -140,7 +140,8 @@ impl<'a> Acquisition<'a> {
         Ok(ControlFlow::Continue(verdict))
     }
 
-    /// The guard of a round that a majority granted; `None` if its lease is over already.
+    /// The guard of a round that a majority granted; `None` if its lease is over already, and another round may
+    /// follow.
     fn acquired(&mut self, round: Round, started: Instant) -> Result<Option<RedLockGuard>, Error> {
         let asking = &self.asking;
         let (parts, missing) = round.into_parts();
@@ -152,13 +153,11 @@ impl<'a> Acquisition<'a> {
         // Too late by the local clock: as if the lock had never been acquired.
         group.leave();
         self.expired_on_arrival += 1;
-        match self.expired_on_arrival {
-            MOST_EXPIRED_ON_ARRIVAL => {
-                let why = "the lease is over before enough servers have answered";
-                Err(self.error(ErrorKind::Lost).detail(why))
-            }
-            _ => Ok(None),
+        if self.expired_on_arrival < MOST_EXPIRED_ON_ARRIVAL && !self.tries_once() {
+            return Ok(None);
         }
+        let why = "the lease is over before enough servers have answered";
+        Err(self.error(ErrorKind::Lost).detail(why))
     }
 
     /// The pause between two rounds.

@@ -84,6 +84,7 @@ impl RedLockGuard {
     ///
     /// Safe: the call changes nothing.
     pub async fn lost(&self) -> LostReason {
+        self.ensure_repairs();
         self.job.group.lost().await
     }
 
@@ -102,6 +103,7 @@ impl RedLockGuard {
     /// [`Lost`](crate::ErrorKind::Lost) if the lock is lost: nothing re-creates it. Those of
     /// [`LockGuard::extend`](crate::LockGuard::extend) if no majority agrees.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
+        self.ensure_repairs();
         self.job.group.extend(lease).await
     }
 
@@ -164,7 +166,15 @@ impl RedLockGuard {
     pub fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
         // As for a lock on one server: not inlined into every enclosing future.
         let body = Box::pin(body);
-        self.job.group.run(body)
+        async move {
+            self.ensure_repairs();
+            self.job.group.run(body).await
+        }
+    }
+
+    /// The runtime of the task that repairs may have ended, and the guard was moved to another one.
+    fn ensure_repairs(&self) {
+        self.quorum.repairer.ensure(&self.job);
     }
 
     /// Returns the name of the lock as given to the quorum. On each server the namespace of its

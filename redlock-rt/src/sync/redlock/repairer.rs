@@ -230,7 +230,7 @@ impl Repairer {
     }
 
     /// Starts the task if it does not run.
-    fn ensure(self: &Arc<Self>, job: &RepairJob) {
+    pub(super) fn ensure(self: &Arc<Self>, job: &RepairJob) {
         let Some(engine) = job.asking.engines.first() else {
             return;
         };

@@ -13,7 +13,8 @@
 --   hexadecimal = all arrived, 'left' = all left, 'broken' = a party died, 'reset'.
 -- * One that is broken stays the present one, so that who comes later is told, until it is reset.
 -- * The parties are those of the state: if one of both keys was deleted, the other is worth nothing.
--- * The end of a generation is known for eight more, and everything for thirty days after the last call.
+-- * The end of a generation is known for eight more, with less than 25 parties for 200 divided by their number,
+--   since others may come in the meantime; and everything for thirty days after the last call.
 -- * What may fail comes before the first write, or behind a DEL: a full memory refuses nothing then.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: has no equivalent.
@@ -42,7 +43,11 @@ local function answer(number)
 end
 
 local function ends(how, next)
-    redis.call('HDEL', KEYS[1], generation - 8)
+    local old = generation - math.max(8, math.floor(200 / (tonumber(state[2]) or 1)))
+    -- More than one where there were less parties before.
+    while redis.call('HDEL', KEYS[1], old) == 1 do
+        old = old - 1
+    end
     redis.call('HSET', KEYS[1], 'generation', next, generation, how)
     keep()
     told = (tonumber(redis.pcall(ARGV[2], ARGV[1], '1')) or -1) + 1

@@ -49,7 +49,9 @@ local function described_permits()
         local id = string.gsub(leases[at], '.', function(byte)
             return string.format('%02x', string.byte(byte))
         end)
-        held(id, 1, math.floor(leases[at + 1] - now))
+        -- Redisson's permits without a lease.
+        local endless = tonumber(leases[at + 1]) >= 922337203685477
+        held(id, 1, endless and -1 or math.floor(leases[at + 1] - now))
     end
     return described('permits', ARGV[4], 0)
 end

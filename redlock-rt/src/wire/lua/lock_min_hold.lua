@@ -16,9 +16,6 @@
 --   are woken and told the new one.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: has no equivalent; its clients see a holder that does not release.
-local function publish(channel, payload)
-    return type(redis.pcall(ARGV[4], channel, payload)) == 'number' and 1 or 0
-end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
     return -redis.call('EXISTS', KEYS[1])
 end
@@ -29,4 +26,4 @@ if KEYS[2] ~= KEYS[1] then
     local head = redis.call('LINDEX', KEYS[2], 0)
     return head and {2, wake(head, KEYS[1], ARGV[4], ARGV[5], ARGV[3]) and 1 or 0, head} or 2
 end
-return ARGV[3] ~= '' and {2, publish(ARGV[3], '0')} or 2
+return ARGV[3] ~= '' and {2, type(redis.pcall(ARGV[4], ARGV[3], '0')) == 'number' and 1 or 0} or 2

@@ -45,8 +45,8 @@ end
 
 local function align_ttl()
     local ttl = redis.call('PTTL', KEYS[1])
-    if ttl > 0 then
-        redis.call('PEXPIRE', KEYS[2], string.format('%.0f', ttl))
+    if ttl >= 0 then
+        redis.call('PEXPIRE', KEYS[2], string.format('%.0f', math.max(ttl, 1)))
     elseif ttl == -1 and redis.call('PTTL', KEYS[2]) >= 0 then
         redis.pcall('PERSIST', KEYS[2])
     end

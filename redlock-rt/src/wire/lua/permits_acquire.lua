@@ -62,7 +62,7 @@ end
 local limit = tonumber(ARGV[5])
 if not free and limit > 0 then
     free = limit - redis.call('ZCARD', KEYS[2])
-    redis.call('SET', KEYS[1], free)
+    redis.call('SET', KEYS[1], string.format('%.0f', free))
     align_ttl()
     redis.pcall(ARGV[2], ARGV[1], ARGV[5])
 end

@@ -18,12 +18,12 @@ if noted then
 end
 local wanted = tonumber(ARGV[3]) - redis.call('ZCARD', KEYS[2])
 if not free then
-    redis.call('SET', KEYS[1], wanted)
+    redis.call('SET', KEYS[1], string.format('%.0f', wanted))
     publish(ARGV[3])
 elseif wanted ~= free then
-    redis.call('INCRBY', KEYS[1], wanted - free)
+    redis.call('INCRBY', KEYS[1], string.format('%.0f', wanted - free))
     publish(ARGV[3])
 end
 align_ttl()
-redis.call('SET', KEYS[3], wanted, 'PX', ARGV[4])
+redis.call('SET', KEYS[3], string.format('%.0f', wanted), 'PX', ARGV[4])
 return answer(wanted)

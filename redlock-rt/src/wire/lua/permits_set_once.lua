@@ -18,7 +18,7 @@ if free then
     return answer(0)
 end
 redis.call('SET', KEYS[3], 1, 'PX', ARGV[4])
-redis.call('SET', KEYS[1], ARGV[3] - redis.call('ZCARD', KEYS[2]))
+redis.call('SET', KEYS[1], string.format('%.0f', ARGV[3] - redis.call('ZCARD', KEYS[2])))
 align_ttl()
 publish(ARGV[3])
 return answer(1)

@@ -25,17 +25,20 @@ local function lease_of(leases, reader, count)
     return longest
 end
 
--- The same of all readers. `fields`: the hash, as HGETALL returns it.
+-- The same of all readers, and those of our clients that have none left. `fields`: the hash, as HGETALL returns
+-- it.
 local function lease_of_all(leases, fields)
-    local longest = 0
+    local longest, dead = 0, {}
     for at = 1, #fields, 2 do
         local rest = lease_of(leases, fields[at], fields[at + 1])
         if rest == -1 then
-            return -1
+            return -1, dead
+        elseif rest == 0 and string.sub(fields[at], 15, 18) == '8fa1' then
+            dead[#dead + 1] = fields[at]
         end
         longest = math.max(longest, rest)
     end
-    return longest
+    return longest, dead
 end
 
 -- The longest lease of all readers, if the TTL of a read lock is longer than each. Of more than 64 readers,

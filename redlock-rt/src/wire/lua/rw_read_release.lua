@@ -15,6 +15,8 @@
 --   drawn at random. The TTL stays if one of these readers has at least half of it left, or if one
 --   of them is alive and the ending reader did not have half of it left. So the TTL is at most
 --   twice the longest remaining lease, or it belongs to another reader. Otherwise all are read.
+-- * If all are read, and there are many, the fields of dead readers of ours go: nobody could remove them, where
+--   there is always a reader.
 -- * If all are read, and the lock now ends earlier, and within SOON, that is announced: nobody
 --   announces the end of a lease, and a writer sleeps until the end that it was told of. With a later
 --   end a writer polls before it anyway.
@@ -69,7 +71,13 @@ for at = 1, #all, 2 do
         return 1
     end
 end
-local longest = lease_of_all(ARGV[2], all)
+local longest, dead = lease_of_all(ARGV[2], all)
+if longest ~= 0 and crowded then
+    -- Of ours, which are lost. Lua passes at most some thousand arguments.
+    for at = 1, #dead, 1000 do
+        redis.call('HDEL', lock, unpack(dead, at, math.min(at + 999, #dead)))
+    end
+end
 if longest == -1 then
     return 1
 elseif longest == 0 then

@@ -17,7 +17,7 @@ pub(crate) struct Chain {
     /// When the command was sent that acquired the lock for the first of them. Since then Redis was asked
     /// nothing about its owner number.
     pub(crate) began: Instant,
-    /// The number of holds, with the present one.
+    /// The number of holds, with the present one; zero: it is not handed over.
     pub(crate) turns: u32,
 }
 
@@ -53,10 +53,10 @@ impl Lease {
         let Chain { began, turns } = legacy.chain;
         let (mut lease, id) = Self::new(terms, None, began);
         lease.retune(id, terms, now);
-        lease.chain = Some(Chain {
+        lease.chain = Chain {
             began,
             turns: turns.saturating_add(1),
-        });
+        };
         (lease, id)
     }
 
@@ -69,7 +69,7 @@ impl Lease {
         now: Instant,
     ) -> Option<Legacy> {
         self.tick(now);
-        let chain = self.chain?;
+        let chain = self.chain()?;
         let [tenant] = self.tenants[..] else {
             return None;
         };
@@ -90,11 +90,16 @@ impl Lease {
     }
 
     pub(crate) fn chain(&self) -> Option<Chain> {
-        self.chain
+        (self.chain.turns > 0).then_some(self.chain)
+    }
+
+    /// When the command was sent that acquired the lock for its owner number.
+    pub(crate) fn acquired(&self) -> Instant {
+        self.chain.began
     }
 
     /// The hold is not handed over: Redis is asked something for its owner, or its fate is not known.
     pub(crate) fn unchain(&mut self) {
-        self.chain = None;
+        self.chain.turns = 0;
     }
 }

@@ -122,6 +122,24 @@ fn a_new_connection_subscribes_to_what_is_still_wanted() {
     assert_eq!(registry.confirmed(&effect), [2]);
 }
 
+/// It was said to be sent again, and was not until the connection broke.
+#[test]
+fn a_subscription_that_was_refused_once_was_never_begun() {
+    let mut registry = live();
+    registry.attach("c", 1);
+    let effect = registry.next_effect().unwrap();
+    assert_eq!(registry.refused(&effect), [1]);
+    assert_eq!(registry.next_effect(), None);
+    registry.repeat_refused();
+    let again = registry.next_effect().unwrap();
+    assert!(again.subscribe && !registry.is_confirmed("c"));
+    // It is under way, and then confirmed.
+    registry.repeat_refused();
+    assert_eq!(registry.confirmed(&again), [1]);
+    registry.repeat_refused();
+    assert_eq!(registry.next_effect(), None);
+}
+
 #[test]
 fn lingering_is_bounded_in_number() {
     let now = Instant::now();
