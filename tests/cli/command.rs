@@ -64,7 +64,9 @@ impl Command {
     }
 
     pub(crate) fn start_with(arguments: &[&str], configure: impl FnOnce(&mut Settings)) -> Self {
-        Self::spawn(PROGRAM, arguments, configure)
+        // What these tests ignore, under nohup for example, would be ignored there, too.
+        let all = [&["--default-signal", PROGRAM], arguments].concat();
+        Self::spawn("env", &all, configure)
     }
 
     /// Starts a program that becomes `redlock`.

@@ -41,7 +41,7 @@ impl Terminal {
         // Opened before the program runs: without any open end there is no terminal to read from.
         let held = File::options().read(true).write(true).open(&slave).unwrap();
 
-        let script = r#"exec setsid --ctty "$@" <"$TTY" >"$TTY" 2>&1"#;
+        let script = r#"exec setsid --ctty env --default-signal "$@" <"$TTY" >"$TTY" 2>&1"#;
         let all = [&["-c", script, "terminal"], arguments].concat();
         let process = ChildProcess::spawn("sh", all, |command| {
             command

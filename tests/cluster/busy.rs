@@ -144,17 +144,20 @@ async fn an_answer_of_the_last_master_sent_everybody_to_the_next() {
 
     let acquisitions = Matcher::command(CALL).mentioning("busy:");
     proxies[1].answer(acquisitions, BUSY, usize::MAX);
-    let mut tasks = Vec::new();
-    for which in 0..CALLERS {
-        let lock = client.rlock(cluster.name_at(1, &format!("busy:{which}")).await);
-        tasks.push(tokio::spawn(async move { lock.lock().await.map(drop) }));
-    }
+    // The release comes there next, and whatever is answered lets everybody ask.
+    proxies[1].answer(release.clone(), BUSY, usize::MAX);
     let asked = || {
         let frames = proxies[1].frames();
         let asking = |frame: &&Frame| frame.is_call() && frame.mentions("busy:");
         frames.iter().filter(asking).count()
     };
-    eventually(DEADLINE, async || asked() > 1).await;
+    let mut tasks = Vec::new();
+    for which in 0..CALLERS {
+        let lock = client.rlock(cluster.name_at(1, &format!("busy:{which}")).await);
+        tasks.push(tokio::spawn(async move { lock.lock().await.map(drop) }));
+        // It has read the first refusal then, and all others ask behind that.
+        eventually(DEADLINE, async || asked() > 1).await;
+    }
     let before = asked();
     gate.open();
     proxies[0].wait_for_answer(release).await;
