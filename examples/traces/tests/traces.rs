@@ -19,19 +19,19 @@ fn the_spans_of_a_lock_are_exported_with_those_of_the_service() {
         lines.map(|id| id.trim().to_owned()).collect()
     };
     let names = ids("Name         :");
-    // In the order in which they end: the release is called by the service.
+    // The hold is ended by a task of the client, so its place is left to chance.
     let ended = [
-        "redlock.call",
-        "redlock.acquire",
-        "redlock.held",
-        "redlock.call",
         "order",
+        "redlock.acquire",
+        "redlock.call",
+        "redlock.call",
+        "redlock.held",
     ];
-    let of_lock: Vec<_> = names
-        .iter()
-        .filter(|name| ended.contains(&&***name))
-        .collect();
-    assert_eq!(of_lock, ended.iter().collect::<Vec<_>>(), "{out}");
+    let is_one = |name: &&String| ended.contains(&&***name);
+    let mut of_lock: Vec<_> = names.iter().filter(is_one).collect();
+    assert_eq!(of_lock[..2], ["redlock.call", "redlock.acquire"], "{out}");
+    of_lock.sort();
+    assert_eq!(of_lock, ended, "{out}");
     for field in [
         "db.system.name",
         "db.operation.name",
