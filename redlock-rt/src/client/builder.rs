@@ -486,10 +486,10 @@ impl ClientBuilder {
     /// that waiter is a task of this client. Redis decides who is next, so for fair locks the time is of
     /// no importance, unless it is zero.
     ///
-    /// A forced release, or a Redis that forgot the lock, may be noticed later by this time. While other clients want the lock, at most two guards follow each other in
-    /// this way. The next task sleeps without a timer until the time has passed: if the runtime of the
-    /// client's tasks is blocked under the lock for longer than the lease, a task of another runtime that
-    /// waits for it does not ask before that runtime goes on.
+    /// A forced release, or a Redis that forgot the lock, may be noticed later by this time. While other clients
+    /// want the lock, at most two guards follow each other in this way. The next task sleeps without a timer
+    /// until the time has passed: if the runtime of the client's tasks is blocked under the lock for longer than
+    /// the lease, a task of another runtime that waits for it does not ask before that runtime goes on.
     pub fn hand_over(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.config.hand_over = time.into().unwrap_or_default();
         self
