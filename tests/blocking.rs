@@ -1,5 +1,6 @@
 //! Calls that block their thread, and calls under other executors than Tokio's.
 
+use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::LazyLock;
@@ -16,6 +17,7 @@ use redlock_rt::{
 use tests::{CALL, DEADLINE, Proxy, RedisServer, shared_server, unique};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 static LOCKS: LazyLock<Client> = LazyLock::new(|| client(&shared_server().url()));
 
@@ -140,6 +142,36 @@ async fn in_an_asynchronous_task_a_call_panics_and_in_places_that_may_block_it_d
     drop(guard);
     let locking = tokio::task::spawn_blocking(move || lock.lock().block_on().unwrap());
     assert!(locking.await.unwrap().is_valid());
+}
+
+#[distributed_lock(key = "<name>", client = LOCKS, blocking = true)]
+fn outer(name: &str) -> Result<u32, Error> {
+    let (tell, told) = oneshot::channel();
+    tell.send(7).unwrap();
+    assert_eq!(told.blocking_recv(), Ok(7));
+    let soon = timeout(Duration::from_millis(1), pending::<()>());
+    assert!(soon.block_on().is_err());
+    inner(name)
+}
+
+#[distributed_lock(key = "<name>", client = LOCKS, blocking = true)]
+fn inner(name: &str) -> Result<u32, Error> {
+    assert!(name.contains("nested"));
+    Ok(3)
+}
+
+/// The body ran within a `block_on` of the runtime.
+#[test]
+fn a_body_that_blocked_within_panicked_on_a_thread_for_calls_that_block() {
+    let name: &str = unique("nested").leak();
+    for mut builder in [Builder::new_current_thread(), Builder::new_multi_thread()] {
+        let runtime = builder.enable_all().build().unwrap();
+        let blocking = runtime.spawn_blocking(|| outer(name));
+        assert_eq!(runtime.block_on(blocking).unwrap().unwrap(), 3);
+    }
+    let workers = Builder::new_multi_thread().enable_all().build().unwrap();
+    let in_place = workers.spawn(async { tokio::task::block_in_place(|| outer(name)) });
+    assert_eq!(workers.block_on(in_place).unwrap().unwrap(), 3);
 }
 
 #[test]

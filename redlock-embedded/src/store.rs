@@ -293,8 +293,9 @@ mod tests {
 
     #[test]
     fn a_renewed_key_outlives_its_first_place_in_the_queue() {
-        let mut db = db_with(&[("a", 10)]);
+        let mut db = db_with(&[("a", 10), ("b", 10)]);
         db.expire_at(b"a", 100);
+        db.expire_at(b"b", 50);
         db.now = 50;
         db.sweep_all();
         assert!(db.exists(b"a"));

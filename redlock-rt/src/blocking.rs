@@ -29,6 +29,9 @@
 //!
 //! A body that blocks cannot be cancelled when its lock is lost: ask [`is_valid`](crate::LockGuard::is_valid) before
 //! each step, which takes no call to Redis, or let [`on_lost`](crate::LockGuard::on_lost) interrupt it.
+//!
+//! Do not wait for jobs of rayon under a lock (`join`, `scope`, a parallel iterator): the waiting thread runs other
+//! jobs meanwhile, and one that takes the same lock re-enters it amid the body, or behind a guard waits for ever.
 #![cfg_attr(
     feature = "macros",
     doc = r##"
@@ -62,7 +65,7 @@ assert_eq!(place_order(7).unwrap(), "paid");
 //! would block all tasks of its thread. There, await the call instead. `tokio::task::spawn_blocking` and
 //! `block_in_place` are no such place. The tasks of other executors are blocked without a panic.
 
-use std::future::IntoFuture;
+use std::future::{IntoFuture, ready};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,11 +83,12 @@ pub trait BlockOn: IntoFuture + Sized {
     /// In an asynchronous task; see the [module](self#panics).
     #[track_caller]
     fn block_on(self) -> Self::Output {
-        match Handle::try_current() {
+        if let Ok(runtime) = Handle::try_current() {
             // Panics in an asynchronous task, and not on a thread for calls that block.
-            Ok(runtime) => runtime.block_on(self.into_future()),
-            Err(_) => park_on(self.into_future()),
+            runtime.block_on(ready(()));
         }
+        // Not within the runtime's `block_on`: a call within the body, or Tokio's own, would panic.
+        park_on(self.into_future())
     }
 }
 

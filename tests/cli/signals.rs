@@ -67,6 +67,22 @@ async fn a_signal_that_was_ignored_at_the_start_is_ignored() {
     assert_eq!(run.ended().await.code, 4);
 }
 
+/// Only SIGKILL was left for one whose parent ignores SIGTERM, though its command catches the signal. (A shell may not
+/// catch what is ignored as it starts.)
+#[tokio::test]
+async fn a_command_gets_sigterm_though_it_was_ignored_at_the_start() {
+    let key = unique("cli:term");
+    let command = "$SIG{TERM} = sub { exit 3 }; $| = 1; print qq(ran\\n); <STDIN>";
+    let line = format!("trap '' TERM; exec {PROGRAM} run {key} -- perl -e '{command}'");
+    let mut run = Command::spawn("sh", &["-c", &line], |sh| {
+        sh.env("REDIS_URL", shared_server().url());
+    });
+    run.says("ran").await;
+    run.signal(Signal::TERM);
+    assert_eq!(run.ended().await.code, 3);
+    assert!(is_free(&key).await);
+}
+
 #[tokio::test]
 async fn one_that_waits_ends_by_the_signal_and_leaves_nothing() {
     for kind in ["rlock", "fair"] {

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use futures::StreamExt;
 use redlock_rt::Client;
 use tests::{Cluster, lock_and_unlock, shared_cluster, slot_of, unique, within};
 use tokio::task::{JoinHandle, block_in_place};
 
-use crate::{DEADLINE, assert_clean, builder, client, lock_channel, subscribed};
+use crate::{DEADLINE, NEVER, assert_clean, builder, client, lock_channel, subscribed};
 
 /// How soon a waiter usually gets a lock. Without an announcement it would wait for the end of the
 /// lease (30 s) or for ever.
@@ -127,13 +128,8 @@ async fn a_release_while_the_slot_moves_is_found() {
 async fn the_channels_of_a_node_that_dies_move_to_its_successor() {
     let cluster = block_in_place(|| Cluster::options().start());
     let lease = 4 * DEADLINE;
-    let clients = [builder(&cluster), builder(&cluster)].map(|builder| {
-        builder
-            .poll_interval(crate::NEVER)
-            .lease(lease)
-            .build()
-            .unwrap()
-    });
+    let clients = [builder(&cluster), builder(&cluster)]
+        .map(|builder| builder.poll_interval(NEVER).lease(lease).build().unwrap());
     let [holder, waiting] = &clients;
     let (mut guards, mut waiters) = (Vec::new(), Vec::new());
     for at in 0..3 {
@@ -183,14 +179,39 @@ async fn plain_channels_are_used_where_sharded_ones_are_forbidden() {
     let (holder, waiting) = (client(&cluster).await, client(&cluster).await);
     for at in cluster.all() {
         let name = cluster.name_at(at, "plain").await;
-        let guard = holder.rlock(&name).lock().await.unwrap();
-        let lock = waiting.rlock(&name);
-        let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
-        tests::eventually(DEADLINE, async || waiting.stats().subscriptions == 1).await;
-        assert!(!waiter.is_finished());
-        guard.unlock().await.unwrap();
-        let guard = within(SOON, waiter).await.unwrap();
-        guard.unlock().await.unwrap();
-        tests::eventually(DEADLINE, async || waiting.stats().subscriptions == 0).await;
+        takes_turns(&holder, &waiting, &name).await;
     }
+}
+
+/// The announcements came on sharded channels only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_java_client_that_keeps_to_plain_channels_slept_through_our_releases() {
+    let cluster = shared_cluster();
+    let prefix = unique("off");
+    let plain = || builder(cluster).poll_interval(NEVER).sharded_pubsub(false);
+    let [holder, waiting] = [(); 2].map(|()| plain().build().unwrap());
+    for at in cluster.all() {
+        let name = cluster.name_at(at, &format!("{prefix}:{at}")).await;
+        // At any node.
+        let other = cluster.node((at + 1) % cluster.count());
+        let java = redis::Client::open(other.url()).unwrap();
+        let mut java = java.get_async_pubsub().await.unwrap();
+        java.subscribe(lock_channel(&name)).await.unwrap();
+        takes_turns(&holder, &waiting, &name).await;
+        let heard = within(SOON, java.on_message().next()).await.unwrap();
+        assert_eq!(heard.get_payload::<String>().unwrap(), "0");
+    }
+    assert!(!holder.acl_rule([]).contains("ssubscribe"));
+    assert_clean(cluster, &prefix, &[&holder, &waiting]).await;
+}
+
+/// One client waits for the other's lock, and is told of its release.
+async fn takes_turns(holder: &Client, waiting: &Client, name: &str) {
+    let guard = holder.rlock(name).lock().await.unwrap();
+    let waiter = wait_for(waiting, name);
+    tests::eventually(DEADLINE, async || waiting.stats().subscriptions == 1).await;
+    assert!(!waiter.is_finished());
+    guard.unlock().await.unwrap();
+    within(SOON, waiter).await.unwrap();
+    tests::eventually(DEADLINE, async || waiting.stats().subscriptions == 0).await;
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::LockOptions;
+use redlock_rt::{LockOptions, ReplicaAck};
 use tests::{Cluster, eventually, lock_and_unlock, slot_of, within};
 use tokio::task::block_in_place;
 
@@ -106,6 +106,23 @@ async fn locks_of_several_keys_wait_until_they_are_together() {
     let write = write.write_with(wait).await.unwrap();
     write.unlock().await.unwrap();
     assert_clean(&cluster, "torn", &[&holder, &waiting]).await;
+}
+
+/// The old master was asked for its replicas until the time for them was over, and had no such lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_replica_had_a_lock_that_was_given_while_its_slot_moved() {
+    let cluster = block_in_place(|| Cluster::options().masters(2).start());
+    let acked = builder(&cluster).replica_ack(ReplicaAck::AtLeast(1));
+    let client = acked.replica_timeout(2 * LEASE).build().unwrap();
+    let name = cluster.name_at(0, "acked").await;
+    let migration = cluster.migrate(slot_of(&name), 1).await;
+    let guard = client.rlock(&name).lock().await.unwrap();
+    let replica = cluster.replicas_of(1).await[0];
+    let has: Vec<String> = cluster.command(replica, &["KEYS", &name]).await;
+    assert_eq!(has, [name]);
+    guard.unlock().await.unwrap();
+    migration.finish().await;
+    assert_clean(&cluster, "acked", &[&client]).await;
 }
 
 /// The lock has arrived, and the keys with the leases of the reader have not.

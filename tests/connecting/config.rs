@@ -20,6 +20,7 @@ async fn a_file_makes_a_client() {
         "lease": "1m 30s",
         "hand_over": "0s",
         "tracking": true,
+        "sharded_pubsub": false,
     }));
     let config = config.unwrap();
     assert!(!format!("{config:?}").contains("hunter2"), "{config:?}");

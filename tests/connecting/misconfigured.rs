@@ -117,6 +117,17 @@ async fn a_lock_was_given_out_where_lua_is_switched_off() {
     }
 }
 
+/// No lock has such a script.
+#[tokio::test]
+async fn a_proxy_that_refuses_scripts_without_keys_was_said_to_run_none() {
+    let proxy = Proxy::to(&shared_server());
+    let says = "for redis cluster, eval/evalsha number of keys can't be negative or zero";
+    proxy.answer("EVALSHA 0", format!("-ERR {says}\r\n"), usize::MAX);
+    let client = Client::connect(&proxy.url()).await.unwrap();
+    let guard = client.rlock(unique("keyless")).lock().await.unwrap();
+    guard.unlock().await.unwrap();
+}
+
 /// With INFO forbidden.
 #[tokio::test]
 async fn a_lock_in_the_slot_of_another_node_waited_for_ever() {

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use redlock_rt::{Client, Error, ErrorKind, LockOptions, ReplicaAck, RetryPolicy};
-use tests::{CALL, DEADLINE, Matcher, Proxy, RedisServer, calls, eventually, trace_init, within};
+use tests::{
+    CALL, DEADLINE, Matcher, Proxy, RedisServer, Which, calls, eventually, trace_init, within,
+};
 
 const LOADING: &str = "-LOADING Redis is loading the dataset in memory\r\n";
 const FOR_EVER: usize = 1_000_000;
@@ -209,4 +211,25 @@ async fn a_policy_that_makes_no_sense_is_refused_with_the_client() {
         assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
         assert!(error.to_string().contains("retry: "), "{error}");
     }
+}
+
+/// A caller that counted again counted down by two.
+#[tokio::test]
+async fn a_call_whose_reply_was_lost_was_called_refused_since_its_repeat_was() {
+    let (_server, proxy, client) = stage(RetryPolicy::new().attempts(2)).await;
+    let latch = client.count_down_latch("latch");
+    assert!(latch.try_set_count(3).await.unwrap());
+    // Loads the script.
+    assert_eq!(latch.count_down().await.unwrap(), 2);
+    let counts = calls("latch_count_down");
+    let gate = proxy.hold_reply(counts.clone());
+    let counting = latch.clone();
+    let counting = tokio::spawn(async move { counting.count_down().await });
+    gate.reached().await;
+    proxy.answer(counts, LOADING, FOR_EVER);
+    proxy.cut(Which::All);
+    gate.open();
+    let error = within(DEADLINE, counting).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
+    assert_eq!(latch.count().await.unwrap(), 1);
 }

@@ -113,3 +113,33 @@ fn each_dependency_has_its_reason_on_the_page() {
         .collect();
     assert_eq!(listed, needed);
 }
+
+/// Clippy of the workspace is that of `--all-features`.
+#[test]
+fn the_tests_take_all_features() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().unwrap();
+    let package = |name| {
+        packages
+            .iter()
+            .find(|package| text(package, "name") == name)
+    };
+    let there = package("redlock-rt").unwrap()["features"]
+        .as_object()
+        .unwrap();
+    let mut taken = package("tests").unwrap()["dependencies"]
+        .as_array()
+        .unwrap()
+        .iter();
+    let taken = taken
+        .find(|needed| text(needed, "name") == "redlock-rt")
+        .unwrap();
+    let taken: BTreeSet<&str> = taken["features"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .chain(["default"])
+        .collect();
+    assert_eq!(taken, there.keys().map(String::as_str).collect());
+}

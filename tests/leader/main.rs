@@ -14,6 +14,7 @@ use std::{
 use futures::StreamExt;
 use redlock_rt::{
     Client, ClientBuilder, ErrorKind, LeaderElection, Leadership, LostReason, Shutdown,
+    embedded::Engine,
 };
 use tests::{DEADLINE, World, eventually, shared_server, within};
 
@@ -135,6 +136,21 @@ async fn a_body_leads_in_one_term_after_the_other() {
     let ended = within(DEADLINE, running).await.unwrap();
     assert_eq!(ended, ErrorKind::ShutDown);
     end(world).await;
+}
+
+/// There is no room for the key of its identity.
+#[tokio::test]
+async fn a_leader_under_a_long_namespace_was_an_error() {
+    let redis = Engine::new();
+    let builder = Client::builder().embedded(&redis).identity("pod-7");
+    let client = builder.namespace("n".repeat(480)).build().unwrap();
+    let election = client.leader_election("x");
+    let leadership = election.campaign().await.unwrap();
+    let leader = election.leader().await.unwrap().unwrap();
+    assert_eq!((leader.term, leader.identity), (leadership.term(), None));
+    let seen = election.observe().next().await.unwrap().unwrap();
+    assert_eq!(seen.term, leadership.term());
+    leadership.resign().await.unwrap();
 }
 
 #[tokio::test]

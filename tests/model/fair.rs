@@ -70,6 +70,7 @@ impl Fair {
     }
 
     fn step(&self, state: &mut State, at: usize, step: Step) -> Option<()> {
+        let process = |one: &usize| self.of[*one] == self.of[at];
         match (step, state.waiters[at].0) {
             (Pass, _) => self.pass(state, 1),
             (_, Dead) => return None,
@@ -84,14 +85,13 @@ impl Fair {
             (Leave, Waits | Holds) => state.waiters[at] = (Leaves, 0),
             (Release, Leaves) => {
                 // The process names its waiters.
-                let waits = |one: &usize| self.with(at, *one) && state.waiters[*one].0 == Waits;
+                let waits = |one: &usize| process(one) && state.waiters[*one].0 == Waits;
                 let named: Vec<_> = self.all().filter(waits).map(|one| (one, LEASE)).collect();
                 self.release(state, at, &named);
                 state.waiters[at] = (Idle, 0);
             }
             (Beat, Waits) => self.beat(state, self.of[at], ALIVE, &[]),
             (Die, _) => {
-                let process = |one: &usize| self.with(at, *one);
                 let all = self.all().filter(process);
                 all.for_each(|one| state.waiters[one] = (Dead, 0));
                 state.order.retain(|(one, _)| !process(one));
@@ -103,11 +103,6 @@ impl Fair {
 
     fn all(&self) -> std::ops::Range<usize> {
         0..self.of.len()
-    }
-
-    /// Whether both are of one process.
-    fn with(&self, one: usize, other: usize) -> bool {
-        self.of[one] == self.of[other]
     }
 
     /// `fair_acquire`: whether the waiter has the lock. A repeat finds it there, or itself in the queue. Whoever
@@ -289,12 +284,8 @@ impl Model for Fair {
             }),
             Property::always("all comes to rest", Self::comes_to_rest),
             Property::sometimes("one waits behind a dead one", |_, state: &State| {
-                let phases: Vec<_> = state
-                    .queue
-                    .iter()
-                    .map(|one| state.waiters[*one].0)
-                    .collect();
-                phases == [Dead, Waits]
+                let phase = |one: &usize| state.waiters[*one].0;
+                state.queue.iter().map(phase).eq([Dead, Waits])
             }),
         ]
     }

@@ -31,11 +31,8 @@ struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     fn new(history: &'a History) -> Self {
-        let clients: Vec<_> = history
-            .clients
-            .iter()
-            .map(|(client, _)| &**client)
-            .collect();
+        let clients = history.clients.iter();
+        let clients: Vec<_> = clients.map(|(client, _)| &**client).collect();
         let mut model = Fair::new(None);
         model.of.clear();
         let mut state = State::default();
@@ -124,7 +121,7 @@ impl<'a> Replay<'a> {
                 let seen = sight.holders.first().map(|(owner, _)| owner);
                 let is_same = holder == seen && queue.iter().copied().eq(&sight.queue);
                 let other = || format!("{sight:?}, and in the model {holder:?}, {queue:?}");
-                is_same.then_some("looked at").ok_or_else(other)
+                is_same.then_some("seen").ok_or_else(other)
             }
             Seen::Valid(owner) => {
                 let is_its = holder.is_some_and(|holder| holder == owner);
@@ -190,13 +187,7 @@ fn the_queue_of_the_library_is_that_of_the_model() {
     }
     // A trace in which nothing happens proves nothing.
     for name in [
-        "acquired",
-        "beat",
-        "given",
-        "looked at",
-        "refused",
-        "released",
-        "valid",
+        "acquired", "beat", "given", "seen", "refused", "released", "valid",
     ] {
         assert!(matched.get(name) > Some(&100), "{name}: {matched:?}");
     }

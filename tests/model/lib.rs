@@ -5,6 +5,7 @@
 mod fair;
 mod fair_trace;
 mod redlock;
+mod redlock_trace;
 mod rlock;
 mod trace;
 
@@ -53,10 +54,9 @@ where
         + Sync
         + 'static,
 {
-    let until = if first {
-        HasDiscoveries::AnyFailures
-    } else {
-        HasDiscoveries::All
+    let until = match first {
+        true => HasDiscoveries::AnyFailures,
+        false => HasDiscoveries::All,
     };
     let found = model
         .checker()
@@ -103,42 +103,32 @@ fn a_server_that_forgot_and_answers_within_a_lease_gives_a_redlock_to_two() {
 
 #[test]
 fn each_bug_breaks_a_property() {
+    let left = "nothing is left of what has ended";
     for (bug, property) in [
-        (
-            CancelledCallIsForgotten,
-            "nothing is left of what has ended",
-        ),
-        (ConnectionIsNotKilled, "nothing is left of what has ended"),
+        (CancelledCallIsForgotten, left),
+        (ConnectionIsNotKilled, left),
         (KeyHasNoLease, "all comes to rest"),
         (LeaseCountsFromReply, "one is valid"),
         (LossIsNotFinal, "a loss is final"),
         (LossIsNotTold, "a loss is final"),
         (ReleaseDoesNotLook, "one is valid"),
         (RenewalDoesNotLook, "only its owner lengthens it"),
-        (RenewalRecreates, "nothing is left of what has ended"),
+        (RenewalRecreates, left),
     ] {
         assert_eq!(broken(RLock(Some(bug)), true), [property].into(), "{bug:?}");
     }
+    let passed = "nobody is passed by who came later";
     for (bug, property) in [
         (DeadStayQueued, "all comes to rest"),
-        (
-            FreeLockGoesToWhoeverAsks,
-            "nobody is passed by who came later",
-        ),
-        (LivingAreDropped, "nobody is passed by who came later"),
-        (
-            LockIsGivenToWhoIsNotNext,
-            "nobody is passed by who came later",
-        ),
+        (FreeLockGoesToWhoeverAsks, passed),
+        (LivingAreDropped, passed),
+        (LockIsGivenToWhoIsNotNext, passed),
         (ReleaseDoesNotLook, "one is valid"),
-        (RepeatQueuesAgain, "nobody is passed by who came later"),
+        (RepeatQueuesAgain, passed),
         (WhoLeavesStaysQueued, "all comes to rest"),
     ] {
-        assert_eq!(
-            broken(Fair::new(Some(bug)), true),
-            [property].into(),
-            "{bug:?}"
-        );
+        let broken = broken(Fair::new(Some(bug)), true);
+        assert_eq!(broken, [property].into(), "{bug:?}");
     }
     for bug in [MajorityIsOneLess, MajorityIsRestored] {
         let bug = Some(bug);

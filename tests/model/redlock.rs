@@ -22,34 +22,36 @@ const SERVERS: usize = 3;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct State {
-    servers: [Server; SERVERS],
-    clients: [Client; CLIENTS],
+    pub(crate) servers: Vec<Server>,
+    pub(crate) clients: Vec<Client>,
     /// Who was given the lock last.
     last: usize,
     restarts: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Server {
+pub(crate) struct Server {
     /// Who has its part, and the TTL of that.
-    key: Option<(usize, u32)>,
+    pub(crate) key: Option<(usize, u32)>,
     silence: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Client {
-    holds: bool,
+pub(crate) struct Client {
+    pub(crate) holds: bool,
     /// For how long it has the part of each server, by its own clock.
-    parts: [u32; SERVERS],
+    parts: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Step {
-    /// Asks a server for its part; who holds the lock already does so to repair it.
-    Ask(usize),
-    /// Asks a server for another lease.
-    Renew(usize),
-    /// Gives a part back, after a round that came to nothing, or when the guard has ended.
+    /// Asks a server for its part, for so long; who holds the lock already does so to repair it.
+    Ask(usize, u32),
+    /// Asks a server for another lease, of so long.
+    Renew(usize, u32),
+    /// Counts a part no longer: it hears that it is gone, or hears nothing.
+    Doubt(usize),
+    /// Gives a part back that does not count, after a round that came to nothing, or when the guard has ended.
     Release(usize),
     /// A round is over: whoever has a majority has the lock.
     Win,
@@ -57,34 +59,37 @@ pub(crate) enum Step {
     End,
     /// A server restarts without its data.
     Restart(usize),
-    /// A tick passes, for all.
-    Pass,
+    /// So many ticks pass, for all.
+    Pass(u32),
 }
 
 impl RedLock {
     fn has_majority(&self, me: &Client) -> bool {
         let parts = me.parts.iter().filter(|left| **left > 0).count();
-        parts > SERVERS / 2 - usize::from(self.bug == Some(Bug::MajorityIsOneLess))
+        parts > me.parts.len() / 2 - usize::from(self.bug == Some(Bug::MajorityIsOneLess))
     }
 
-    fn step(&self, state: &mut State, at: usize, step: Step) -> Option<()> {
+    /// Does a step of a client; `None`: it is not possible now.
+    pub(crate) fn step(&self, state: &mut State, at: usize, step: Step) -> Option<()> {
         let me = &mut state.clients[at];
         let is_held = self.has_majority(me);
         match step {
             // A part is repaired while a majority of others is there, and a majority never.
-            Ask(server) if !me.holds || me.parts[server] == 0 => {
+            Ask(server, lease) if !me.holds || me.parts[server] == 0 => {
                 let key = state.servers[server].answers()?;
                 if key.get_or_insert((at, 0)).0 == at {
-                    (*key, me.parts[server]) = (Some((at, LEASE)), LEASE);
+                    (*key, me.parts[server]) = (Some((at, lease)), lease);
                 }
             }
-            Renew(server) if me.parts[server] > 0 => {
-                let key = state.servers[server].answers()?;
-                *key = key.map(|(owner, left)| (owner, if owner == at { LEASE } else { left }));
-                let is_there = key.is_some_and(|(owner, _)| owner == at);
-                me.parts[server] = if is_there { LEASE } else { 0 };
+            Renew(server, lease) => {
+                let key = state.servers[server].answers()?.as_mut();
+                if let Some((_, ttl)) = key.filter(|(owner, _)| *owner == at) {
+                    *ttl = lease.max(*ttl);
+                    me.parts[server] = *ttl;
+                }
             }
-            Release(server) if !me.holds => {
+            Doubt(server) => me.parts[server] = 0,
+            Release(server) if !me.holds || me.parts[server] == 0 => {
                 state.servers[server]
                     .answers()?
                     .take_if(|(owner, _)| *owner == at)?;
@@ -96,7 +101,7 @@ impl RedLock {
                 state.restarts += 1;
                 (state.servers[server].key, state.servers[server].silence) = (None, self.silence);
             }
-            Pass => self.pass(state),
+            Pass(ticks) => pass(state, ticks),
             _ => return None,
         }
         for me in &mut state.clients {
@@ -105,15 +110,34 @@ impl RedLock {
         }
         Some(())
     }
+}
 
-    fn pass(&self, state: &mut State) {
-        for server in &mut state.servers {
-            server.key.take_if(|(_, ttl)| *ttl == 0);
-            server.key.iter_mut().for_each(|(_, ttl)| *ttl -= 1);
-            server.silence = server.silence.saturating_sub(1);
-        }
-        let parts = state.clients.iter_mut().flat_map(|me| &mut me.parts);
-        parts.for_each(|left| *left = left.saturating_sub(1));
+fn pass(state: &mut State, ticks: u32) {
+    for server in &mut state.servers {
+        // It is still there with no time left, as in Redis.
+        server.key.take_if(|(_, ttl)| *ttl < ticks);
+        server.key.iter_mut().for_each(|(_, ttl)| *ttl -= ticks);
+        server.silence = server.silence.saturating_sub(ticks);
+    }
+    let parts = state.clients.iter_mut().flat_map(|me| &mut me.parts);
+    parts.for_each(|left| *left = left.saturating_sub(ticks));
+}
+
+impl State {
+    pub(crate) fn new(servers: usize, clients: usize) -> Self {
+        let mut state = Self::default();
+        state.servers.resize(servers, Server::default());
+        (0..clients).for_each(|_| state.join());
+        state
+    }
+
+    /// One client more.
+    pub(crate) fn join(&mut self) {
+        let parts = vec![0; self.servers.len()];
+        self.clients.push(Client {
+            parts,
+            holds: false,
+        });
     }
 }
 
@@ -128,12 +152,17 @@ impl Model for RedLock {
     type Action = (usize, Step);
 
     fn init_states(&self) -> Vec<State> {
-        vec![State::default()]
+        vec![State::new(SERVERS, CLIENTS)]
     }
 
     fn actions(&self, _: &State, actions: &mut Vec<Self::Action>) {
-        let of = |server| [Ask, Renew, Release, Restart].map(|step| step(server));
-        for step in (0..SERVERS).flat_map(of).chain([Win, End, Pass]) {
+        let of = |server| {
+            let steps = [Doubt, Release, Restart].map(|step| step(server));
+            steps
+                .into_iter()
+                .chain([Ask, Renew].map(|step| step(server, LEASE)))
+        };
+        for step in (0..SERVERS).flat_map(of).chain([Win, End, Pass(1)]) {
             actions.extend((0..CLIENTS).map(|at| (at, step)));
         }
     }

@@ -265,27 +265,13 @@ impl Model for RLock {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Self::Action>) {
-        let calls = [
-            Run(CALL),
-            Run(RENEWAL),
-            Run(STALE),
-            Hear(CALL),
-            Hear(RENEWAL),
-        ];
-        let others = [
-            Break(CALL),
-            Break(RENEWAL),
-            Cancel,
-            End,
-            Die,
-            Forget,
-            Renew(LEASE),
-        ];
+        let of = |place| [Run(place), Hear(place), Break(place)];
+        let calls = [CALL, RENEWAL, STALE].map(of);
         for (at, holds) in HOLDS.iter().enumerate() {
-            let asks = [Ask(LEASE)]
-                .iter()
-                .filter(|_| state.clients[at].number < *holds);
-            actions.extend(asks.chain(&calls).chain(&others).map(|step| (at, *step)));
+            let asks = (state.clients[at].number < *holds).then_some(Ask(LEASE));
+            let steps = [Cancel, End, Die, Forget, Renew(LEASE)].into_iter();
+            let steps = steps.chain(calls.into_iter().flatten()).chain(asks);
+            actions.extend(steps.map(|step| (at, step)));
         }
         actions.push((0, Pass(1)));
     }

@@ -1,18 +1,20 @@
 //! A client outlives the runtimes that use it, and guards end wherever they are dropped.
 
 use std::{
+    any::Any,
     cell::RefCell,
     future::{pending, ready},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    pin::Pin,
     sync::{LazyLock, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
-use futures::FutureExt;
+use futures::{FutureExt, future::select};
 use redlock_rt::{
-    Client, ClientBuilder, GuardState, Kind, Lock, LockGuard, LostReason, Quorum, RLock,
-    RLockGuard, Unlocked,
+    Client, ClientBuilder, Error, GuardState, Kind, Lock, LockGuard, LostReason, MultiLock, Quorum,
+    RLock, RLockGuard, Unlocked, distributed_lock,
 };
 use tests::{
     CALL, DEADLINE, Gate, LeakCheck, Matcher, Proxy, RedisServer, SharedServer, World, ask, calls,
@@ -843,9 +845,15 @@ fn with_a_thread_of_its_own_a_guard_dropped_by_the_end_of_its_runtime_is_release
 /// A guard among the thread-locals of an ending thread, in any order; a panic would end the process.
 #[derive(Default)]
 struct AtExit {
-    guards: Vec<RLockGuard>,
-    waiting: Vec<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
+    guards: Vec<Box<dyn Any>>,
+    waiting: Vec<Pin<Box<dyn Future<Output = ()>>>>,
     runtime: Option<Runtime>,
+}
+
+#[distributed_lock(key = "<name>", client = client)]
+async fn stays(client: &Client, name: String, begins: oneshot::Sender<()>) -> Result<(), Error> {
+    begins.send(()).unwrap();
+    pending().await
 }
 
 #[test]
@@ -864,6 +872,9 @@ fn a_guard_dropped_by_a_thread_local_destructor_never_panics() {
         let name = unique("thread-local");
         let client = builder().dedicated_thread(dedicated).build().unwrap();
         let (for_thread, prefix) = (client.clone(), name.clone());
+        // Of another prefix: a count that is done leaves a note.
+        let latch = client.count_down_latch(unique("latch"));
+        let of_thread = latch.clone();
         let thread = thread::spawn(move || {
             // One is created before the runtime's thread-locals, and so dropped after them, one later.
             AT_EXIT.with_borrow_mut(|_| ());
@@ -876,7 +887,15 @@ fn a_guard_dropped_by_a_thread_local_destructor_never_panics() {
                     let _guard = in_task;
                     pending::<()>().await;
                 });
-                let mut waiting: Vec<std::pin::Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
+                let both = MultiLock::new(["one", "other"].map(lock));
+                let both = both.lock().await.unwrap();
+                assert!(of_thread.try_set_count(1).await.unwrap());
+                let count = of_thread.count_down_guard().unwrap();
+                let (begins, begun) = oneshot::channel();
+                let (own, name) = (for_thread.clone(), format!("{prefix}:body"));
+                let mut body = Box::pin(async move { drop(stays(&own, name, begins).await) });
+                select(&mut body, begun).await;
+                let mut waiting: Vec<Pin<Box<dyn Future<Output = ()>>>> = vec![body];
                 for what in ["held", "fresh"] {
                     let lock = lock(what);
                     let mut future = Box::pin(async move { drop(lock.lock().await) });
@@ -887,7 +906,7 @@ fn a_guard_dropped_by_a_thread_local_destructor_never_panics() {
                 }
                 tokio::task::yield_now().await;
                 AT_EXIT.with_borrow_mut(|at_exit| {
-                    at_exit.guards.push(guard);
+                    at_exit.guards = vec![Box::new(guard), Box::new(both), Box::new(count)];
                     at_exit.waiting = waiting;
                 });
             });
@@ -900,6 +919,9 @@ fn a_guard_dropped_by_a_thread_local_destructor_never_panics() {
         }
         assert_clean(&client, &name);
         assert!(!observer.is_locked());
+        current_thread()
+            .block_on(within(PROMPT, latch.wait()))
+            .unwrap();
     }
 }
 

@@ -137,6 +137,28 @@ async fn a_free_lock_was_refused_where_one_server_was_nearer_than_the_majority()
     party.assert_idle(0..3).await;
 }
 
+/// It was `None`, as if another owner had the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_try_whose_lease_ended_while_the_last_server_was_asked_found_a_held_lock() {
+    let servers = Servers::start(3);
+    let (party, to_it) = servers.party_by_proxies();
+    let lock = party.quorum.clone().server_timeout(LEASE).redlock(NAME);
+    let guard = within(DEADLINE, lock.lock()).await.unwrap();
+    assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
+    // The last one has ten times as long as the others took, unless its connection is given up before.
+    for near in &to_it[..2] {
+        near.delay(CALL, SERVER_TIMEOUT / 4);
+    }
+    to_it[2].go_silent();
+    let options = LockOptions::new().wait(Duration::ZERO).renew(false);
+    let options = options.lease(SERVER_TIMEOUT);
+    let error = within(DEADLINE, lock.lock_with(options)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    to_it.iter().for_each(tests::Proxy::clear);
+    servers.assert_free(0..3).await;
+    party.assert_idle(0..3).await;
+}
+
 /// The release on a silent server continues in the background.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_does_not_wait_for_a_silent_minority() {

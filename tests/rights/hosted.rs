@@ -25,7 +25,7 @@ fn services() -> Vec<(&'static str, Vec<String>)> {
 #[tokio::test]
 async fn every_kind_of_lock_works_where_a_hosted_service_refuses_commands() {
     let services = services();
-    assert_eq!(services.len(), 8);
+    assert_eq!(services.len(), 9);
     for (service, refused) in services {
         let mut stage = Stage::open("hosted").await;
         let mut rights = vec!["+@all".to_owned(), "allchannels".to_owned()];

@@ -5,6 +5,9 @@ use tests::{DEADLINE, eventually, within};
 
 use crate::{KINDS, Stage, fenced_with, seen, use_of, words};
 
+/// A bracket in a pattern would be a choice of characters.
+const NAMESPACE: &str = "sh[o]p";
+
 /// A waiter, and a ticket, which no kind is named for.
 async fn lock(client: &Client, name: &str) -> Result<(), Error> {
     let guard = client.rlock(name).lock().await?;
@@ -24,7 +27,9 @@ async fn lock(client: &Client, name: &str) -> Result<(), Error> {
 #[tokio::test]
 async fn the_patterns_of_a_namespace_are_enough_and_other_keys_are_refused_by_name() {
     let mut stage = Stage::open("namespace").await;
-    let shop = Client::builder().url("redis://localhost").namespace("shop");
+    let shop = Client::builder()
+        .url("redis://localhost")
+        .namespace(NAMESPACE);
     let shop = shop.build().unwrap();
     for kind in KINDS {
         let rule = words(&shop, &[seen(kind), &[kind]].concat());
@@ -33,11 +38,11 @@ async fn the_patterns_of_a_namespace_are_enough_and_other_keys_are_refused_by_na
         // Waiters are woken by announcements alone.
         let ours = stage
             .world
-            .client_with(|builder| builder.namespace("shop").poll_interval(DEADLINE * 6));
+            .client_with(|builder| builder.namespace(NAMESPACE).poll_interval(DEADLINE * 6));
         for name in [format!("{kind:?}"), format!("{kind:?}:{{1}}")] {
             let used = match kind {
                 AclKind::FencedLock => {
-                    fenced_with(&ours, &name, &format!("shop:{name}:value")).await
+                    fenced_with(&ours, &name, &format!("{NAMESPACE}:{name}:value")).await
                 }
                 _ => use_of(kind, &ours, &name).await,
             };
@@ -68,10 +73,10 @@ async fn the_patterns_of_a_namespace_are_enough_and_other_keys_are_refused_by_na
         "{text}"
     );
     // Names of others that only end as those of the namespace begin.
-    let tag = "other:shop:{x}";
+    let tag = "other:sh[o]p:{x}";
     let error = elsewhere.fair_lock(tag).lock().await.unwrap_err();
     let text = tests::told(&error);
-    let queue = "\"~redisson_lock_queue:other:shop:{x}\"";
+    let queue = "\"~redisson_lock_queue:other:sh[o]p:{x}\"";
     assert!(text.contains(queue), "{text}");
     stage.end().await;
 }

@@ -10,15 +10,13 @@ use axum::{
 use payments::{Bank, router};
 use redlock_rt::Client;
 use tests::{DEADLINE, eventually, within};
+use tokio::task::JoinHandle;
 use tower::ServiceExt as _;
 
 /// Status, body, and whether it is an answer that was stored.
-async fn pay(
-    service: &Router,
-    user: &str,
-    key: Option<&str>,
-    amount: &str,
-) -> (StatusCode, String, bool) {
+type Answer = (StatusCode, String, bool);
+
+async fn pay(service: &Router, user: &str, key: Option<&str>, amount: &str) -> Answer {
     let mut request = Request::post(format!("/users/{user}/payments"));
     if let Some(key) = key {
         request = request.header("Idempotency-Key", key);
@@ -36,6 +34,16 @@ async fn pay(
     let body = to_bytes(response.into_body(), 1000).await.unwrap();
     let body = String::from_utf8(body.to_vec()).unwrap();
     (status, body, headers.contains_key("idempotency-replayed"))
+}
+
+/// A service that has begun a payment, which the bank does not answer yet.
+async fn under_way() -> (Arc<Bank>, Client, Router, JoinHandle<Answer>) {
+    let (bank, locks) = (Bank::new(0), Client::embedded());
+    let service = router(locks.clone(), Arc::clone(&bank));
+    let paying = service.clone();
+    let first = tokio::spawn(async move { pay(&paying, "ann", Some("1"), "100").await });
+    eventually(DEADLINE, async || locks.stats().held == 1).await;
+    (bank, locks, service, first)
 }
 
 #[tokio::test]
@@ -58,14 +66,7 @@ async fn a_payment_that_comes_again_is_taken_once() {
 
 #[tokio::test]
 async fn a_payment_under_way_is_a_conflict() {
-    let bank = Bank::new(0);
-    let locks = Client::embedded();
-    let service = router(locks.clone(), Arc::clone(&bank));
-    let first = tokio::spawn({
-        let service = service.clone();
-        async move { pay(&service, "ann", Some("1"), "100").await }
-    });
-    eventually(DEADLINE, async || locks.stats().held == 1).await;
+    let (bank, _, service, first) = under_way().await;
     let (status, _, _) = pay(&service, "ann", Some("1"), "100").await;
     assert_eq!(status, StatusCode::CONFLICT);
     let (status, _, _) = pay(&service, "ann", Some("1"), "200").await;
@@ -92,14 +93,7 @@ async fn a_colon_made_two_users_one() {
 /// Its request was open again, whatever the bank had done by then.
 #[tokio::test]
 async fn a_payment_was_given_up_when_its_client_went_away() {
-    let bank = Bank::new(0);
-    let locks = Client::embedded();
-    let service = router(locks.clone(), Arc::clone(&bank));
-    let first = tokio::spawn({
-        let service = service.clone();
-        async move { pay(&service, "ann", Some("1"), "100").await }
-    });
-    eventually(DEADLINE, async || locks.stats().held == 1).await;
+    let (bank, locks, service, first) = under_way().await;
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
     bank.open.add_permits(1);

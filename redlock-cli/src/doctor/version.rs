@@ -14,6 +14,10 @@ fn version(text: &str) -> Option<Version> {
     ))
 }
 
+fn shown((major, minor, patch): Version) -> String {
+    format!("{major}.{minor}.{patch}")
+}
+
 /// The first version of each branch of Redis in which no crafted value does harm by RESTORE (SECURITY.md).
 const MENDED: [Version; 6] = [
     (6, 2, 23),
@@ -38,7 +42,7 @@ pub(super) fn check(facts: &Facts, may_restore: Option<bool>) -> Vec<Said> {
         return vec![match version(text) {
             Some(version) if version < (7, 2, 0) => old(text, "Valkey 7.2"),
             Some(version) if version < MENDED_IN_VALKEY && may_restore == Some(true) => {
-                flawed(&format!("Valkey {text}"), "7.2.13")
+                flawed(&format!("Valkey {text}"), &shown(MENDED_IN_VALKEY))
             }
             _ => ok(format!("Valkey {text}")),
         }];
@@ -50,8 +54,9 @@ pub(super) fn check(facts: &Facts, may_restore: Option<bool>) -> Vec<Said> {
         None => vec![note(format!("not understood: {text}"))],
         Some(version) if version < (6, 2, 0) => vec![old(text, "Redis 6.2")],
         Some(version) if restore_is_flawed(version) && may_restore == Some(true) => {
-            let mended = "6.2.23, 7.4.10, 8.2.8, 8.4.5, 8.6.5 and 8.8.1";
-            vec![flawed(&format!("Redis {text}"), mended)]
+            let [older @ .., newest] = MENDED.map(shown);
+            let mended = format!("{} and {newest}", older.join(", "));
+            vec![flawed(&format!("Redis {text}"), &mended)]
         }
         Some(_) => vec![ok(format!("Redis {text}"))],
     }
@@ -113,5 +118,16 @@ mod tests {
             let said = check(&Facts::with_info(info), may_restore);
             assert_eq!(said[0].severity, severity, "{info} {said:?}");
         }
+    }
+
+    /// The text was another list than the table that decides.
+    #[test]
+    fn the_versions_to_upgrade_to_are_those_that_are_taken_for_mended() {
+        let said = check(&Facts::with_info("redis_version:8.8.0"), Some(true));
+        let mut text = &*said[0].message;
+        for mended in MENDED.map(shown) {
+            text = text.split_once(&mended).expect(&mended).1;
+        }
+        assert_eq!(text, "");
     }
 }

@@ -8,17 +8,12 @@ use nix::sys::signal::Signal;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 /// What the group of the command gets as well.
-const PASSED_ON: [Signal; 6] = [
-    Signal::SIGTERM,
-    Signal::SIGINT,
-    Signal::SIGHUP,
-    Signal::SIGQUIT,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-];
+const PASSED_ON: [Signal; 3] = [Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2];
+/// And these, if they were not ignored when this process began: nohup ignores SIGHUP, and a shell without job control
+/// the others, for what it starts behind.
+const PASSED_ON_IF_HEARD: [Signal; 3] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
 
 pub(super) struct Signals {
-    /// Without those that are ignored, as by nohup: so they are by the command.
     passed_on: Vec<(Signal, Stream)>,
     /// A child has ended, or has stopped.
     of_children: Stream,
@@ -38,9 +33,10 @@ impl Signals {
     pub(super) fn catch() -> io::Result<Self> {
         let stream = |kind: Signal| signal(SignalKind::from_raw(kind as i32));
         let ignored = ignored();
-        let caught = PASSED_ON.into_iter();
-        let caught = caught.filter(|kind| ignored >> (*kind as u32 - 1) & 1 == 0);
-        let passed_on = caught.map(|kind| stream(kind).map(|stream| (kind, stream)));
+        let heard = PASSED_ON_IF_HEARD.into_iter();
+        let heard = heard.filter(|kind| ignored >> (*kind as u32 - 1) & 1 == 0);
+        let passed_on = PASSED_ON.into_iter().chain(heard);
+        let passed_on = passed_on.map(|kind| stream(kind).map(|stream| (kind, stream)));
         Ok(Self {
             passed_on: passed_on.collect::<Result<_, _>>()?,
             of_children: stream(Signal::SIGCHLD)?,

@@ -40,11 +40,12 @@ fn max_hold_can_be_reached() {
 
 #[test]
 fn renewal_is_in_time() {
-    let expected = "`renew` is not shorter than `lease`: the lock would end before it is renewed; \
-                    leave it out for every third of the lease";
+    let expected = "`renew` is not shorter than `lease` without its margin: the lock would end \
+                    before it is renewed; leave it out for every third of the lease";
     refused(r#"key = "k", lease = "10s", renew = "10s""#, expected);
     refused(r#"key = "k", lease = "10s", renew = "1m""#, expected);
-    accepted(r#"key = "k", lease = "10s", renew = "9999ms""#);
+    refused(r#"key = "k", lease = "10s", renew = "9898ms""#, expected);
+    accepted(r#"key = "k", lease = "10s", renew = "9897ms""#);
     accepted(r#"key = "k", renew = "1h""#);
 }
 

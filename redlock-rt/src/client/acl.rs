@@ -4,6 +4,7 @@ use std::iter;
 
 use super::Client;
 use crate::engine::{Fsync, ReplicaAck};
+use crate::wire::pattern_in;
 
 /// What a service uses besides [`RLock`](crate::RLock), [`SpinLock`](crate::SpinLock),
 /// [`MultiLock`](crate::MultiLock) and [`RedLock`](crate::RedLock), for [`Client::acl_rule`].
@@ -40,8 +41,8 @@ pub enum AclKind {
 /// What all connections send, and the scripts of locks.
 const LOCKS: &str = "+evalsha +script|load +client|id +client|kill +client|setname +info +ping +select +subscribe \
                      +unsubscribe +pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish";
-const CLUSTER: &str =
-    "+cluster|slots +cluster|info +asking +pubsub|shardnumsub +spublish +ssubscribe +sunsubscribe";
+const CLUSTER: &str = "+cluster|slots +cluster|info +asking";
+const SHARDED: &str = "+pubsub|shardnumsub +spublish +ssubscribe +sunsubscribe";
 const TRACKING: &str = "+client|tracking +client|caching &__redis__:invalidate";
 /// Of locks as [`AclKind::derived`]. The script that adopts the lock of a ticket declares the note of a theft.
 const DERIVED: &str = "~redlock_stolen &redisson_lock__channel";
@@ -95,11 +96,12 @@ impl AclKind {
 
 /// The patterns of the keys and channels of locks and these kinds.
 fn places(namespace: Option<&str>, kinds: &[AclKind]) -> Vec<String> {
+    let all = pattern_in(namespace, "*");
     let (mut places, barriers) = match namespace {
-        Some(namespace) => {
-            let tag = format!("{{{namespace}:*");
+        Some(_) => {
+            let tag = format!("{{{all}");
             let places = vec![
-                format!("~{namespace}:*"),
+                format!("~{all}"),
                 format!("~*{tag}"),
                 format!("&redisson_*{tag}"),
             ];
@@ -116,11 +118,11 @@ fn places(namespace: Option<&str>, kinds: &[AclKind]) -> Vec<String> {
     if kinds.contains(&AclKind::Barrier) {
         places.push(format!("&redlock_barrier:{barriers}"));
     }
-    if let Some(namespace) = namespace {
+    if namespace.is_some() {
         let derived = kinds.iter().map(|kind| kind.derived());
         let derived = iter::once(DERIVED).chain(derived);
         let starts = derived.flat_map(str::split_whitespace);
-        places.extend(starts.map(|start| format!("{start}:{namespace}:*")));
+        places.extend(starts.map(|start| format!("{start}:{all}")));
     }
     places
 }
@@ -130,15 +132,15 @@ impl Client {
     /// keys and channels, to be put behind `ACL SETUSER <name> on ><password>`. Does no I/O.
     ///
     /// The settings of the client count: namespace, servers, [`replica_ack`](crate::ClientBuilder::replica_ack),
-    /// [`fsync`](crate::ClientBuilder::fsync), [`identity`](crate::ClientBuilder::identity) and
-    /// [`tracking`](crate::ClientBuilder::tracking); locks with options of their own for replicas need `+wait` and
-    /// `+waitaof`, too. Without a namespace the user may write to all keys; with one, the keys of a
+    /// [`fsync`](crate::ClientBuilder::fsync), [`identity`](crate::ClientBuilder::identity),
+    /// [`tracking`](crate::ClientBuilder::tracking) and [`sharded_pubsub`](crate::ClientBuilder::sharded_pubsub);
+    /// locks with options of their own for replicas need `+wait` and `+waitaof`, too. Without a namespace the user may write to all keys; with one, the keys of a
     /// [`FencedValue`](crate::FencedValue), which has no namespace, are to be added. The keys and channels of names that
     /// contain `{` have patterns of their own. What a user of sentinels needs is in docs/topologies.md.
     ///
     /// Redis 7.2 and later record the name of the library with `+client|setinfo`, which older servers do not know;
-    /// add it there. Redis 6.2 has no shard channels: in a cluster of such servers leave out the last four rights of
-    /// the rule, and write `+cluster` for `+cluster|…`.
+    /// add it there. Redis 6.2 has no sharded channels: in a cluster of such servers set `sharded_pubsub` to `false`,
+    /// and write `+cluster` for `+cluster|…`.
     ///
     /// # Examples
     ///
@@ -161,14 +163,15 @@ impl Client {
     /// ```
     #[must_use]
     pub fn acl_rule(&self, kinds: impl IntoIterator<Item = AclKind>) -> String {
-        let config = &self.engine.config;
+        let (config, is_of_cluster) = (&self.engine.config, self.engine.is_of_cluster());
         let kinds: Vec<_> = kinds.into_iter().collect();
         let settings = [
             (config.identity.is_some(), "+time +hmget"),
             (config.replica_ack != ReplicaAck::None, "+wait"),
             (config.fsync != Fsync::None, "+waitaof"),
             (config.tracking, TRACKING),
-            (self.engine.is_of_cluster(), CLUSTER),
+            (is_of_cluster, CLUSTER),
+            (is_of_cluster && config.sharded_pubsub, SHARDED),
         ];
         let mut words = places(config.namespace.as_deref(), &kinds);
         let of_settings = settings.iter().filter(|(set, _)| *set);

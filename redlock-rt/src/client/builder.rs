@@ -88,6 +88,7 @@ impl ClientBuilder {
                 identity: None,
                 flush_on_drop: None,
                 tracking: false,
+                sharded_pubsub: true,
             },
         }
     }
@@ -522,6 +523,18 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets whether a client of a cluster announces releases on sharded channels (`SPUBLISH`, from Redis 7.0 on), and
+    /// listens there. Defaults to `true`, as Redisson does (`shardedSubscriptionMode: AUTO`); a server without them,
+    /// or an ACL that forbids them, leads to plain channels.
+    ///
+    /// With `false` it is plain channels everywhere, for clients of Redisson with `shardedSubscriptionMode: OFF`. All
+    /// clients of a cluster must agree: who listens on the other sort hears nothing, and finds a release by
+    /// [polling](Self::poll_interval), or in Redisson at the end of the lease.
+    pub fn sharded_pubsub(mut self, sharded: bool) -> Self {
+        self.config.sharded_pubsub = sharded;
+        self
+    }
+
     /// Calls `hook` when a body under the attribute has completed although its lock was lost by
     /// then.
     ///
@@ -602,6 +615,7 @@ impl ClientBuilder {
             (Some(dialer), Some(connector)) => dialer.over(connector)?,
         };
         dialer.scripts_only = !self.plain_commands;
+        dialer.plain_channels = !self.config.sharded_pubsub;
         if let Some(connector) = self.node_connector.clone() {
             dialer = dialer.over_nodes(connector);
         }

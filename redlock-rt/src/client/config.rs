@@ -71,6 +71,8 @@ pub struct ClientConfig {
     pub dedicated_thread: Option<bool>,
     /// As [`ClientBuilder::tracking`].
     pub tracking: Option<bool>,
+    /// As [`ClientBuilder::sharded_pubsub`].
+    pub sharded_pubsub: Option<bool>,
 }
 
 impl ClientConfig {
@@ -113,6 +115,7 @@ impl From<ClientConfig> for ClientBuilder {
         }
         set!(namespace client_name identity server_name lease default_wait poll_interval);
         set!(response_timeout connect_timeout waiter_timeout hand_over dedicated_thread tracking);
+        set!(sharded_pubsub);
         builder
     }
 }

@@ -238,9 +238,11 @@ impl Fault {
     /// has another reason. A server without Lua says "scripting" about its commands. `unknown`: the cause where no ACL
     /// is the reason.
     pub(super) fn lacking(error: ServerError, hint: &'static str, unknown: Cause) -> Option<Self> {
-        // Proxies that look at the text of scripts say what they do not like in it.
-        let any_text = unknown == Cause::NoScripts && error.code() == "ERR";
         let detail = error.detail().to_ascii_lowercase();
+        // Proxies that look at the text of scripts say what they do not like in it. One that has no keys, which some do
+        // not like, is sent with this question alone.
+        let of_scripts = unknown == Cause::NoScripts && !detail.contains("number of keys");
+        let any_text = of_scripts && error.code() == "ERR";
         let mut fault = Self::from_server(error);
         let is_missing = match fault.cause {
             // And not of the key.

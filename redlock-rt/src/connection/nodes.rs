@@ -111,6 +111,16 @@ impl Nodes {
         }
     }
 
+    /// The server that has the keys of a call already, as the one says that was asked.
+    pub(crate) fn asked_at(&self, fault: &Fault) -> Option<Arc<Node>> {
+        match (self, fault.news()?) {
+            (Self::Cluster(cluster), SlotNews::Redirect(redirect)) if redirect.asks => {
+                cluster.node_at(redirect.to.as_ref()?)
+            }
+            _ => None,
+        }
+    }
+
     /// Takes note of a fault of a call in a slot that is not sent again by itself.
     pub(crate) fn heard(&self, fault: Fault, slot: Slot) -> Fault {
         let Self::Cluster(cluster) = self else {

@@ -12,7 +12,8 @@
 //!   not. CLIENT UNBLOCK would end that WAIT, but is one more right to give. Only numbers above two share a
 //!   connection.
 //! * In a cluster too, one WAIT follows the touches of all slots of a master: a call for each slot, and for
-//!   at most 100 locks. An error in one slot is that of its own locks.
+//!   at most 100 locks. An error in one slot is that of its own locks. A lock that is at the next master
+//!   already, to which its slot is on its way, is touched there, alone.
 //! * If the caller that sends is cancelled, the next one sends again. A turn ends when the first of its
 //!   callers has no time left, and after about 250 ms in any case. If it does not, since its caller is not
 //!   polled, the next one sends too.
@@ -320,9 +321,14 @@ impl ClientEngine {
     /// Sends a call for all that are ready, or waits for another caller that does.
     async fn counted(&self, entry: &Arc<AckRequest>) -> AckOutcome {
         let _ready = self.acks.ready(entry);
-        let (retry, mut tries) = (&self.config.timeouts.retry, 0);
+        let (retry, mut tries, mut asks) = (&self.config.timeouts.retry, 0, None);
         loop {
-            let served = match self.nodes.node(entry.slot).await {
+            let asking = asks.is_some();
+            let node = match asks.take() {
+                Some(node) => Ok(node),
+                None => self.nodes.node(entry.slot).await,
+            };
+            let served = match node {
                 Err(fault) => Err(fault),
                 Ok(node) => {
                     let lane = node.acks(entry.ack.lane());
@@ -335,13 +341,17 @@ impl ClientEngine {
                     };
                     // Those whose locks came with the same bytes are served in this turn too.
                     tokio::task::yield_now().await;
-                    self.serve(&node, entry).await
+                    self.serve(&node, entry, asking).await
                 }
             };
             let Err(fault) = served else {
                 tries = 0;
                 continue;
             };
+            asks = self.nodes.asked_at(&fault).filter(|_| !asking);
+            if asks.is_some() {
+                continue;
+            }
             let passing = fault.is_passing_for(Caller::Call);
             let again = passing.then(|| retry.again(&mut tries, entry.until));
             match again.flatten() {
@@ -352,17 +362,26 @@ impl ClientEngine {
     }
 
     /// One turn, for all that wait as `like` does. Who is not served here, since this caller goes away or
-    /// has less time, is served in the next one.
+    /// has less time, is served in the next one. `asking`: the slot is on its way to the node, and has `like`
+    /// there already.
     ///
     /// # Errors
     ///
     /// Concern `like`; others find out what concerns them in turns of their own.
-    async fn serve(&self, node: &Arc<Node>, like: &Arc<AckRequest>) -> Result<(), Fault> {
+    async fn serve(
+        &self,
+        node: &Arc<Node>,
+        like: &Arc<AckRequest>,
+        asking: bool,
+    ) -> Result<(), Fault> {
         let ack = like.ack;
         let lane = node.acks(ack.lane());
         lane.connection.ready().await?;
         let asked = ack.wanted(lane).ok_or_else(Fault::uncounted)?;
-        let entries = self.acks.waiting(&self.nodes, node, ack);
+        let entries = match asking {
+            true => vec![Arc::clone(like)],
+            false => self.acks.waiting(&self.nodes, node, ack),
+        };
         let parts = entries.chunk_by(|one, next| one.slot == next.slot);
         let parts: Vec<_> = parts
             .flat_map(|slot| slot.chunks(TOUCHED_AT_ONCE))
@@ -379,6 +398,7 @@ impl ClientEngine {
             patience: patience(&entries, ack.turn()),
             count: ack.replicas.counts(),
             most: ack.replicas.misses(),
+            asking,
         };
         let waited = lane.connection.call_and_wait(&calls, until).await;
         let (replies, had) = waited.map_err(|fault| self.nodes.heard(fault, like.slot))?;

@@ -161,9 +161,9 @@ impl ClientEngine {
         let (error, refused) = match outcome {
             Some(Ok(reply)) => return Ok(reply),
             Some(Err(fault)) => {
-                // A failure to connect says nothing about what was sent before.
-                let refused = !fault.may_have_run() && !fault.is_of_dialing();
-                let refused = refused || fault.is_nonsense();
+                // A failure to connect and a refusal that passes say nothing about what was sent before.
+                let passes = fault.is_of_dialing() || fault.is_passing_for(caller);
+                let refused = fault.is_nonsense() || !(passes || fault.may_have_run());
                 (fault.into_error(action), refused)
             }
             None => match fault {

@@ -57,6 +57,8 @@ pub(crate) struct Config {
     pub(crate) flush_on_drop: Option<Duration>,
     /// Whether the server is to tell of writes to the keys of held locks.
     pub(crate) tracking: bool,
+    /// Whether announcements are on sharded channels, where a cluster has them.
+    pub(crate) sharded_pubsub: bool,
 }
 
 #[cfg(test)]
@@ -81,6 +83,7 @@ impl Config {
             identity: None,
             flush_on_drop: None,
             tracking: false,
+            sharded_pubsub: true,
             hand_over: Duration::ZERO,
         }
     }

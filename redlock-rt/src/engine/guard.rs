@@ -229,7 +229,8 @@ impl HoldGuard {
         self.hold.lost(self.id)
     }
 
-    /// Calls `told` when the lock is lost, on the runtime of the client's tasks. `None`: there is none.
+    /// Calls `told` when the lock is lost, on the client's thread, the caller's runtime, or that of the hold.
+    /// `None`: there is none.
     pub(crate) fn on_lost(
         &self,
         told: impl FnOnce(LostReason) + Send + 'static,

@@ -140,18 +140,13 @@ impl AttributeCall {
                 };
                 Guard::Once(guard)
             }
-            (Primitive::Once(_), Key::All(_)) => {
-                return Err(Error::bad_input(ACTION, "no fire of several names"));
-            }
-            (Primitive::Semaphore { .. }, Key::All(_)) => {
-                return Err(Error::bad_input(ACTION, "no permits of several semaphores"));
-            }
             (Primitive::Lock(kind), Key::One(name)) => one(&client, kind, &name, options).await?,
             (Primitive::Lock(kind), Key::All(names)) => {
                 let parts = names.iter().map(|name| part(&client, kind, name));
                 let lock = MultiLock::new(parts);
                 Guard::Multi(lock.lock_with(options).await?)
             }
+            (_, Key::All(_)) => unreachable!("the attribute takes several keys for locks only"),
         };
         Ok(LockedBody::new(self.label, client, guard, self.on_lost))
     }

@@ -104,7 +104,8 @@ impl<F: Future, K, E: FnOnce(Error) -> F::Output> Run<F, K, E> {
 /// A body of any type.
 trait Body<T> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<T>;
-    fn clear(&mut self);
+    /// Takes the body, to be dropped.
+    fn take(&mut self) -> Option<Pin<Box<dyn Future<Output = T> + '_>>>;
     fn fail(&mut self, error: Error) -> T;
 }
 
@@ -116,8 +117,8 @@ impl<F: Future, E: FnOnce(Error) -> F::Output> Body<F::Output> for Own<F, E> {
         }
     }
 
-    fn clear(&mut self) {
-        self.body = None;
+    fn take(&mut self) -> Option<Pin<Box<dyn Future<Output = F::Output> + '_>>> {
+        self.body.take().map(|body| body as _)
     }
 
     fn fail(&mut self, error: Error) -> F::Output {
@@ -140,7 +141,7 @@ impl Course {
                 Ok(session) => *self = Self::Running(session),
                 Err(error) => {
                     *self = Self::Over;
-                    own.clear();
+                    drop(own.take());
                     return Poll::Ready(own.fail(error));
                 }
             }
@@ -157,12 +158,12 @@ impl Course {
             if let BodyProgress::Pending = progress {
                 return Poll::Pending;
             }
-            session.enter(&mut || own.clear());
-            let Self::Running(mut session) = std::mem::replace(self, Self::Over) else {
+            session.drop_body(own.take());
+            let Self::Running(session) = std::mem::replace(self, Self::Over) else {
                 unreachable!("it was running");
             };
             if let BodyProgress::Lost(error) = progress {
-                session.leave();
+                drop(session);
                 return Poll::Ready(own.fail(error));
             }
             if let Some(value) = value.and_then(|value| output.put(value)) {
@@ -186,7 +187,7 @@ impl Course {
     /// Drops a body that has not completed.
     fn abandon<T>(&mut self, own: &mut dyn Body<T>) {
         if let Self::Running(session) = self {
-            session.enter(&mut || own.clear());
+            session.drop_body(own.take());
         }
     }
 }

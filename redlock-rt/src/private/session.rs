@@ -100,16 +100,16 @@ impl LockedBody {
         cx: &mut Context<'_>,
         body: &mut dyn FnMut(&mut Context<'_>) -> bool,
     ) -> BodyProgress {
-        if self.scope.is_none() {
-            let guard = self.guard.as_deref();
-            if let Some(reason) = guard.and_then(lost_reason) {
-                return BodyProgress::Lost(self.lost_error(reason, "the body was not run"));
-            }
-            let scope = guard.map(Guard::scope);
-            self.scope = Some(scope.unwrap_or_default());
+        let guard = self.guard.as_deref();
+        if self.scope.is_none()
+            && let Some(reason) = guard.and_then(lost_reason)
+        {
+            return BodyProgress::Lost(self.lost_error(reason, "the body was not run"));
         }
+        let scope = || guard.map(Guard::scope).unwrap_or_default();
         let mut completed = false;
-        self.enter(&mut || completed = body(cx));
+        let scope = self.scope.get_or_insert_with(scope);
+        scope.enter(|| completed = body(cx));
         if completed {
             return BodyProgress::Completed;
         }
@@ -129,26 +129,18 @@ impl LockedBody {
         }
     }
 
-    /// Runs a closure in the scope of the body.
-    pub(super) fn enter(&self, part: &mut dyn FnMut()) {
-        match &self.scope {
-            Some(scope) => scope.enter(part),
-            None => part(),
+    /// Drops the body in its scope.
+    pub(super) fn drop_body<B>(&self, body: B) {
+        if let Some(scope) = &self.scope {
+            scope.drop_body(body);
         }
     }
 
-    /// Releases in the background.
-    pub(super) fn leave(&mut self) {
-        self.lost = None;
-        self.guard = None;
-    }
-
     /// For a completed body whose value cannot wait: releases in the background.
-    pub(super) fn completed(&mut self) -> Result<(), Error> {
-        let guard = self.guard.take();
-        self.leave();
-        match guard.as_deref().and_then(lost_reason) {
-            Some(reason) => self.terms.late(&name(guard.as_deref()), Some(reason)),
+    pub(super) fn completed(self) -> Result<(), Error> {
+        let guard = self.guard.as_deref();
+        match guard.and_then(lost_reason) {
+            Some(reason) => self.terms.late(&name(guard), Some(reason)),
             None => Ok(()),
         }
     }

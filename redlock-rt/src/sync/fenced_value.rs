@@ -109,8 +109,7 @@ impl FencedValue {
     pub async fn set(&self, value: impl AsRef<str>, token: u64) -> Result<(), Error> {
         let wire = self.wire(SET)?;
         let call = wire.set(value.as_ref(), token, self.fence_ttl);
-        let read = was_set;
-        self.write(SET, wire, call, Repeat::Always, read, token)
+        self.write(SET, wire, call, Repeat::Always, was_set, token)
             .await
             .map(|_| ())
     }

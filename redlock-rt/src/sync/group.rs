@@ -288,7 +288,7 @@ impl Group {
     /// Ends the group; returns its state and the parts to release.
     fn end(&self) -> (GuardState, Parts) {
         let mut members = lock(&self.members);
-        let state = members.look(clock::now());
+        let state = members.look(clock::now_in_drop());
         members.majority.end();
         let parts = std::mem::take(&mut members.parts);
         drop(members);
@@ -387,7 +387,7 @@ impl ReleaseResults {
         if self.done() + self.failed.len() < need {
             return Ok(Unlocked::AlreadyExpired);
         }
-        if self.done() < need && !self.failed.is_empty() {
+        if self.done() < need {
             return Err(self.failed.swap_remove(0));
         }
         Ok(match (self.still_held, self.kept) {

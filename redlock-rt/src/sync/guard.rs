@@ -119,8 +119,9 @@ impl<K: Kind> LockGuard<K> {
     /// Calls `told` with the reason as soon as the lock is lost, until the returned value is dropped: for code that
     /// cannot await [`lost`](Self::lost).
     ///
-    /// `told` runs on the runtime of the client's tasks, which it must not block. If the loss comes while the
-    /// returned value is dropped, `told` may still run afterwards.
+    /// `told` runs on the [dedicated thread](crate::ClientBuilder::dedicated_thread) of the client, or without one on the
+    /// runtime of this call, or else on that in which the lock was acquired. It must not block there, and is not called
+    /// once that has ended. If the loss comes while the returned value is dropped, `told` may still run afterwards.
     ///
     /// # Examples
     ///

@@ -217,9 +217,13 @@ impl LeaderElection {
             return Ok(None);
         };
         let engine = &self.lock.engine;
-        let key = engine.client_key(hold.client())?;
-        let said = engine.ask(ACTION, &key, identity(&key), ClientIdentity::decode);
-        let identity = said.await.ok().flatten();
+        let said = async {
+            // A long namespace leaves no room for the key.
+            let key = engine.client_key(hold.client()).ok()?;
+            let said = engine.ask(ACTION, &key, identity(&key), ClientIdentity::decode);
+            said.await.ok().flatten()
+        };
+        let identity = said.await;
         Ok(Some(Leader {
             hold,
             identity,

@@ -104,7 +104,7 @@ pub(crate) fn pattern_in(namespace: Option<&str>, pattern: &str) -> String {
     let Some(namespace) = namespace else {
         return pattern.to_owned();
     };
-    let special = |char| matches!(char, '*' | '?' | '[' | ']' | '\\' | '^' | '-');
+    let special = |char| matches!(char, '*' | '?' | '[' | '\\');
     let escaped = namespace.chars().flat_map(|char| {
         let escape = special(char).then_some('\\');
         escape.into_iter().chain([char])
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_namespace_is_no_pattern() {
         assert_eq!(pattern_in(None, "a*"), "a*");
-        assert_eq!(pattern_in(Some("s*[c]?"), "a*"), r"s\*\[c\]\?:a*");
+        assert_eq!(pattern_in(Some("s*[c]?"), "a*"), r"s\*\[c]\?:a*");
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub struct History {
     pub in_flight: usize,
     /// How many calls for locks the servers have run.
     pub calls_run: usize,
-    /// These calls, of a single server that is not flooded.
+    /// These calls, where the server is not flooded.
     pub ran: Vec<Ran>,
     /// When the run was over.
     pub end: Ms,
@@ -131,12 +131,14 @@ pub struct Heard {
     pub words: Vec<String>,
 }
 
-/// A call for locks ran at the server.
+/// A call for locks ran at a server.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// When.
     pub at: Ms,
-    /// Which of [`History::sights`] was the first after that.
+    /// Where.
+    pub server: usize,
+    /// How many of [`History::sights`] and [`History::server_sights`] there were before that.
     pub sight: usize,
     /// Its words.
     pub words: Vec<String>,

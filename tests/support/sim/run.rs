@@ -296,16 +296,16 @@ impl World {
             }
             *busy = now + *each;
             ran = true;
-            if self.plan.servers() == 1 && self.plan.flood.is_none() {
+            let calls = server.ran.drain(..);
+            if self.plan.flood.is_none() {
                 let history = &mut self.log.lock().history;
-                let sight = history.sights.len();
-                let words = server.ran.drain(..);
-                let calls = words.map(|words| Ran {
+                let sight = history.sights.len() + history.server_sights.len();
+                history.ran.extend(calls.map(|words| Ran {
                     at: now,
+                    server: at,
                     sight,
                     words,
-                });
-                history.ran.extend(calls);
+                }));
             }
         }
         let mut tell = |host, text| lines.push(format!("h{host}{name}{text}"));

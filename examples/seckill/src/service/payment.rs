@@ -12,6 +12,10 @@ impl Shop {
     pub(crate) async fn pay(&self, user_id: i64, order_id: &str) -> Result<Order, ShopError> {
         let payments = self.payments.as_ref().ok_or(ShopError::NoPayments)?;
         let order = self.order_of(user_id, order_id).await?;
+        // Without a permit, for which others may wait.
+        if order.paid_at.is_some() {
+            return Err(ShopError::AlreadyPaid);
+        }
         self.call_payments(payments, &order).await?;
         let paid_at = now();
         // Nothing to note is left where another request of the user has paid it meanwhile.

@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::{AnyConnection, AnyPool, ConnectOptions, Connection, Executor, SqlSafeStr};
+use sqlx::{
+    AnyConnection, AnyPool, AssertSqlSafe, ConnectOptions, Connection, Executor, SqlSafeStr,
+};
 
 mod error;
 mod orders;
@@ -163,6 +165,23 @@ async fn set_up(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
     };
     connection.execute(settings).await?;
     Ok(())
+}
+
+/// A statement about many orders that locks them in the order of their ids, or two of them might wait for each
+/// other's rows. SQLite has one writer.
+fn in_order(
+    connection: &AnyConnection,
+    change: &'static str,
+    which: &'static str,
+) -> AssertSqlSafe<String> {
+    let lock = if is_sqlite(connection) {
+        ""
+    } else {
+        "FOR UPDATE"
+    };
+    AssertSqlSafe(format!(
+        "{change} WHERE id IN (SELECT id FROM orders WHERE {which} ORDER BY id {lock})"
+    ))
 }
 
 fn is_sqlite(connection: &AnyConnection) -> bool {

@@ -251,10 +251,12 @@ impl Store {
         let hand_over = "UPDATE orders SET user_id = $1, offered = 0 \
                          WHERE id = $2 AND user_id = $3 AND offered >= $4 \
                          AND (paying = 0 OR paid_at IS NOT NULL)";
-        let both = [
+        let mut both = [
             (swap.order, swap.of, swap.with_of, 0_i64),
             (swap.with_order, swap.with_of, swap.of, 1),
         ];
+        // By their ids, as jobs take them.
+        both.sort_unstable();
         for (order, from, to, offered) in both {
             let changed = sqlx::query(hand_over)
                 .bind(to)

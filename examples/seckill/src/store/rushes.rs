@@ -128,24 +128,14 @@ impl Store {
     /// The share of a rush that this instance has not begun yet. It is begun with this.
     pub(crate) async fn take_share(&self, instance: &str) -> Result<Option<Share>, StoreError> {
         let row: Option<(String, i64, i64)> = sqlx::query_as(
-            "SELECT rush_id, part, parts FROM rush_shares WHERE instance_id = $1 AND taken = 0 \
-             ORDER BY rush_id LIMIT 1",
+            "UPDATE rush_shares SET taken = 1 WHERE instance_id = $1 AND taken = 0 AND rush_id = \
+             (SELECT rush_id FROM rush_shares WHERE instance_id = $1 AND taken = 0 \
+             ORDER BY rush_id LIMIT 1) RETURNING rush_id, part, parts",
         )
         .bind(instance)
         .fetch_optional(&self.pool)
         .await?;
-        let Some((rush_id, part, parts)) = row else {
-            return Ok(None);
-        };
-        let taken = sqlx::query(
-            "UPDATE rush_shares SET taken = 1 \
-             WHERE rush_id = $1 AND instance_id = $2 AND taken = 0",
-        )
-        .bind(&rush_id)
-        .bind(instance)
-        .execute(&self.pool)
-        .await?;
-        Ok((taken.rows_affected() > 0).then_some(Share {
+        Ok(row.map(|(rush_id, part, parts)| Share {
             rush_id,
             part,
             parts,

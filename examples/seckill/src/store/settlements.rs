@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, in_order};
 
 /// The fence of the job.
 const FENCE: &str = "settlement";
@@ -52,14 +52,16 @@ impl Store {
         .bind(settled_at)
         .execute(&mut *transaction)
         .await?;
-        let orders = sqlx::query(
-            "UPDATE orders SET settlement_id = $1 \
-             WHERE paid_at IS NOT NULL AND settlement_id IS NULL",
-        )
-        .bind(id)
-        .execute(&mut *transaction)
-        .await?
-        .rows_affected();
+        let orders = in_order(
+            &transaction,
+            "UPDATE orders SET settlement_id = $1",
+            "paid_at IS NOT NULL AND settlement_id IS NULL",
+        );
+        let orders = sqlx::query(orders)
+            .bind(id)
+            .execute(&mut *transaction)
+            .await?
+            .rows_affected();
         if orders == 0 {
             transaction.rollback().await?;
             return Ok(Some(Settlement {

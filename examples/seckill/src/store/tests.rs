@@ -1,6 +1,6 @@
 //! The same tests on SQLite and on PostgreSQL.
 
-use ::tests::{RedisServer, shared_postgres};
+use ::tests::{RedisServer, eventually, shared_postgres};
 use tempfile::TempDir;
 
 use super::*;
@@ -111,6 +111,31 @@ async fn buy_as(
     store.buy(&order).await.unwrap()
 }
 
+/// Two vouchers on sale, and these orders of them, by voucher and user.
+async fn two_on_sale(store: &Store, orders: &[(&str, i64)]) {
+    for voucher in ["a", "b"] {
+        on_sale(store, voucher, 5).await;
+    }
+    for (voucher, user) in orders {
+        assert_eq!(buy(store, voucher, *user).await, Bought::Yes);
+    }
+}
+
+/// Of the first user's order for the other's.
+async fn swap(
+    store: &Store,
+    (order, of): (&str, i64),
+    (with_order, with_of): (&str, i64),
+) -> Swapped {
+    let swap = Swap {
+        order,
+        of,
+        with_order,
+        with_of,
+    };
+    store.swap(&swap).await.unwrap()
+}
+
 async fn stock(store: &Store, voucher: &str) -> i64 {
     store
         .voucher(voucher)
@@ -215,11 +240,12 @@ async fn a_voucher_is_listed_with_its_sale(shop: &TestShop) {
 async fn expired_sales_go_with_their_unpaid_orders(shop: &TestShop) {
     let store = &shop.store;
     on_sale(store, "a", 5).await;
-    for user in [7, 8] {
+    for user in [7, 8, 9] {
         assert_eq!(buy(store, "a", user).await, Bought::Yes);
     }
     assert!(store.paid("a-7", 1600).await.unwrap());
     assert!(!store.paid("a-7", 1700).await.unwrap());
+    assert!(store.paying("a-9", 9).await.unwrap());
     assert_eq!(store.prune(2000).await.unwrap(), (0, 0));
     assert_eq!(store.prune(2001).await.unwrap(), (1, 1));
     assert_eq!(store.voucher("a").await.unwrap().unwrap().sale, None);
@@ -228,69 +254,44 @@ async fn expired_sales_go_with_their_unpaid_orders(shop: &TestShop) {
         Some(1600)
     );
     assert_eq!(store.order("a-8").await.unwrap(), None);
+    // It stayed for ever, and was payable: its sale was gone when the bank declined.
+    store.declined("a-9").await.unwrap();
+    assert_eq!(store.prune(2001).await.unwrap(), (0, 1));
 }
 
 async fn a_swap_hands_over_both_orders_or_none(shop: &TestShop) {
     let store = &shop.store;
-    for voucher in ["a", "b"] {
-        on_sale(store, voucher, 5).await;
-    }
-    for (voucher, user) in [("a", 7), ("b", 8), ("a", 9)] {
-        assert_eq!(buy(store, voucher, user).await, Bought::Yes);
-    }
+    two_on_sale(store, &[("a", 7), ("b", 8), ("a", 9)]).await;
     let owner = async |order: &str| store.order(order).await.unwrap().unwrap().user_id;
-    let swap = Swap {
-        order: "a-7",
-        of: 7,
-        with_order: "b-8",
-        with_of: 8,
-    };
-    assert_eq!(store.swap(&swap).await.unwrap(), Swapped::Changed);
+    let first = async || swap(store, ("a-7", 7), ("b-8", 8)).await;
+    assert_eq!(first().await, Swapped::Changed);
     assert_eq!((owner("a-7").await, owner("b-8").await), (7, 8));
     assert!(!store.offer("b-8", 7).await.unwrap());
     assert!(store.offer("b-8", 8).await.unwrap());
-    assert_eq!(store.swap(&swap).await.unwrap(), Swapped::Yes);
+    assert_eq!(first().await, Swapped::Yes);
     assert_eq!((owner("a-7").await, owner("b-8").await), (8, 7));
     assert!(!store.order("b-8").await.unwrap().unwrap().offered);
 
     // User 9 has an order of the same voucher as user 8 has now.
     assert!(store.offer("a-9", 9).await.unwrap());
-    let twice = Swap {
-        order: "b-8",
-        of: 7,
-        with_order: "a-9",
-        with_of: 9,
-    };
-    assert_eq!(store.swap(&twice).await.unwrap(), Swapped::Yes);
+    let second = swap(store, ("b-8", 7), ("a-9", 9)).await;
+    assert_eq!(second, Swapped::Yes);
     assert_eq!(buy_as(store, "a-9b", "a", 9, None).await, Bought::Yes);
     assert!(store.offer("a-7", 8).await.unwrap());
-    let back = Swap {
-        order: "b-8",
-        of: 9,
-        with_order: "a-7",
-        with_of: 8,
-    };
-    assert_eq!(store.swap(&back).await.unwrap(), Swapped::Twice);
+    let back = swap(store, ("b-8", 9), ("a-7", 8)).await;
+    assert_eq!(back, Swapped::Twice);
     assert_eq!((owner("b-8").await, owner("a-7").await), (9, 8));
 }
 
 /// It had looked before the swap, and its user had two of one voucher.
 async fn an_order_under_way_was_bought_behind_a_swap(shop: &TestShop) {
     let store = &shop.store;
-    for (voucher, user) in [("a", 8), ("b", 7)] {
-        on_sale(store, voucher, 5).await;
-        assert_eq!(buy(store, voucher, user).await, Bought::Yes);
-    }
+    two_on_sale(store, &[("a", 8), ("b", 7)]).await;
     assert!(store.offer("a-8", 8).await.unwrap());
     assert!(shop.other.raise_fence("order:7", 41).await.unwrap());
     assert!(!shop.other.has_order("a", 7).await.unwrap());
-    let swap = Swap {
-        order: "b-7",
-        of: 7,
-        with_order: "a-8",
-        with_of: 8,
-    };
-    assert_eq!(store.swap(&swap).await.unwrap(), Swapped::Yes);
+    let swapped = swap(store, ("b-7", 7), ("a-8", 8)).await;
+    assert_eq!(swapped, Swapped::Yes);
     let late = buy_as(&shop.other, "late", "a", 7, Some(("order:7", 41))).await;
     assert_eq!((late, stock(store, "a").await), (Bought::Stale, 4));
     // User 8 had no fence.
@@ -302,30 +303,20 @@ async fn an_order_under_way_was_bought_behind_a_swap(shop: &TestShop) {
 /// The money was taken, and its order was gone or another's.
 async fn an_order_was_removed_or_given_away_while_it_was_paid(shop: &TestShop) {
     let store = &shop.store;
-    for (voucher, user) in [("a", 7), ("b", 8)] {
-        on_sale(store, voucher, 5).await;
-        assert_eq!(buy(store, voucher, user).await, Bought::Yes);
-    }
-    for (order, user) in [("a-7", 7), ("b-8", 8)] {
+    two_on_sale(store, &[("a", 7), ("b", 8)]).await;
+    let both = [("a-7", 7), ("b-8", 8)];
+    for (order, user) in both {
         assert!(store.offer(order, user).await.unwrap());
     }
-    let (of_8, of_7) = (("b-8", 8), ("a-7", 7));
-    let swap = async |(order, of), (with_order, with_of)| {
-        let swap = Swap {
-            order,
-            of,
-            with_order,
-            with_of,
-        };
-        shop.other.swap(&swap).await.unwrap()
-    };
     assert!(!store.paying("a-7", 8).await.unwrap());
     // Two calls: one ends, and the other may still take the money.
     assert!(store.paying("a-7", 7).await.unwrap());
     assert!(store.paying("a-7", 7).await.unwrap());
     store.declined("a-7").await.unwrap();
-    assert_eq!(swap(of_8, of_7).await, Swapped::Changed);
-    assert_eq!(swap(of_7, of_8).await, Swapped::Changed);
+    for (mine, other) in [(both[0], both[1]), (both[1], both[0])] {
+        let swapped = swap(&shop.other, mine, other).await;
+        assert_eq!(swapped, Swapped::Changed);
+    }
     assert_eq!(store.prune(2001).await.unwrap(), (2, 1));
     assert_eq!(store.order("b-8").await.unwrap(), None);
     assert_eq!(store.order("a-7").await.unwrap().unwrap().user_id, 7);
@@ -407,6 +398,59 @@ async fn a_share_was_taken_twice_at_once(shop: &TestShop) {
         let taken = [taken.0.unwrap(), taken.1.unwrap()];
         assert_eq!(taken.iter().flatten().count(), 1, "{round}: {taken:?}");
     }
+}
+
+/// PostgreSQL ended one of them: each had a row that the other waited for. Swaps took their own order first, and
+/// jobs what they met first in the table.
+#[tokio::test]
+async fn a_swap_and_a_job_waited_for_each_other() {
+    for is_paid in [true, false] {
+        for [mine, other] in [[("1", 9), ("3", 7)], [("3", 7), ("1", 9)]] {
+            let shop = postgres_shop().await;
+            let store = &shop.store;
+            on_sale(store, "a", 5).await;
+            // They are met in this order.
+            for (id, user) in [("3", 7), ("2", 8), ("1", 9)] {
+                assert_eq!(buy_as(store, id, "a", user, None).await, Bought::Yes);
+                assert!(store.offer(id, user).await.unwrap());
+                assert!(!is_paid || store.paid(id, 1600).await.unwrap());
+            }
+            let mut gate = store.pool.begin().await.unwrap();
+            let close = sqlx::query("UPDATE orders SET offered = 0 WHERE id = '2'");
+            close.execute(&mut *gate).await.unwrap();
+            let job = async {
+                match is_paid {
+                    true => assert!(store.settle("s", 5, 1700).await.unwrap().is_some()),
+                    false => assert_eq!(store.prune(2001).await.unwrap(), (1, 3)),
+                }
+            };
+            let swap = async {
+                waiting(store, 1).await;
+                let swapped = swap(&shop.other, mine, other).await;
+                assert_eq!(swapped == Swapped::Yes, is_paid);
+            };
+            let open = async {
+                waiting(store, 2).await;
+                gate.commit().await.unwrap();
+            };
+            futures::join!(job, swap, open);
+        }
+    }
+}
+
+/// Waits until so many wait for rows.
+async fn waiting(store: &Store, many: i64) {
+    let waiting = async || {
+        let waiting: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM pg_stat_activity \
+             WHERE datname = current_database() AND wait_event_type = 'Lock'",
+        )
+        .fetch_one(&store.pool)
+        .await
+        .unwrap();
+        waiting == many
+    };
+    eventually(TIMEOUT, waiting).await;
 }
 
 #[tokio::test]

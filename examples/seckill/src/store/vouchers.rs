@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, in_order};
 
 /// What is sold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -119,14 +119,18 @@ impl Store {
     /// that nobody has paid or is paying. Returns the number of sales and of orders.
     pub(crate) async fn prune(&self, ended_before: i64) -> Result<(u64, u64), StoreError> {
         let mut transaction = self.pool.begin().await?;
-        let orders = sqlx::query(
-            "DELETE FROM orders WHERE paid_at IS NULL AND paying = 0 AND voucher_id IN \
-             (SELECT voucher_id FROM sales WHERE ends_at < $1)",
-        )
-        .bind(ended_before)
-        .execute(&mut *transaction)
-        .await?
-        .rows_affected();
+        let orders = in_order(
+            &transaction,
+            "DELETE FROM orders",
+            // And of sales that went while an order was being paid, which then was not.
+            "paid_at IS NULL AND paying = 0 AND voucher_id NOT IN \
+             (SELECT voucher_id FROM sales WHERE ends_at >= $1)",
+        );
+        let orders = sqlx::query(orders)
+            .bind(ended_before)
+            .execute(&mut *transaction)
+            .await?
+            .rows_affected();
         let sales = sqlx::query("DELETE FROM sales WHERE ends_at < $1")
             .bind(ended_before)
             .execute(&mut *transaction)

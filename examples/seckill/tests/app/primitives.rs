@@ -145,6 +145,30 @@ fn an_order_was_given_away_while_it_was_paid() {
     assert_eq!(swap().status, 200);
 }
 
+/// It was told to come back later, and others came later for it.
+#[test]
+fn a_paid_order_waited_for_a_call_to_the_bank() {
+    let banks = ["60s", "0"].map(|delay| payments(&["--delay", delay]));
+    let world = World::sqlite();
+    let [slow, quick] = [0, 1].map(|bank: usize| {
+        let url = format!("http://{}", banks[bank].address);
+        world.serve(&["--payments", &url])
+    });
+    let tea = slow.voucher(&on_sale("Tea", 5));
+    let orders = [1, 2, 3, 4, 5].map(|user| (user, ordered(&slow, user, &tea)));
+    let (others, (user, mine)) = (&orders[..4], &orders[4]);
+    assert_eq!(pay(&quick, *user, mine).status, 200);
+    thread::scope(|scope| {
+        for (user, order) in others {
+            scope.spawn(|| pay(&slow, *user, order));
+        }
+        block_on(eventually(LONG, async || {
+            banks[0].get("/payments").json()["most_at_once"] == 4
+        }));
+        pay(&quick, *user, mine).is_problem(409, "already-paid");
+    });
+}
+
 #[test]
 fn two_users_swap_their_vouchers() {
     let world = World::sqlite();

@@ -28,6 +28,8 @@ pub(crate) struct Until {
     pub(crate) count: bool,
     /// The highest number counts, and not the present one.
     pub(crate) most: bool,
+    /// The calls are in a slot that is on its way to the server.
+    pub(crate) asking: bool,
 }
 
 /// The servers that have it.
@@ -102,9 +104,13 @@ impl Link {
             left(&load_command(call.script()))?;
         }
         let called = calls.iter().map(|call| {
-            self.leave(WakeUp::default(), |out| {
-                [encode::evalsha(out, call, self.publish())]
-            })
+            let script = |out: &mut Vec<u8>| encode::evalsha(out, call, self.publish());
+            match until.asking {
+                true => self.leave(WakeUp::default(), |out| {
+                    [encode::command(out, &[b"ASKING"]), script(out)]
+                }),
+                false => self.leave(WakeUp::default(), |out| [script(out)]),
+            }
         });
         let called: Vec<Pending> = called.collect::<Result<_, _>>()?;
         let waited = self.send(WakeUp::default(), |out| {
@@ -192,6 +198,7 @@ mod tests {
             patience: Duration::from_millis(7),
             count: false,
             most: false,
+            asking: false,
         };
         let words = |until: Until| {
             let packed = until.command().get_packed_command();

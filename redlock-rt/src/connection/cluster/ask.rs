@@ -14,17 +14,16 @@ use crate::connection::server::{Gathered, NOT_A_NODE, all_failed, ask, gather};
 use crate::wire::Value;
 
 /// So many are asked at the same time.
-const TOGETHER: usize = 4;
+pub(super) const TOGETHER: usize = 4;
 
-/// Asks some of these nodes, and others if none of them answers. `reached`: the cluster was reached
+/// Asks a group of nodes, and the next one if none of them answers. `reached`: the cluster was reached
 /// before: the configuration is, or was, correct.
 pub(super) async fn ask_for_layout(
     dialer: &Dialer,
-    nodes: &[Address],
+    groups: &[Vec<Address>],
     reached: bool,
     within: Duration,
 ) -> Result<Layout, Fault> {
-    let groups = nodes.chunks(TOGETHER);
     let share = match groups.len() {
         0 | 1 => within,
         _ => within / 2,

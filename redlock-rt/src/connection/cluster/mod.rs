@@ -269,7 +269,7 @@ impl Cluster {
     }
 
     /// The node at an address, which a node named.
-    fn node_at(self: &Arc<Self>, at: &Address) -> Option<Arc<Node>> {
+    pub(in crate::connection) fn node_at(self: &Arc<Self>, at: &Address) -> Option<Arc<Node>> {
         let mut state = self.state();
         if state.is_closed() {
             return None;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::ask::ask_for_layout;
+use super::ask::{TOGETHER, ask_for_layout};
 use super::layout::Layout;
 use super::{Cluster, ClusterState, KEPT};
 use crate::clock;
@@ -85,9 +85,9 @@ impl Cluster {
         refreshing.task.tried(fault);
     }
 
-    /// The nodes to ask: a seed, those that are known, in any order, then the other seeds. A node that was taken
-    /// out of the cluster may be another's by now, and gets no password.
-    pub(super) fn to_ask(&self) -> Vec<Address> {
+    /// The nodes to ask, in groups: some that are known, in any order, then the seeds, then the others. A node that was
+    /// taken out of the cluster may be another's by now: it gets no password, and a seed does where nobody else answers.
+    pub(super) fn to_ask(&self) -> Vec<Vec<Address>> {
         let now = clock::now();
         let state = self.state();
         let members = state.nodes.iter().flatten();
@@ -97,17 +97,13 @@ impl Cluster {
         drop(state);
         fastrand::shuffle(&mut known);
         let mut seeds = self.seeds.clone();
-        fastrand::shuffle(&mut seeds);
-        // One of them among the first: the others may be gone, all together, and let nobody know.
-        if let Some(seed) = seeds.pop().filter(|seed| !known.contains(seed)) {
-            known.insert(0, seed);
+        seeds.retain(|seed| !known.contains(seed));
+        let mut groups: Vec<_> = known.chunks(TOGETHER).map(<[_]>::to_vec).collect();
+        if !seeds.is_empty() {
+            // Not at the end: those that are known may be gone, all together, and let nobody know.
+            groups.insert(groups.len().min(1), seeds);
         }
-        for seed in seeds {
-            if !known.contains(&seed) {
-                known.push(seed);
-            }
-        }
-        known
+        groups
     }
 }
 

@@ -11,7 +11,11 @@ fn cluster() -> Arc<Cluster> {
 }
 
 fn with_seeds(seeds: Vec<Address>) -> Arc<Cluster> {
-    let endpoint = Endpoint::parse("redis+cluster://127.0.0.1:1").expect("it is one");
+    cluster_at("redis+cluster://127.0.0.1:1", seeds)
+}
+
+fn cluster_at(url: &str, seeds: Vec<Address>) -> Arc<Cluster> {
+    let endpoint = Endpoint::parse(url).expect("it is one");
     let dialer = Dialer::new(endpoint, None, None).expect("no TLS");
     let timeouts = Timeouts {
         connect: SECOND,
@@ -68,9 +72,40 @@ fn a_node_that_has_left_the_cluster_is_asked_no_more() {
         member.idle = clock::now().checked_sub(idle);
     };
     idle_for(KEPT / 2);
-    assert_eq!(cluster.to_ask(), [at]);
+    assert_eq!(cluster.to_ask(), [[at]]);
     idle_for(KEPT);
-    assert_eq!(cluster.to_ask(), []);
+    assert!(cluster.to_ask().is_empty());
+}
+
+/// The bytes that are left in the connection may run, until its server is gone for good.
+#[cfg(feature = "embedded")]
+#[tokio::test]
+async fn a_node_that_was_left_with_a_broken_connection_was_kept_for_ever() {
+    let engine = redlock_embedded::Engine::new();
+    let listener = engine.listen("127.0.0.1:0").await.unwrap();
+    // The engine is no cluster.
+    let cluster = cluster_at("redis://127.0.0.1:1", vec![]);
+    for port in [listener.local_addr().port(), 1] {
+        let host = "127.0.0.1".to_owned();
+        cluster.is_moved(Slot::ONLY, &Address::Tcp { host, port });
+    }
+    let node = |state: &ClusterState| Arc::clone(&state.nodes[0].as_ref().unwrap().node);
+    let node = node(&cluster.state());
+    node.ready().await.unwrap();
+    drop(listener);
+    while !node.has_stale_clients() {
+        tokio::task::yield_now().await;
+    }
+    let now = clock::now();
+    for (idle, left) in [
+        (Duration::ZERO, [true, true]),
+        (KEPT, [true, false]),
+        (KEPT_STALE, [false, false]),
+    ] {
+        let mut state = cluster.state();
+        state.forget_idle(now + idle, &[]);
+        assert_eq!([0, 1].map(|place| state.nodes[place].is_some()), left);
+    }
 }
 
 /// The nodes that were known took all the time, if their addresses were silent.
@@ -86,6 +121,23 @@ fn a_cluster_that_was_replaced_as_a_whole_is_found_by_its_seeds() {
         cluster.is_moved(Slot::ONLY, &at(&format!("10.0.0.{node}")));
     }
     let asked = cluster.to_ask();
-    assert!(seeds.contains(&asked[0]), "{asked:?}");
-    assert_eq!(asked.len(), 22);
+    assert_eq!(asked[1], seeds, "{asked:?}");
+    assert_eq!(asked.concat().len(), 22);
+}
+
+/// It moved the client to the other cluster: the answer with the highest epoch counts.
+#[test]
+fn a_seed_that_has_left_for_another_cluster_is_not_asked_beside_those_that_are_known() {
+    let at = |port| Address::Tcp {
+        host: "127.0.0.1".to_owned(),
+        port,
+    };
+    let cluster = with_seeds(vec![at(1), at(2)]);
+    for port in [2, 3, 4] {
+        cluster.is_moved(Slot::ONLY, &at(port));
+    }
+    let [known, seeds] = &cluster.to_ask()[..] else {
+        panic!("{:?}", cluster.to_ask());
+    };
+    assert_eq!((known.len(), &seeds[..]), (3, &[at(1)][..]));
 }

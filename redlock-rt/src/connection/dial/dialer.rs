@@ -55,6 +55,8 @@ pub(crate) struct Dialer {
     pub(in crate::connection) clustered: bool,
     /// Sends no plain commands in place of scripts.
     pub(crate) scripts_only: bool,
+    /// Uses no sharded channels.
+    pub(crate) plain_channels: bool,
     /// Opens the streams to its nodes.
     to_nodes: Option<NodeConnector>,
     #[cfg(feature = "tls")]

@@ -78,7 +78,7 @@ where
     }
     commands.cmd("CLIENT").arg("ID");
     Info::ask(&mut commands, dialer.looks_for_the_master());
-    if dialer.clustered {
+    if dialer.clustered && !dialer.plain_channels {
         commands.cmd("PUBSUB").arg("SHARDNUMSUB");
     }
     let at = target.address().cloned();

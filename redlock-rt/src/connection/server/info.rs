@@ -20,7 +20,7 @@ pub(in crate::connection) struct Info {
     /// The number of replicas that are connected to it and in step.
     pub(in crate::connection) replicas: Option<u32>,
     /// Whether it is a node of a cluster that has sharded channels (since Redis 7.0), as far as this
-    /// user may know.
+    /// user may know, and the client is to use them.
     pub(in crate::connection) has_shard_channels: bool,
 }
 

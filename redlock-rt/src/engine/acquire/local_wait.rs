@@ -170,9 +170,9 @@ impl Waits for LocalWait {
         either!(self, place => place.runs(waker));
     }
 
-    fn retry_at(&self, latest: Option<Instant>) -> Option<Instant> {
+    fn retry_at(&self, deadline: Option<Instant>) -> Option<Instant> {
         match self {
-            Self::Queue(guard) => guard.retry_at(latest),
+            Self::Queue(guard) => guard.retry_at(deadline),
             Self::Seat(ticket) => ticket.seat.retry_at(),
         }
     }

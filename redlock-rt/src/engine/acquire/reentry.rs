@@ -7,6 +7,7 @@
 //! their bodies (`lock.with`, the attribute) re-enter it one after the other. A task started by
 //! `tokio::spawn` inherits no scope.
 
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 
 use crate::engine::hold::Hold;
@@ -75,11 +76,18 @@ impl ReentryScope {
         }
     }
 
-    /// Polls, or drops, a part of a body in it.
-    pub(crate) fn enter(&self, part: impl FnOnce()) {
+    /// Polls a body in it.
+    pub(crate) fn enter(&self, poll: impl FnOnce()) {
         match &self.0 {
-            Some(frame) => FRAME.sync_scope(frame.clone(), part),
-            None => part(),
+            Some(frame) => FRAME.sync_scope(frame.clone(), poll),
+            None => poll(),
+        }
+    }
+
+    /// Drops a body in it, or outside at the end of a thread, where `enter` panics.
+    pub(crate) fn drop_body<B>(&self, body: B) {
+        if let Some(frame) = &self.0 {
+            drop(FRAME.scope(frame.clone(), ready(body)));
         }
     }
 }

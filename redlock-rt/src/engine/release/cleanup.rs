@@ -105,7 +105,7 @@ impl Cleanup {
     }
 
     pub(super) fn once(once: OnceRequest) -> Self {
-        let lapse = Lapse::after(clock::now(), Duration::ZERO);
+        let lapse = Lapse::after(clock::now_in_drop(), Duration::ZERO);
         Self::new(AnyEnding::Once(Box::new(once)), lapse)
     }
 

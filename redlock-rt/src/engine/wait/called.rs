@@ -30,8 +30,8 @@ pub(crate) trait Waits: Sync {
     /// The waiter is polled for what it does as the head.
     fn runs(&self, waker: &Waker);
 
-    /// When the waiter is to look again by itself. It lets others try first until `latest` at most.
-    fn retry_at(&self, latest: Option<Instant>) -> Option<Instant>;
+    /// When the waiter, which waits until `deadline`, is to look again by itself.
+    fn retry_at(&self, deadline: Option<Instant>) -> Option<Instant>;
 
     /// That moment has come.
     fn retry(&self);
@@ -64,12 +64,7 @@ pub(crate) trait Waits: Sync {
                     waited |= wake.is_pending();
                     wake
                 });
-                // Others may have the first half of what is left, so that this one can try at all.
-                let half = |until: Instant| {
-                    let now = clock::now();
-                    now + until.saturating_duration_since(now) / 2
-                };
-                let retry_at = self.retry_at(deadline.map(half));
+                let retry_at = self.retry_at(deadline);
                 let Some(until) = retry_at.into_iter().chain(deadline).min() else {
                     return Called::Wake(wake.await);
                 };

@@ -472,8 +472,13 @@ impl<S: Subject> Waits for WaiterGuard<S> {
     }
 
     /// Only the head has such a moment.
-    fn retry_at(&self, latest: Option<Instant>) -> Option<Instant> {
-        self.with_queue(|queue| queue.retry_at(self.ticket, latest))
+    fn retry_at(&self, deadline: Option<Instant>) -> Option<Instant> {
+        // Others may have the first half of what is left, so that this one can try at all.
+        let half = || {
+            let (now, until) = (clock::now(), deadline?);
+            Some(now + until.saturating_duration_since(now) / 2)
+        };
+        self.with_queue(|queue| queue.retry_at(self.ticket, half))
     }
 
     fn retry(&self) {

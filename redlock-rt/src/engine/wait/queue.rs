@@ -448,7 +448,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
     pub(crate) fn look_at_head(&mut self, now: Instant) -> (Option<Waker>, bool) {
         self.minded = self.has_more();
         let asked = self.permit || self.trying.is_some() || self.offer.is_some();
-        if !self.minded || !asked && self.moment(None).is_none_or(|at| at > now) {
+        if !self.minded || !asked && self.moment(|| None).is_none_or(|at| at > now) {
             return (None, self.minded);
         }
         if self.is_unpolled(now, PATIENCE) && self.waiting.pop_first().is_some() {
@@ -493,14 +493,19 @@ impl<T: Clone, O> WaitQueue<T, O> {
         self.retry_at = at;
     }
 
-    /// When `ticket` is to look again by itself; only the head does. It lets others try until `latest` at most.
-    pub(crate) fn retry_at(&self, ticket: Ticket, latest: Option<Instant>) -> Option<Instant> {
-        self.moment(latest).filter(|_| self.is_head(ticket))
+    /// When `ticket` is to look again by itself; only the head does. It lets others try until `latest` at most,
+    /// which is asked of a head that does.
+    pub(crate) fn retry_at(
+        &self,
+        ticket: Ticket,
+        latest: impl FnOnce() -> Option<Instant>,
+    ) -> Option<Instant> {
+        self.is_head(ticket).then(|| self.moment(latest))?
     }
 
-    fn moment(&self, latest: Option<Instant>) -> Option<Instant> {
-        let paused_until = self.paused_until.into_iter();
-        let paused_until = paused_until.map(|at| latest.map_or(at, |latest| latest.min(at)));
+    fn moment(&self, latest: impl FnOnce() -> Option<Instant>) -> Option<Instant> {
+        let paused_until = self.paused_until;
+        let paused_until = paused_until.map(|at| latest().map_or(at, |latest| latest.min(at)));
         self.retry_at.into_iter().chain(paused_until).min()
     }
 

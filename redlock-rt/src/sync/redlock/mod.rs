@@ -134,7 +134,8 @@ impl RedLock {
     ///
     /// [`BadInput`](crate::ErrorKind::BadInput), [`ShutDown`](crate::ErrorKind::ShutDown);
     /// [`WrongType`](crate::ErrorKind::WrongType) and [`Denied`](crate::ErrorKind::Denied) if so
-    /// many servers return it that no majority is left.
+    /// many servers return it that no majority is left; [`Lost`](crate::ErrorKind::Lost) if the lease is over
+    /// before enough servers have answered, three times in a row.
     pub async fn lock(&self) -> Result<RedLockGuard, Error> {
         self.lock_with(LockOptions::new()).await
     }
@@ -151,7 +152,7 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock), and [`Quorum`](crate::ErrorKind::Quorum) if less than a majority
+    /// Those of [`lock`](Self::lock), `Lost` at once, and [`Quorum`](crate::ErrorKind::Quorum) if less than a majority
     /// answers in time. Contention is not an error: the call returns `None`.
     pub async fn try_lock(&self) -> Result<Option<RedLockGuard>, Error> {
         let options = LockOptions::new().wait(Duration::ZERO);
