@@ -142,7 +142,7 @@ impl Store {
         }))
     }
 
-    /// Notes how far an instance's share is.
+    /// Notes how far an instance's share is. A report that was given up may come behind the last one: it counts no more.
     pub(crate) async fn report(
         &self,
         rush: &str,
@@ -153,7 +153,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         sqlx::query(
             "UPDATE rush_shares SET report = $1, done = $2, reported_at = $3 \
-             WHERE rush_id = $4 AND instance_id = $5",
+             WHERE rush_id = $4 AND instance_id = $5 AND done = 0",
         )
         .bind(report)
         .bind(i64::from(done))

@@ -374,6 +374,8 @@ async fn a_share_of_a_rush_is_taken_once(shop: &TestShop) {
     assert_eq!(store.take_share("two").await.unwrap(), None);
     assert_eq!(store.take_share("old").await.unwrap(), None);
     store.report("r", "two", "{}", true, 400).await.unwrap();
+    // One that was given up came behind it, and the share was never done.
+    store.report("r", "two", "", false, 401).await.unwrap();
     let parts = shop.other.parts("r").await.unwrap();
     assert_eq!((parts[0].done, parts[1].done), (false, true));
     assert_eq!((&*parts[1].report, parts[1].reported_at), ("{}", 400));
