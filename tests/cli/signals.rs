@@ -49,15 +49,20 @@ async fn the_lock_is_held_until_a_command_that_ignores_the_signal_has_ended() {
     assert!(is_free(&key).await);
 }
 
+/// Starts `redlock run` with a signal ignored.
+fn run_without(signal: &str, arguments: &str) -> Command {
+    let line = format!("trap '' {signal}; exec {PROGRAM} run {arguments}");
+    Command::spawn("sh", &["-c", &line], |sh| {
+        sh.env("REDIS_URL", shared_server().url());
+    })
+}
+
 /// `nohup redlock run` ended at the logout that its user had wanted to survive.
 #[tokio::test]
 async fn a_signal_that_was_ignored_at_the_start_is_ignored() {
     let key = unique("cli:nohup");
     let command = "trap 'echo seen' USR1; echo ran; read line; read line; exit 4";
-    let line = format!("trap '' HUP; exec {PROGRAM} run {key} -c \"{command}\"");
-    let mut run = Command::spawn("sh", &["-c", &line], |sh| {
-        sh.env("REDIS_URL", shared_server().url());
-    });
+    let mut run = run_without("HUP", &format!("{key} -c \"{command}\""));
     run.says("ran").await;
     run.signal(Signal::HUP);
     run.signal(Signal::USR1);
@@ -73,10 +78,7 @@ async fn a_signal_that_was_ignored_at_the_start_is_ignored() {
 async fn a_command_gets_sigterm_though_it_was_ignored_at_the_start() {
     let key = unique("cli:term");
     let command = "$SIG{TERM} = sub { exit 3 }; $| = 1; print qq(ran\\n); <STDIN>";
-    let line = format!("trap '' TERM; exec {PROGRAM} run {key} -- perl -e '{command}'");
-    let mut run = Command::spawn("sh", &["-c", &line], |sh| {
-        sh.env("REDIS_URL", shared_server().url());
-    });
+    let mut run = run_without("TERM", &format!("{key} -- perl -e '{command}'"));
     run.says("ran").await;
     run.signal(Signal::TERM);
     assert_eq!(run.ended().await.code, 3);

@@ -240,11 +240,11 @@ fn bindings(args: &Args, errors: &mut Errors) {
     }
 }
 
-#[cfg(test)]
-#[path = "options_tests.rs"]
-mod tests;
-
 /// As redlock-rt has it: by so much a hold ends here before it does in Redis.
 fn margin(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2).min(lease / 10)
 }
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

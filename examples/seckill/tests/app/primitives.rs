@@ -25,6 +25,16 @@ fn pay(instance: &Instance, user: i64, order: &str) -> super::world::Answer {
     instance.as_user(user, "POST", &path, &Value::Null)
 }
 
+/// Two banks, of which the first one hangs, and an instance for each.
+fn slow_and_quick(world: &World) -> ([Instance; 2], [Instance; 2]) {
+    let banks = ["60s", "0"].map(|delay| payments(&["--delay", delay]));
+    let shops = [0, 1].map(|bank: usize| {
+        let url = format!("http://{}", banks[bank].address);
+        world.serve(&["--payments", &url])
+    });
+    (banks, shops)
+}
+
 #[test]
 fn a_list_has_what_another_instance_has_just_made() {
     let world = World::postgres();
@@ -112,12 +122,8 @@ fn a_payment_that_fails_leaves_the_order_unpaid() {
 /// User 8 had it then, with the money of user 7.
 #[test]
 fn an_order_was_given_away_while_it_was_paid() {
-    let banks = ["60s", "0"].map(|delay| payments(&["--delay", delay]));
     let world = World::sqlite();
-    let [slow, quick] = [0, 1].map(|bank: usize| {
-        let url = format!("http://{}", banks[bank].address);
-        world.serve(&["--payments", &url])
-    });
+    let (banks, [slow, quick]) = slow_and_quick(&world);
     let (tea, rice) = (
         slow.voucher(&on_sale("Tea", 5)),
         slow.voucher(&on_sale("Rice", 5)),
@@ -148,12 +154,8 @@ fn an_order_was_given_away_while_it_was_paid() {
 /// It was told to come back later, and others came later for it.
 #[test]
 fn a_paid_order_waited_for_a_call_to_the_bank() {
-    let banks = ["60s", "0"].map(|delay| payments(&["--delay", delay]));
     let world = World::sqlite();
-    let [slow, quick] = [0, 1].map(|bank: usize| {
-        let url = format!("http://{}", banks[bank].address);
-        world.serve(&["--payments", &url])
-    });
+    let (banks, [slow, quick]) = slow_and_quick(&world);
     let tea = slow.voucher(&on_sale("Tea", 5));
     let orders = [1, 2, 3, 4, 5].map(|user| (user, ordered(&slow, user, &tea)));
     let (others, (user, mine)) = (&orders[..4], &orders[4]);
