@@ -10,7 +10,8 @@ use redlock_rt::{
     PermitOptions, ReplicaAck, RetryPolicy, distributed_lock,
 };
 use tests::{
-    CALL, Gate, Proxy, RedisServer, Replicated, ServerOptions, eventually, told, trace_init, within,
+    CALL, Gate, Matcher, Proxy, RedisServer, Replicated, ServerOptions, eventually, told,
+    trace_init, valid_until, within,
 };
 use tokio::task::{JoinHandle, block_in_place};
 
@@ -189,33 +190,36 @@ async fn replicas_have_a_lock_that_was_another_tasks_of_the_same_client() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_calls_keep_their_latency_while_all_replicas_hang() {
-    const LEASE: Duration = Duration::from_millis(900);
     const LONG: Duration = Duration::from_secs(3);
-    let stage = Stage::with(2, |builder| builder.lease(LEASE).replica_timeout(LONG)).await;
+    let stage = Stage::with(2, |builder| builder.replica_timeout(LONG)).await;
     let client = &stage.client;
-    let held = client.rlock("held").lock().await.unwrap();
+    let often = LockOptions::new().renew(LONG / 10);
+    let held = client.rlock("held").lock_with(often).await.unwrap();
+    let until = || valid_until(&held.state());
     stage.stop(&[1, 2]);
     let asking = (0..8).map(|at| {
         let lock = client.rlock(format!("asking:{at}"));
         tokio::spawn(async move { lock.lock_with(asking(ReplicaAck::All)).await })
     });
     let asking: Vec<_> = asking.collect();
-    let started = Instant::now();
-    let mut longest = Duration::ZERO;
-    // Longer than two leases: the held lock is renewed meanwhile.
-    while started.elapsed() < 2 * LEASE + LEASE / 2 {
+    stage.is_waited_for().await;
+    let (started, before) = (Instant::now(), until());
+    let (mut longest, mut pairs) = (Duration::ZERO, 0);
+    // The held lock is renewed meanwhile.
+    while started.elapsed() < LONG / 3 || until() == before {
         let one = Instant::now();
         let guard = client.rlock("plain").lock().await.unwrap();
         guard.unlock().await.unwrap();
         longest = longest.max(one.elapsed());
-        assert!(held.is_valid());
+        pairs += 1;
     }
     assert!(asking.iter().all(|asking| !asking.is_finished()));
-    eprintln!("the slowest plain pair took {longest:?}");
-    assert!(longest < Duration::from_millis(500), "{longest:?}");
+    eprintln!("the slowest of {pairs} plain pairs took {longest:?}");
+    // Behind WAIT each would take a quarter of a second.
+    assert!(pairs > 10 && longest < LONG / 2, "{pairs}, {longest:?}");
     for asking in asking {
         let error = within(DEADLINE, asking).await.unwrap().unwrap_err();
-        assert!(error.is_not_replicated() || error.is_lost(), "{error}");
+        assert!(error.is_not_replicated(), "{error}");
     }
     stage.go_on(&[1, 2]);
     assert!(held.is_valid());
@@ -484,6 +488,8 @@ async fn a_lock_that_was_acknowledged_waited_for_one_that_was_not() {
     let stage = Stage::open(1).await;
     let proxy = Proxy::to(stage.servers.server(0));
     let builder = Client::builder().url(&proxy.url());
+    // The connection whose reply is held stays.
+    let builder = builder.response_timeout(DEADLINE);
     let client = builder.replica_timeout(4 * PATIENCE).build().unwrap();
     let asks = |name: &str, replicas| {
         let (lock, options) = (client.rlock(name), asking(ReplicaAck::AtLeast(replicas)));
@@ -497,12 +503,11 @@ async fn a_lock_that_was_acknowledged_waited_for_one_that_was_not() {
     gate.reached().await;
     let second = asks("second", 2);
     eventually(DEADLINE, async || client.stats().held == 2).await;
-    let opened = Instant::now();
+    let answer = proxy.hold_reply(Matcher::command("WAIT").and(|frame| frame.text(1) == "2"));
     gate.open();
-    let guard = within(DEADLINE, first).await.unwrap().unwrap();
-    let late = opened.elapsed();
-    assert!(late < PATIENCE, "{late:?}");
-    drop(guard);
+    answer.reached().await;
+    drop(within(DEADLINE, first).await.unwrap().unwrap());
+    answer.open();
     assert_misses(&second.await.unwrap().unwrap_err(), 2, 1);
 }
 
@@ -695,21 +700,18 @@ async fn locks_waited_for_replicas_behind_a_future_that_was_not_polled() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_was_given_up_delayed_the_next_ones() {
     let stage = Stage::open(2).await;
-    let client = Client::builder().url(&stage.servers.server(0).url());
-    let client = client.replica_timeout(PATIENCE).build().unwrap();
-    let lock = |at: usize| client.rlock(format!("given up:{at}"));
+    let lock = |at: usize| stage.client.rlock(format!("given up:{at}"));
     let options = || asking(ReplicaAck::AtLeast(2));
     stage.is_warm(2).await;
-    let guard = lock(0).lock_with(options()).await.unwrap();
-    guard.unlock().await.unwrap();
     stage.stop(&[1]);
     for at in 1..9 {
         let lock = lock(at);
         let given_up = tokio::time::timeout(PATIENCE / 10, lock.lock_with(options()));
         assert!(given_up.await.is_err());
     }
-    let error = lock(9).lock_with(options()).await.unwrap_err();
-    assert_misses(&error, 2, 1);
+    // Less than eight turns take.
+    let last = options().wait(2 * PATIENCE);
+    assert_misses(&lock(9).lock_with(last).await.unwrap_err(), 2, 1);
     stage.go_on(&[1]);
 }
 
@@ -746,7 +748,7 @@ async fn a_wait_outlasted_its_bound_when_redis_hung_while_replicas_were_waited_f
     stage.stop(&[0]);
     let error = within(DEADLINE, waiting).await.unwrap().unwrap_err();
     let took = started.elapsed();
-    assert!(took < wait + PATIENCE, "{took:?}");
+    assert!(took < DEADLINE / 3, "{took:?}");
     assert_misses(&error, 1, 0);
     stage.go_on(&[0, 1]);
     let released = async || !stage.exists(0, "hung").await;
@@ -916,12 +918,11 @@ async fn a_lock_that_must_be_on_disk_is_acknowledged_there_or_the_server_is_name
         proxy.mark();
         drop(lock.lock_with(asking(ack).fsync(fsync)).await.unwrap());
         let frames = proxy.frames();
-        let asked: Vec<_> = frames
-            .iter()
-            .filter(|frame| frame.command() == "WAITAOF")
-            .collect();
-        assert_eq!(asked.len(), 1, "{frames:?}");
-        assert_eq!([asked[0].text(1), asked[0].text(2)], words);
+        let asked = frames.iter().filter(|frame| frame.command() == "WAITAOF");
+        let mut asked: Vec<_> = asked.map(|frame| [frame.text(1), frame.text(2)]).collect();
+        // A disk may take more than one turn.
+        asked.dedup();
+        assert_eq!(asked, [words], "{frames:?}");
         assert_eq!(proxy.count("WAIT"), 0);
     }
     // Every second: the answer comes after the next fsync.
@@ -1007,7 +1008,10 @@ async fn a_body_runs_when_its_lock_is_on_disk_as_its_attribute_says() {
                 "WAIT" => format!("WAIT {}", frame.text(1)),
                 command => format!("{command} {} {}", frame.text(1), frame.text(2)),
             });
-        assert_eq!(asked.collect::<Vec<_>>(), [sent], "{which}");
+        let mut asked: Vec<_> = asked.collect();
+        // It may take more than one turn.
+        asked.dedup();
+        assert_eq!(asked, [sent], "{which}");
     }
 }
 

@@ -13,7 +13,7 @@ use tests::{Frame, Gate, Matcher, Proxy, Which, World, eventually, shared_server
 use crate::DEADLINE;
 
 /// After this a command counts as unanswered.
-const RESPONSE: Duration = Duration::from_millis(150);
+const RESPONSE: Duration = Duration::from_millis(600);
 
 struct Stage {
     world: World,

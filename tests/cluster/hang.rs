@@ -48,7 +48,7 @@ async fn a_node_that_hangs_delays_nothing_at_other_nodes() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     eprintln!("the slowest lock and unlock at another node took {longest:?}");
-    assert!(longest < LEASE / 3, "{longest:?}");
+    assert!(longest < LEASE / 2, "{longest:?}");
     for guard in &guards[..4] {
         assert!(!guard.is_valid(), "{} was not renewed", guard.name());
     }

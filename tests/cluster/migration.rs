@@ -125,6 +125,29 @@ async fn no_replica_had_a_lock_that_was_given_while_its_slot_moved() {
     assert_clean(&cluster, "acked", &[&client]).await;
 }
 
+/// Only one of them had arrived, and a call for both was redirected, or put off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_locks_that_waited_for_replicas_failed_while_their_slot_moved() {
+    let cluster = block_in_place(|| Cluster::options().masters(2).start());
+    let acked = builder(&cluster).replica_ack(ReplicaAck::AtLeast(1));
+    let client = acked.replica_timeout(DEADLINE).build().unwrap();
+    let name = cluster.name_at(0, "stays").await;
+    let replica = cluster.replicas_of(0).await[0];
+    cluster.pause(replica);
+    let stays = client.rlock(&name);
+    let stays = tokio::spawn(async move { stays.lock().await });
+    eventually(DEADLINE, async || client.stats().held == 1).await;
+    let migration = cluster.migrate(slot_of(&name), 1).await;
+    let arrives = client.rlock(format!("{{{name}}}:arrives"));
+    let arrives = within(DEADLINE / 2, arrives.lock()).await.unwrap();
+    cluster.resume(replica);
+    let stays = within(DEADLINE / 2, stays).await.unwrap().unwrap();
+    stays.unlock().await.unwrap();
+    arrives.unlock().await.unwrap();
+    migration.finish().await;
+    assert_clean(&cluster, "stays", &[&client]).await;
+}
+
 /// The lock has arrived, and the keys with the leases of the reader have not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_was_lost_while_the_keys_of_its_lock_were_on_their_way() {

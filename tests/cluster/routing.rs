@@ -6,7 +6,9 @@ use std::{
 };
 
 use futures::TryStreamExt;
-use redlock_rt::{Client, ClientBuilder, ErrorKind, GuardState, LockOptions, ReplicaAck, Shutdown};
+use redlock_rt::{
+    Client, ClientBuilder, ErrorKind, GuardState, LockOptions, RLockGuard, ReplicaAck, Shutdown,
+};
 use tests::{
     Cluster, Matcher, RedisServer, calls, eventually, lock_and_unlock, shared_cluster, slot_of,
     trace_init, unique, within,
@@ -54,21 +56,23 @@ async fn locks_of_many_slots_are_held_each_on_its_node() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holds_of_all_nodes_are_renewed() {
-    const LEASE: Duration = Duration::from_secs(2);
     let cluster = shared_cluster();
-    let client = builder(cluster).lease(LEASE).connect().await.unwrap();
+    let client = builder(cluster).connect().await.unwrap();
     let prefix = unique("renewed");
+    let often = LockOptions::new().renew(Duration::from_secs(1));
     let mut guards = Vec::new();
     // More than one batch, of which some have several holds of one slot.
     for number in 0..150 {
         let name = format!("{prefix}:{{{}}}:{number}", number % 50);
-        guards.push(client.rlock(name).lock().await.unwrap());
+        guards.push(client.rlock(name).lock_with(often.clone()).await.unwrap());
     }
-    let started = Instant::now();
-    while started.elapsed() < 3 * LEASE {
-        assert!(guards.iter().all(|guard| guard.is_valid()));
-        tokio::time::sleep(LEASE / 20).await;
-    }
+    let until = |guard: &RLockGuard| match guard.state() {
+        GuardState::Held { until } => Some(until),
+        _ => None,
+    };
+    let before = guards.iter().map(until).max().unwrap();
+    let renewed = async || guards.iter().all(|guard| until(guard) > before);
+    eventually(DEADLINE, renewed).await;
     for guard in guards {
         guard.unlock().await.unwrap();
     }
@@ -138,17 +142,15 @@ async fn a_lock_is_held_over_a_failover_without_loss() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_deposed_master_reads_late_takes_no_lock() {
     let cluster = block_in_place(|| Cluster::options().start());
-    let client = builder(&cluster)
-        .response_timeout(Duration::from_millis(600))
-        .connect()
-        .await
-        .unwrap();
+    let client = builder(&cluster).connect().await.unwrap();
     let name = cluster.name_at(0, "deposed").await;
     let lock = client.rlock(&name);
     lock_and_unlock(&lock).await;
     let replica = cluster.replicas_of(0).await[0];
     block_in_place(|| cluster.pause(0));
-    let error = lock.try_lock().await.unwrap_err();
+    // Over before a replica takes its place.
+    let brief = LockOptions::new().wait(Duration::from_millis(600));
+    let error = lock.lock_with(brief).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     cluster.is_promoted(replica).await;
     let wait = LockOptions::new().wait(DEADLINE);
@@ -228,13 +230,13 @@ async fn replicas_of_the_master_of_each_lock_acknowledge() {
     let name = cluster.name_at(1, "acked").await;
     let replica = cluster.replicas_of(1).await[0];
     block_in_place(|| cluster.pause(replica));
-    let client = builder(&cluster)
+    let hasty = builder(&cluster)
         .replica_ack(ReplicaAck::All)
         .replica_timeout(Duration::from_millis(300))
         .connect()
         .await
         .unwrap();
-    let error = client.rlock(&name).lock().await.unwrap_err();
+    let error = hasty.rlock(&name).lock().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotReplicated, "{error}");
     let elsewhere = cluster.name_at(2, "acked").await;
     let guard = client.rlock(&elsewhere).lock().await.unwrap();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_rt::{Client, Error, ErrorKind, LockOptions};
+use redlock_rt::{Client, Error, ErrorKind, Kind, Lock, LockOptions};
 use tests::{DEADLINE, RedisServer, eventually, lock_and_unlock, told, trace_init, unique, within};
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -17,6 +17,18 @@ fn assert_says(error: &Error, kind: ErrorKind, code: &str) {
     assert!(text.to_uppercase().contains(code), "{text}");
 }
 
+/// A wait with an end says this code, unless it is over before an answer comes.
+async fn is_refused<K: Kind>(lock: impl Fn() -> Lock<K>, code: &str) {
+    let wait = LockOptions::new().wait(SHORT);
+    let refused = async || match lock().lock_with(wait.clone()).await {
+        Ok(_) => Err("it is not refused".to_owned()),
+        Err(error) if told(&error).to_uppercase().contains(code) => Ok(error),
+        Err(error) => Err(told(&error)),
+    };
+    let error = eventually(DEADLINE, refused).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
+
 /// A code that passes: a wait with an end says it, a wait without one goes on.
 async fn passes(server: &RedisServer, code: &str, refuse: &[&str], allow: &[&str]) {
     trace_init();
@@ -24,17 +36,8 @@ async fn passes(server: &RedisServer, code: &str, refuse: &[&str], allow: &[&str
     let lock = client.rlock(unique("passes"));
     lock_and_unlock(&lock).await;
     server.ask::<()>(refuse).await;
-    let wait = LockOptions::new().wait(SHORT);
     // Another name each time: the release of one that is still granted may be refused already.
-    let refused = async || {
-        let lock = client.rlock(unique("refused"));
-        match lock.lock_with(wait.clone()).await {
-            Ok(_) => Err("not yet refused".to_owned()),
-            Err(error) => Ok(error),
-        }
-    };
-    let error = eventually(DEADLINE, refused).await;
-    assert_says(&error, ErrorKind::Unavailable, code);
+    is_refused(|| client.rlock(unique("refused")), code).await;
     let waiter = lock.clone();
     let waiter = tokio::spawn(async move { waiter.lock().await });
     eventually(DEADLINE, async || client.stats().waiting == 1).await;
@@ -102,14 +105,7 @@ async fn loading() {
     let server = Arc::new(server);
     let restarted = Arc::clone(&server);
     let restart = tokio::task::spawn_blocking(move || restarted.restart());
-    let wait = LockOptions::new().wait(SHORT);
-    let refused = async || match lock.lock_with(wait.clone()).await {
-        Ok(_) => Err("it does not load".to_owned()),
-        Err(error) if told(&error).to_uppercase().contains("LOADING") => Ok(error),
-        Err(error) => Err(told(&error)),
-    };
-    let error = eventually(DEADLINE, refused).await;
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    is_refused(|| lock.clone(), "LOADING").await;
     // A wait without an end goes on.
     drop(within(DEADLINE, lock.lock()).await.unwrap());
     restart.await.unwrap();
@@ -160,9 +156,7 @@ async fn is_up(node: &RedisServer) {
 async fn clusterdown_and_crossslot() {
     let (nodes, client) = nodes(1).await;
     let lock = client.rlock("a");
-    let wait = LockOptions::new().wait(SHORT);
-    let error = lock.lock_with(wait).await.unwrap_err();
-    assert_says(&error, ErrorKind::Unavailable, "CLUSTERDOWN");
+    is_refused(|| lock.clone(), "CLUSTERDOWN").await;
     let waiter = tokio::spawn(async move { lock.lock().await });
     nodes[0]
         .ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])
@@ -207,8 +201,7 @@ async fn moved_ask_and_tryagain() {
     assert_says(&lock.unwrap_err(), ErrorKind::Misconfigured, "ASK");
     // One of its keys is there, and the other is not.
     let fenced = client.fenced_lock("a");
-    let error = fenced.lock_with(LockOptions::new().wait(SHORT)).await;
-    assert_says(&error.unwrap_err(), ErrorKind::Unavailable, "TRYAGAIN");
+    is_refused(|| fenced.clone(), "TRYAGAIN").await;
     let waiter = tokio::spawn(async move { fenced.lock().await });
     eventually(DEADLINE, async || client.stats().waiting == 1).await;
     nodes[0]

@@ -14,12 +14,16 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-const LEASE: Duration = Duration::from_millis(900);
 /// A poll interval longer than any test.
 const NEVER: Duration = Duration::from_secs(600);
 
 const OLD: usize = 0;
 const NEW: usize = 1;
+
+/// Renewed several times a second.
+fn often() -> LockOptions {
+    LockOptions::new().renew(Duration::from_millis(300))
+}
 
 /// Two servers behind one address, each behind a separate proxy.
 struct Stage {
@@ -45,7 +49,7 @@ impl Stage {
         let leads_to = Arc::clone(&self.leads_to);
         let builder = Client::builder()
             .connector(move || TcpStream::connect(addresses[leads_to.load(Ordering::SeqCst)]));
-        builder.lease(LEASE).poll_interval(NEVER)
+        builder.poll_interval(NEVER)
     }
 
     fn client(&self) -> Client {
@@ -67,7 +71,7 @@ impl Stage {
 
     /// A lock that is held and renewed, and the connections for commands and for renewals.
     async fn renewed(&self, client: &Client, name: &str) -> (RLockGuard, Which, Which) {
-        let guard = client.rlock(name).lock().await.unwrap();
+        let guard = client.rlock(name).lock_with(often()).await.unwrap();
         let connections = || self.proxies[OLD].connections(Which::Scripts);
         let main = connections()[0];
         let renewals = eventually(DEADLINE, async || {
@@ -145,7 +149,7 @@ async fn an_acquisition_that_the_old_server_answered_late_gave_a_second_valid_gu
     let held = stage.client_of(NEW).await.rlock("b").lock().await.unwrap();
     let acquire = Matcher::command(CALL).mentioning("b").on(main);
     let answer = stage.proxies[OLD].hold_reply(acquire);
-    let options = LockOptions::new().wait(5 * LEASE);
+    let options = LockOptions::new().wait(Duration::from_secs(5));
     let (lock, name) = (client.rlock("b"), "b");
     let late = tokio::spawn(async move { lock.lock_with(options).await });
     answer.reached().await;
@@ -292,15 +296,15 @@ async fn an_address_of_two_servers_in_turn_never_gives_two_valid_guards() {
             TcpStream::connect(addresses[at % 2]).await
         }
     });
-    let client = client.lease(LEASE).poll_interval(NEVER).build().unwrap();
-    let guard = client.rlock("a").lock().await.unwrap();
+    let client = client.poll_interval(NEVER).build().unwrap();
+    let guard = client.rlock("a").lock_with(often()).await.unwrap();
     let taken = stage.client_of(NEW).await.rlock("a").lock().await.unwrap();
     open.send_replace(true);
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Taken);
     assert!(taken.is_valid());
     // The client stays with that server: holds are renewed and verified there.
     stage.proxies[OLD].mark();
-    let guard = client.rlock("b").lock().await.unwrap();
+    let guard = client.rlock("b").lock_with(often()).await.unwrap();
     let renewals = Matcher::command(CALL).mentioning("b");
     stage.proxies[NEW].wait_for_count(renewals, 4).await;
     assert!(guard.is_valid());

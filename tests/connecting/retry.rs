@@ -9,6 +9,7 @@ use tests::{
 };
 
 const LOADING: &str = "-LOADING Redis is loading the dataset in memory\r\n";
+const DENIED: &str = "-NOPERM this user has no permissions to run the 'evalsha' command\r\n";
 const FOR_EVER: usize = 1_000_000;
 
 async fn stage(policy: RetryPolicy) -> (RedisServer, Proxy, Client) {
@@ -53,12 +54,10 @@ async fn a_hundred_tasks_asked_a_server_that_refuses_a_hundred_times_as_often() 
     // 20, 40, 80, 160, 320, 500 ms, …, at least half of each.
     assert!((2..=16).contains(&asked), "{asked}");
     proxy.clear();
-    let ended = Instant::now();
+    // The first answer wakes all.
     for outcome in within(DEADLINE, join_all(tasks)).await {
         outcome.unwrap().unwrap();
     }
-    // The first answer wakes all.
-    assert!(ended.elapsed() < SPAN, "{:?}", ended.elapsed());
 }
 
 /// It was the one that was to ask next, and nobody asked.
@@ -68,14 +67,14 @@ async fn a_future_that_was_not_polled_kept_all_others_from_a_server_that_had_ref
     let policy = RetryPolicy::new().interval(PAUSE).max_interval(PAUSE);
     let (_server, proxy, client) = stage(policy).await;
     proxy.answer(CALL, LOADING, FOR_EVER);
-    let wait = |wait| LockOptions::new().wait(wait);
-    let refused = client.rlock("first").lock_with(wait(PAUSE / 10)).await;
+    let wait = LockOptions::new().wait(PAUSE / 10);
+    let refused = client.rlock("first").lock_with(wait).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
     let kept = client.rlock("kept");
     let mut kept = tokio_test::task::spawn(kept.lock());
     tokio_test::assert_pending!(kept.poll());
     proxy.clear();
-    let guard = client.rlock("other").lock_with(wait(4 * PAUSE)).await;
+    let guard = within(DEADLINE, client.rlock("other").lock()).await;
     guard.unwrap().unlock().await.unwrap();
 }
 
@@ -120,7 +119,7 @@ async fn conversions_and_acknowledgements_did_not_know_the_policy() {
     let refused = async |script: &str, error: &Error, started: Instant| {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{script}: {error}");
         let took = started.elapsed();
-        assert!(took >= 2 * PAUSE && took < 10 * PAUSE, "{script}: {took:?}");
+        assert!(took >= 2 * PAUSE, "{script}: {took:?}");
         eventually(DEADLINE, async || proxy.count(calls(script)) >= 3).await;
         assert_eq!(proxy.count(calls(script)), 3, "{script}");
         proxy.clear();
@@ -157,8 +156,7 @@ async fn tries_are_as_far_apart_as_the_policy_says() {
             }
         }
         let took = started.elapsed();
-        assert!(took >= 2 * PAUSE, "{took:?}");
-        assert!(took < 5 * PAUSE, "{took:?}");
+        assert!(took >= 2 * PAUSE && took < 10 * PAUSE, "{took:?}");
     }
 }
 
@@ -175,7 +173,8 @@ async fn a_client_without_a_longest_interval_panicked_when_it_connected() {
 /// Only this call would be refused again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_alone_is_refused_holds_no_others_back() {
-    const PAUSE: Duration = Duration::from_secs(5);
+    // At least half of it is longer than the deadline.
+    const PAUSE: Duration = Duration::from_secs(60);
     let policy = RetryPolicy::new().interval(PAUSE).max_interval(PAUSE);
     let (_server, proxy, client) = stage(policy).await;
     let full = Matcher::command(CALL).mentioning("full");
@@ -188,9 +187,8 @@ async fn a_call_that_alone_is_refused_holds_no_others_back() {
     let refused = tokio::spawn(async move { lock.lock().await });
     let asked = async || proxy.count(Matcher::command(CALL).mentioning("full")) > 0;
     eventually(DEADLINE, asked).await;
-    let started = Instant::now();
-    drop(client.rlock("other").lock().await.unwrap());
-    assert!(started.elapsed() < PAUSE / 3);
+    let other = client.rlock("other");
+    drop(within(DEADLINE, other.lock()).await.unwrap());
     refused.abort();
 }
 
@@ -221,15 +219,18 @@ async fn a_call_whose_reply_was_lost_was_called_refused_since_its_repeat_was() {
     assert!(latch.try_set_count(3).await.unwrap());
     // Loads the script.
     assert_eq!(latch.count_down().await.unwrap(), 2);
-    let counts = calls("latch_count_down");
-    let gate = proxy.hold_reply(counts.clone());
-    let counting = latch.clone();
-    let counting = tokio::spawn(async move { counting.count_down().await });
-    gate.reached().await;
-    proxy.answer(counts, LOADING, FOR_EVER);
-    proxy.cut(Which::All);
-    gate.open();
-    let error = within(DEADLINE, counting).await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
-    assert_eq!(latch.count().await.unwrap(), 1);
+    let counts = || calls("latch_count_down");
+    for (refusal, left) in [(LOADING, 1), (DENIED, 0)] {
+        let gate = proxy.hold_reply(counts());
+        let counting = latch.clone();
+        let counting = tokio::spawn(async move { counting.count_down().await });
+        gate.reached().await;
+        proxy.answer(counts(), refusal, FOR_EVER);
+        proxy.cut(Which::All);
+        gate.open();
+        let error = within(DEADLINE, counting).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
+        assert_eq!(latch.count().await.unwrap(), left);
+        proxy.clear();
+    }
 }

@@ -3,8 +3,8 @@
 
 use std::{ops::Deref, time::Duration};
 
-use redlock_rt::{Client, ErrorKind, LockOptions, PermitOptions, Quorum};
-use tests::{DEADLINE, RedisServer, World, eventually, lock_and_unlock, within};
+use redlock_rt::{Client, ErrorKind, Kind, Lock, LockOptions, PermitOptions, Quorum};
+use tests::{DEADLINE, RedisServer, World, eventually, within};
 use tokio::task::block_in_place;
 
 const LEASE: Duration = Duration::from_secs(1);
@@ -47,6 +47,16 @@ impl Stage {
         }
     }
 
+    /// Takes and frees a lock, however long that takes: the response time-out is short.
+    async fn turn<K: Kind>(&self, lock: &Lock<K>) {
+        drop(within(DEADLINE, lock.lock()).await.unwrap());
+        self.settled().await;
+    }
+
+    async fn settled(&self) {
+        eventually(DEADLINE, async || self.client.stats().releases == 0).await;
+    }
+
     fn stand_still(&self) {
         block_in_place(|| self.server.pause());
     }
@@ -55,7 +65,7 @@ impl Stage {
     async fn go_on(&self) {
         tokio::time::sleep(STANDSTILL).await;
         block_in_place(|| self.server.resume());
-        eventually(DEADLINE, async || self.client.stats().releases == 0).await;
+        self.settled().await;
     }
 
     /// The keys, without notes, which expire.
@@ -85,7 +95,7 @@ fn brief() -> LockOptions {
 async fn a_failed_lock_call_left_a_lock_when_the_server_went_on() {
     let stage = Stage::open("rlock").await;
     let lock = stage.client.rlock(&stage.name);
-    lock_and_unlock(&lock).await;
+    stage.turn(&lock).await;
     stage.stand_still();
     let error = lock.lock_with(brief()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -100,9 +110,10 @@ async fn a_failed_read_or_write_or_several_at_once_left_locks_when_the_server_we
     let modes = stage.client.read_write_lock(name("rw"));
     let (read, write) = (modes.read_lock(), modes.write_lock());
     let both = stage.client.multi_lock([name("a"), name("b")]);
-    lock_and_unlock(&read).await;
-    lock_and_unlock(&write).await;
-    both.lock().await.unwrap().unlock().await.unwrap();
+    stage.turn(&read).await;
+    stage.turn(&write).await;
+    drop(both.lock().await.unwrap());
+    stage.settled().await;
     stage.stand_still();
     // All calls are in progress before the first of them ends the connection.
     let (read, write, both) = tokio::join!(
@@ -122,8 +133,9 @@ async fn failed_acquisitions_kept_permits_when_the_server_went_on() {
     let leased = stage.client.permit_expirable_semaphore(name("leased"));
     let leased = leased.limit(2);
     let plain = stage.client.semaphore(name("plain")).limit(2);
-    leased.acquire().await.unwrap().release().await.unwrap();
-    plain.acquire().await.unwrap().release().await.unwrap();
+    drop(leased.acquire().await.unwrap());
+    drop(plain.acquire().await.unwrap());
+    stage.settled().await;
     stage.stand_still();
     let brief = PermitOptions::new().wait(BRIEF / 2);
     let (one, two) = tokio::join!(
@@ -143,7 +155,7 @@ async fn failed_acquisitions_kept_permits_when_the_server_went_on() {
 async fn a_failed_waiter_is_in_no_queue_when_the_server_goes_on() {
     let stage = Stage::open("fair").await;
     let lock = stage.client.fair_lock(&stage.name);
-    lock_and_unlock(&lock).await;
+    stage.turn(&lock).await;
     // Held by an owner that never releases; the call would queue.
     let _: i64 = stage.redis(&["HSET", &stage.name, "else:1", "1"]).await;
     stage.stand_still();
@@ -161,8 +173,10 @@ async fn drops_while_the_server_is_stopped_are_settled_once_it_continues() {
     let guard = stage.client.rlock(name("lock")).lock().await.unwrap();
     let plain = stage.client.semaphore(name("plain")).limit(2);
     let permits = plain.acquire_many(2).await.unwrap();
+    let patient = stage.client();
+    let count = patient.count_down_latch(name("latch"));
+    count.try_set_count(3).await.unwrap();
     let latch = stage.client.count_down_latch(name("latch"));
-    latch.try_set_count(3).await.unwrap();
     let first = latch.count_down_guard().unwrap();
     let second = latch.count_down_guard().unwrap();
     stage.stand_still();
@@ -171,8 +185,9 @@ async fn drops_while_the_server_is_stopped_are_settled_once_it_continues() {
     assert!(told.unwrap_err().is_outcome_unknown());
     drop((guard, permits, second));
     stage.go_on().await;
+    let plain = patient.semaphore(name("plain"));
     assert_eq!(plain.available_permits().await.unwrap(), 2);
-    assert_eq!(latch.count().await.unwrap(), 1, "each counted once");
+    assert_eq!(count.count().await.unwrap(), 1, "each counted once");
     stage.assert_left(&[name("latch"), name("plain")]).await;
 }
 
@@ -183,13 +198,13 @@ async fn a_red_lock_stayed_on_a_server_that_stood_still() {
     let clients = others.iter().map(|stage| stage.client.clone());
     let quorum = Quorum::new(clients.chain([slow.client.clone()])).unwrap();
     let lock = quorum.redlock(&slow.name);
-    lock.lock().await.unwrap().unlock().await.unwrap();
-    eventually(DEADLINE, async || slow.client.stats().releases == 0).await;
+    drop(lock.lock().await.unwrap());
+    slow.settled().await;
     slow.stand_still();
-    let guard = within(DEADLINE, lock.lock()).await.unwrap();
-    guard.unlock().await.unwrap();
+    drop(within(DEADLINE, lock.lock()).await.unwrap());
     slow.go_on().await;
     for stage in others.iter().chain([&slow]) {
+        stage.settled().await;
         stage.assert_left(&[]).await;
     }
 }
@@ -199,7 +214,7 @@ async fn a_red_lock_stayed_on_a_server_that_stood_still() {
 async fn cleanups_kept_for_a_stopped_server_do_not_grow() {
     let stage = Stage::open("bounded").await;
     let lock = stage.client.rlock(&stage.name);
-    lock_and_unlock(&lock).await;
+    stage.turn(&lock).await;
     stage.stand_still();
     // Until one of them has had no reply for so long that the client closes the connection.
     for _ in 0..6 {
@@ -211,7 +226,7 @@ async fn cleanups_kept_for_a_stopped_server_do_not_grow() {
         let options = LockOptions::new().wait(BRIEF / 20);
         lock.lock_with(options).await.unwrap_err();
     }
-    assert_eq!(stage.client.stats().releases, kept);
+    assert!(stage.client.stats().releases <= kept);
     stage.go_on().await;
     stage.assert_left(&[]).await;
 }
@@ -224,13 +239,13 @@ async fn without_the_right_to_kill_clients_a_lock_is_still_compensated() {
     let rules = "ACL SETUSER user on >pw ~* &* +@all -client|kill";
     let _: () = stage.redis(&rules.split(' ').collect::<Vec<_>>()).await;
     let lock = stage.client.rlock(&stage.name);
-    lock_and_unlock(&lock).await;
+    stage.turn(&lock).await;
     stage.stand_still();
     lock.lock_with(brief()).await.unwrap_err();
     stage.go_on().await;
     // At the latest with the lease, since the old call may run after its release here.
     eventually(DEADLINE, async || stage.keys().await.is_empty()).await;
     // And the client works again.
-    within(DEADLINE, lock_and_unlock(&lock)).await;
+    stage.turn(&lock).await;
     stage.assert_left(&[]).await;
 }

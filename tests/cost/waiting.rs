@@ -101,7 +101,7 @@ async fn waiting_for_a_guard_of_the_same_client_begins_with_the_subscription() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_waiting_tasks_are_one_contender() {
-    let (evals, _) = thousand_turns(None).await;
+    let evals = thousand_turns(None).await;
     let least = 2 * TASKS;
     assert!((least..=2 * least).contains(&evals), "{evals}");
 }
@@ -110,15 +110,13 @@ async fn a_thousand_waiting_tasks_are_one_contender() {
 /// a try is under way when a guard ends: one that was made in vain before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_tasks_that_hand_over_cost_a_release_and_an_acquisition_for_each_chain() {
-    let chain = Duration::from_millis(10);
-    let (evals, took) = thousand_turns(Some(chain)).await;
-    let chains = took.as_millis() / chain.as_millis() + 2;
-    assert!(evals as u128 <= 4 * chains, "{evals} for {chains} chains");
+    // The longest time that is allowed, so there are few chains.
+    let evals = thousand_turns(Some(Duration::from_secs(1))).await;
+    assert!(evals < TASKS / 10, "{evals}");
 }
 
-/// A thousand tasks wait and take one turn each; returns the calls from the first turn on, and how long
-/// it took.
-async fn thousand_turns(hand_over: Option<Duration>) -> (usize, Duration) {
+/// A thousand tasks wait and take one turn each; returns the calls from the first turn on.
+async fn thousand_turns(hand_over: Option<Duration>) -> usize {
     let mut counted =
         Counted::start_with(|builder| builder.linger(LINGER).hand_over(hand_over)).await;
     counted.occupy().await;
@@ -134,16 +132,14 @@ async fn thousand_turns(hand_over: Option<Duration>) -> (usize, Duration) {
     assert_eq!(counted.sent().await, asleep);
 
     counted.mark().await;
-    let start = Instant::now();
     counted.vacate().await;
     within(3 * DEADLINE, tasks.join_all()).await;
-    let took = start.elapsed();
     let sent = counted.sent().await;
     let evals = sent[CALL];
     assert_eq!(sent.len(), 1, "no other subscription: {sent:?}");
     assert_eq!(counted.client.stats().waiting, 0);
     counted.end().await;
-    (evals, took)
+    evals
 }
 
 /// The same limit for hand-overs among processes: each process that is woken tries once.
@@ -196,12 +192,11 @@ async fn a_subscription_lingers_and_then_ends() {
         guard.unlock().await.unwrap();
         assert_eq!(counted.client.stats().subscriptions, 1);
     }
-    assert_eq!(counted.sent_of("SUBSCRIBE").await, 1);
-    assert_eq!(counted.sent_of("UNSUBSCRIBE").await, 0);
     counted.proxy.wait_for("UNSUBSCRIBE").await;
     let lingered = left.elapsed();
     assert!(lingered >= LINGER, "{lingered:?}");
     eventually(DEADLINE, async || counted.client.stats().subscriptions == 0).await;
+    assert_eq!(counted.sent_of("SUBSCRIBE").await, 1);
     assert_eq!(counted.sent_of("UNSUBSCRIBE").await, 1);
 
     // The next waiter has to subscribe again.
@@ -232,9 +227,7 @@ async fn without_a_linger_a_subscription_ends_with_its_last_waiter() {
         waiter.abort();
         assert!(waiter.await.unwrap_err().is_cancelled());
     }
-    let left = Instant::now();
-    counted.proxy.wait_for("UNSUBSCRIBE").await;
-    assert!(left.elapsed() < LINGER, "{:?}", left.elapsed());
+    within(LINGER, counted.proxy.wait_for("UNSUBSCRIBE")).await;
     assert_eq!(counted.sent_of("UNSUBSCRIBE").await, 1);
     counted.vacate().await;
     counted.end().await;

@@ -218,7 +218,7 @@ fn commands_that_neither_knows_are_refused_in_the_same_words() {
 fn scripts_of_the_project_on_random_states() {
     let server = RedisServer::start();
     let engine = Engine::new();
-    let rounds = if soak() { 5000 } else { 200 };
+    let rounds = if soak() { 5000 } else { 100 };
     let seed = seed();
     let mut random = Random::new(seed);
     let mut pair = Pair::connect(server.address(), &engine, 1);

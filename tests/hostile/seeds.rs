@@ -40,7 +40,7 @@ pub(crate) struct Cases {
 
 pub(crate) const REPLIES: Cases = Cases {
     what: "hostile replies",
-    always: 4_000,
+    always: 2_000,
     soak: 200_000,
 };
 pub(crate) const REPLIES_OVER_TCP: Cases = Cases {
@@ -50,7 +50,7 @@ pub(crate) const REPLIES_OVER_TCP: Cases = Cases {
 };
 pub(crate) const INPUT: Cases = Cases {
     what: "hostile input",
-    always: 16_000,
+    always: 18_000,
     soak: 800_000,
 };
 

@@ -150,6 +150,7 @@ async fn a_leader_under_a_long_namespace_was_an_error() {
     assert_eq!((leader.term, leader.identity), (leadership.term(), None));
     let seen = election.observe().next().await.unwrap().unwrap();
     assert_eq!(seen.term, leadership.term());
+    assert_eq!(client.identity_of(&leader.hold).await.unwrap(), None);
     leadership.resign().await.unwrap();
 }
 

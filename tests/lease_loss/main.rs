@@ -30,15 +30,6 @@ const NEVER: Duration = Duration::from_secs(600);
 /// Short, since each test waits for it at its end.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// The guard's local deadline, while it is valid.
-#[track_caller]
-fn valid_until(guard: &RLockGuard) -> Instant {
-    match guard.state() {
-        GuardState::Held { until } | GuardState::Suspect { until } => until,
-        state => panic!("{state:?}"),
-    }
-}
-
 /// Waits until the local deadline of the guard is after `moment`.
 #[track_caller]
 fn held_beyond(guard: &RLockGuard, moment: Instant) -> impl Future<Output = ()> {

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redlock_rt::{Client, LockOptions, LostReason, RLockGuard};
 use tests::{
-    LeakCheck, Proxy, Which, ask, calls, eventually, shared_server, trace_init, unique, within,
+    LeakCheck, Proxy, Which, ask, calls, eventually, shared_server, trace_init, unique,
+    valid_until, within,
 };
 
-use crate::{DEADLINE, LATE, held_beyond, valid_until};
+use crate::{DEADLINE, LATE, held_beyond};
 
 async fn hold(
     client: &Client,
@@ -54,7 +55,10 @@ async fn renew_many(options: &LockOptions, interval: Duration) {
     let apart = begun.elapsed().div_duration_f64(interval / 10) as usize;
     let a_round = CALLS + apart.min(10);
     // The first round.
-    let ends: Vec<_> = guards.iter().map(valid_until).collect();
+    let ends: Vec<_> = guards
+        .iter()
+        .map(|guard| valid_until(&guard.state()))
+        .collect();
     for (guard, end) in guards.iter().zip(ends) {
         held_beyond(guard, end).await;
     }
@@ -94,7 +98,10 @@ async fn one_bad_key_among_a_hundred() {
     let start = Instant::now();
     assert_eq!(within(DEADLINE, poisoned.lost()).await, LostReason::Taken);
     assert!(start.elapsed() < INTERVAL + LATE, "{:?}", start.elapsed());
-    let ends: Vec<_> = guards.iter().map(valid_until).collect();
+    let ends: Vec<_> = guards
+        .iter()
+        .map(|guard| valid_until(&guard.state()))
+        .collect();
     for (guard, end) in guards.iter().zip(&ends) {
         held_beyond(guard, *end).await;
     }

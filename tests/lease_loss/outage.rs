@@ -6,11 +6,11 @@ use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, GuardState, LockOptions, LostReason, RLock, RLockGuard, Unlocked};
 use tests::{
     LeakCheck, Matcher, Proxy, RedisServer, ServerOptions, Which, ask, calls, eventually,
-    trace_init, unique, within,
+    trace_init, unique, valid_until, within,
 };
 use tokio::task::{JoinHandle, block_in_place};
 
-use crate::{DEADLINE, LATE, LINGER, held_beyond, valid_until};
+use crate::{DEADLINE, LATE, LINGER, held_beyond};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 /// The response time-out: longer than threads wait for a processor, and well below the lease.
@@ -60,7 +60,7 @@ impl Rig {
         let options = LockOptions::new().lease(lease).renew(INTERVAL);
         let guard = self.lock.lock_with(options).await.unwrap();
         // Renewed once, so that the connection for renewals exists and the script is loaded.
-        held_beyond(&guard, valid_until(&guard)).await;
+        held_beyond(&guard, valid_until(&guard.state())).await;
         guard
     }
 
@@ -132,7 +132,7 @@ async fn recovers(outage: Outage) {
         state => panic!("{state:?}"),
     })
     .await;
-    let until = valid_until(&guard);
+    let until = valid_until(&guard.state());
     outage.end(&rig);
     held_beyond(&guard, until).await;
     assert!(Instant::now() < until, "not renewed in time to tell");
@@ -162,7 +162,7 @@ async fn a_half_open_link_for_renewals_is_replaced() {
     let outage = Outage::RenewalsOnly;
     outage.begin(&rig);
     // Without the end of the silence.
-    let until = valid_until(&guard);
+    let until = valid_until(&guard.state());
     held_beyond(&guard, until + 3 * INTERVAL).await;
     assert!(Instant::now() < until, "not renewed in time to tell");
     outage.end(&rig);
@@ -178,7 +178,7 @@ async fn loses(outage: Outage) {
     let waiter = rig.waiter().await;
     outage.begin(&rig);
     let mut lost = Box::pin(guard.lost());
-    let (mut doubted, mut until) = (false, valid_until(&guard));
+    let (mut doubted, mut until) = (false, valid_until(&guard.state()));
     let reason = loop {
         let now = Instant::now();
         match guard.state() {
@@ -233,7 +233,7 @@ async fn a_restart_with_its_data_keeps_the_lock() {
     let rig = Rig::set("aof", RedisServer::options().aof());
     let guard = rig.hold(LEASE).await;
     let waiter = rig.waiter().await;
-    let until = valid_until(&guard);
+    let until = valid_until(&guard.state());
     block_in_place(|| rig.server.kill());
     eventually(DEADLINE, async || {
         matches!(guard.state(), GuardState::Suspect { .. })
@@ -311,7 +311,7 @@ async fn lost_replies_to_renewals() {
         ("cut before", |proxy, calls| proxy.cut_before_request(calls)),
     ];
     for (what, lose) in lose {
-        let until = valid_until(&guard);
+        let until = valid_until(&guard.state());
         rig.proxy.mark();
         lose(&rig.proxy, renewals());
         rig.proxy.wait_for_answer(renewals()).await;

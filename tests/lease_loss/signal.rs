@@ -7,10 +7,10 @@ use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, GuardState, LockOptions, LostReason, Unlocked, embedded::Engine};
 use tests::{
     LeakCheck, RedisServer, RedissonClient, Which, Wires, ask, connection_over, eventually,
-    trace_init, unique, within,
+    trace_init, unique, valid_until, within,
 };
 
-use crate::{DEADLINE, LATE, LINGER, NEVER, held_beyond, valid_until};
+use crate::{DEADLINE, LATE, LINGER, NEVER, held_beyond};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Operations of other clients on a lock.
@@ -100,7 +100,7 @@ async fn tell_on_a_server(misdeed: Misdeed) {
     let client = Client::connect(&server.url()).await.unwrap();
     let other = Client::connect(&server.url()).await.unwrap();
     let guard = client.rlock(&name).lock_with(options()).await.unwrap();
-    held_beyond(&guard, valid_until(&guard)).await;
+    held_beyond(&guard, valid_until(&guard.state())).await;
     misdeed.commit(&name, &redis, &other).await;
     let start = Instant::now();
     assert_eq!(within(DEADLINE, guard.lost()).await, misdeed.reason());
@@ -181,7 +181,7 @@ async fn flushed_scripts_lose_nothing() {
     let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
     for _ in 0..4 {
         flush().await;
-        held_beyond(&guard, valid_until(&guard)).await;
+        held_beyond(&guard, valid_until(&guard.state())).await;
     }
     flush().await;
     let inner = guard.reenter().await.unwrap();
@@ -206,14 +206,14 @@ async fn a_guard_outlived_its_key_when_the_reply_to_a_renewal_came_late() {
     let renewed = LockOptions::new().lease(20 * INTERVAL).renew(INTERVAL);
     let guard = client.rlock(&name).lock_with(renewed).await.unwrap();
     // The next one has its connection and its script.
-    held_beyond(&guard, valid_until(&guard)).await;
-    let (before, sent) = (valid_until(&guard), wires.count());
+    held_beyond(&guard, valid_until(&guard.state())).await;
+    let (before, sent) = (valid_until(&guard.state()), wires.count());
     wires.hang();
     eventually(DEADLINE, async || wires.count() > sent).await;
     tokio::time::sleep(2 * INTERVAL).await;
     wires.speak();
     held_beyond(&guard, before).await;
-    let left = valid_until(&guard) - tokio::time::Instant::now().into_std();
+    let left = valid_until(&guard.state()) - tokio::time::Instant::now().into_std();
     let ttl = Duration::from_millis(ask(&redis, &["PTTL", &name]).await);
     assert!(left <= ttl, "{left:?}, and the key for {ttl:?}");
     guard.unlock().await.unwrap();

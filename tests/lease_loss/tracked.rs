@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, GuardState, LockOptions, LostReason, RLockGuard, Unlocked};
-use tests::{LeakCheck, Proxy, RedisServer, ask, calls, eventually, trace_init, unique, within};
+use tests::{
+    LeakCheck, Proxy, RedisServer, ask, calls, eventually, trace_init, unique, valid_until, within,
+};
 
-use crate::{DEADLINE, LINGER, held_beyond, valid_until};
+use crate::{DEADLINE, LINGER, held_beyond};
 
 /// No renewal is due before the end of the test.
 const LONG: Duration = Duration::from_secs(600);
@@ -296,7 +298,10 @@ async fn what_this_client_renews_is_told_to_nobody() {
     proxy
         .wait_for_count(calls("renew"), ROUNDS * LOCKS.div_ceil(100))
         .await;
-    let ends: Vec<_> = guards.iter().map(valid_until).collect();
+    let ends: Vec<_> = guards
+        .iter()
+        .map(|guard| valid_until(&guard.state()))
+        .collect();
     for (guard, end) in guards.iter().zip(ends) {
         held_beyond(guard, end).await;
     }

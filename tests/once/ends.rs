@@ -30,8 +30,8 @@ async fn a_fire_that_was_freed_by_force_is_marked_by_its_next_holder_alone() {
 async fn a_body_is_dropped_when_its_fire_is_taken() {
     let stage = Stage::open::<Redis>("once-taken").await;
     let client = stage.client();
-    let lease = Duration::from_millis(600);
-    let first = run(&stage.once(&client).lease(lease)).await;
+    let often = LockOptions::new().renew(Duration::from_millis(200));
+    let first = run(&stage.once(&client).options(often)).await;
     let _: bool = stage.redis(&["DEL", &stage.lock()]).await;
     let body = first.run(std::future::pending::<()>());
     let error = within(DEADLINE, body).await.unwrap_err();

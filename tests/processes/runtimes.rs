@@ -13,12 +13,12 @@ use std::{
 
 use futures::{FutureExt, future::select};
 use redlock_rt::{
-    Client, ClientBuilder, Error, GuardState, Kind, Lock, LockGuard, LostReason, MultiLock, Quorum,
-    RLock, RLockGuard, Unlocked, distributed_lock,
+    Client, ClientBuilder, Error, GuardState, Kind, Lock, LockGuard, LockOptions, LostReason,
+    MultiLock, Quorum, RLock, RLockGuard, Unlocked, distributed_lock,
 };
 use tests::{
     CALL, DEADLINE, Gate, LeakCheck, Matcher, Proxy, RedisServer, SharedServer, World, ask, calls,
-    eventually, shared_server, unique, within,
+    eventually, is_renewed, shared_server, unique, within,
 };
 use tokio::{
     runtime::{Builder, Runtime},
@@ -114,6 +114,11 @@ fn assert_clean(client: &Client, name: &str) {
             .unwrap();
         check.client(client).assert_clean().await;
     });
+}
+
+/// Renewed several times within [`SHORT_LEASE`], under a longer one.
+fn often() -> LockOptions {
+    LockOptions::new().renew(SHORT_LEASE / 3)
 }
 
 async fn lock_and_unlock<K: Kind>(lock: &Lock<K>) {
@@ -253,16 +258,14 @@ fn a_lock_is_held_in_the_next_runtime_where_only_its_guard_is_used() {
 fn is_held_in_the_next_runtime(uses: impl AsyncFn(&RLockGuard, &RLock)) {
     for (first, second) in runtimes().zip(runtimes()) {
         let name = unique("across");
-        let client = builder().lease(SHORT_LEASE).build().unwrap();
+        let client = builder().build().unwrap();
         let lock = client.rlock(&name);
-        let guard = first.block_on(lock.lock()).unwrap();
+        let guard = first.block_on(lock.lock_with(often())).unwrap();
         drop(first);
         assert!(guard.is_valid());
         second.block_on(async {
             uses(&guard, &lock).await;
-            let acquired = Instant::now();
-            eventually(DEADLINE, async || acquired.elapsed() > SHORT_LEASE * 2).await;
-            assert!(guard.is_valid(), "{:?}", guard.state());
+            is_renewed(SHORT_LEASE, || guard.state()).await;
             assert!(lock.is_locked().await.unwrap());
             assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
         });
@@ -276,14 +279,14 @@ fn is_held_in_the_next_runtime(uses: impl AsyncFn(&RLockGuard, &RLock)) {
 fn locks_of_several_names_are_held_in_the_next_runtime_where_only_their_guard_is_used() {
     for (first, second) in runtimes().zip(runtimes()) {
         let name = unique("several");
-        let client = builder().lease(SHORT_LEASE).build().unwrap();
+        let client = builder().build().unwrap();
         let names = ["a", "b"].map(|part| format!("{name}:{part}"));
-        let guard = first.block_on(client.multi_lock(names).lock()).unwrap();
+        let locks = client.multi_lock(names);
+        let guard = first.block_on(locks.lock_with(often())).unwrap();
         drop(first);
         second.block_on(async {
             assert!(guard.lost().now_or_never().is_none());
-            let since = Instant::now();
-            eventually(DEADLINE, async || since.elapsed() > SHORT_LEASE * 2).await;
+            is_renewed(SHORT_LEASE, || guard.state()).await;
             guard.run(ready(())).await.unwrap();
             assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
         });
@@ -298,17 +301,15 @@ fn a_redlock_is_held_in_the_next_runtime_where_only_its_guard_is_used() {
     let servers = [(); 3].map(|()| RedisServer::start());
     for (first, second) in runtimes().zip(runtimes()) {
         let clients = servers.each_ref().map(|server| {
-            let client = Client::builder().url(&server.url()).lease(SHORT_LEASE);
+            let client = Client::builder().url(&server.url());
             client.build().unwrap()
         });
         let lock = Quorum::new(clients).unwrap().redlock("several");
-        let guard = first.block_on(lock.lock()).unwrap();
+        let guard = first.block_on(lock.lock_with(often())).unwrap();
         drop(first);
         second.block_on(async {
             guard.run(ready(())).await.unwrap();
-            let since = Instant::now();
-            eventually(DEADLINE, async || since.elapsed() > SHORT_LEASE * 2).await;
-            assert!(guard.is_valid(), "{:?}", guard.state());
+            is_renewed(SHORT_LEASE, || guard.state()).await;
             let redis = servers[0].connect().await.unwrap();
             let _: u8 = ask(&redis, &["DEL", "several"]).await;
             let is_back = async || ask::<bool>(&redis, &["EXISTS", "several"]).await;
@@ -471,7 +472,7 @@ fn while_another_ends<F: Future<Output = ()>>(
                     // A runtime without a driving thread would be blocked.
                     within(DEADLINE, is_ready).await.unwrap();
                     if by == End::Panic {
-                        // Without a backtrace, for which the runtime would stand still longer than a lease.
+                        // Without a backtrace, for which the runtime would stand still for long.
                         resume_unwind(Box::new("this is how it ends"));
                     }
                 });
@@ -513,13 +514,11 @@ fn a_lock_is_renewed_after_a_panic_has_ended_another_runtime() {
 fn is_renewed_after_another_runtime(by: End) {
     for runtimes in runtimes().zip(runtimes()) {
         let name = unique("both-held");
-        let client = builder().lease(SHORT_LEASE).build().unwrap();
+        let client = builder().build().unwrap();
         while_another_ends(&client, runtimes, by, async |client, other_runtime| {
-            let guard = client.rlock(&name).lock().await.unwrap();
+            let guard = client.rlock(&name).lock_with(often()).await.unwrap();
             other_runtime.now().await;
-            let ended = Instant::now();
-            eventually(DEADLINE, async || ended.elapsed() > SHORT_LEASE * 2).await;
-            assert!(guard.is_valid(), "{:?}", guard.state());
+            is_renewed(SHORT_LEASE, || guard.state()).await;
             assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
         });
         assert_clean(&client, &name);
@@ -533,11 +532,7 @@ fn a_lock_is_renewed_whose_acquisition_was_answered_before_the_end_of_another_ru
     for (first, second) in runtimes().zip(runtimes()) {
         let name = unique("both-answered");
         let proxy = Proxy::to(&shared_server());
-        let client = Client::builder()
-            .url(&proxy.url())
-            .lease(SHORT_LEASE)
-            .build()
-            .unwrap();
+        let client = Client::builder().url(&proxy.url()).build().unwrap();
         let (started, is_started) = mpsc::channel();
         let (answered, is_answered) = oneshot::channel();
         let (end, ended) = mpsc::channel();
@@ -558,7 +553,7 @@ fn a_lock_is_renewed_whose_acquisition_was_answered_before_the_end_of_another_ru
             second.block_on(async {
                 let reply = proxy.hold_reply(Matcher::command(CALL).mentioning(&name));
                 let lock = client.rlock(&name);
-                let acquiring = async { lock.lock().await.unwrap() };
+                let acquiring = async { lock.lock_with(often()).await.unwrap() };
                 let ending = async {
                     reply.reached().await;
                     reply.open();
@@ -567,9 +562,7 @@ fn a_lock_is_renewed_whose_acquisition_was_answered_before_the_end_of_another_ru
                     ended.recv_timeout(DEADLINE).unwrap();
                 };
                 let (guard, ()) = tokio::join!(acquiring, ending);
-                let acquired = Instant::now();
-                eventually(DEADLINE, async || acquired.elapsed() > SHORT_LEASE * 2).await;
-                assert!(guard.is_valid(), "{:?}", guard.state());
+                is_renewed(SHORT_LEASE, || guard.state()).await;
                 assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
             });
         });
@@ -618,7 +611,7 @@ fn is_woken_after_another_runtime<K: Kind>(by: End, open: fn(&Client, &str) -> L
 /// The beats that keep its place run in the runtime that ends.
 #[test]
 fn a_fair_waiter_keeps_its_place_after_the_end_of_another_runtime() {
-    const WAITER_TIMEOUT: Duration = Duration::from_millis(300);
+    const WAITER_TIMEOUT: Duration = Duration::from_secs(3);
     for runtimes in runtimes().zip(runtimes()) {
         let name = unique("place");
         let client = builder().waiter_timeout(WAITER_TIMEOUT).build().unwrap();
@@ -640,9 +633,13 @@ fn a_fair_waiter_keeps_its_place_after_the_end_of_another_runtime() {
                 let first = start_waiting(&client, client.fair_lock(&name)).await;
                 let lock = foreign.fair_lock(&name);
                 eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 1).await;
+                let redis = shared_server().connect().await.unwrap();
+                let notes = format!("redlock_fair:{{{name}}}");
+                // Each beat writes it.
+                let note = async || ask::<String>(&redis, &["HGET", &notes, client.uuid()]).await;
                 other_runtime.now().await;
-                let ended = Instant::now();
-                eventually(DEADLINE, async || ended.elapsed() > WAITER_TIMEOUT * 3).await;
+                let ended = note().await;
+                eventually(DEADLINE, async || note().await != ended).await;
                 // When it joins the queue, it would remove waiters without beats.
                 let second = start_waiting(&foreign, lock.clone()).await;
                 eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 2).await;

@@ -17,10 +17,10 @@ use std::{env, hash::BuildHasher, panic, thread, time::Instant};
 
 use self::{round::Round, sentinel::Tally};
 
-const ROUNDS: u64 = 1_200;
+const ROUNDS: u64 = 300;
 const SOAK: u64 = 30_000;
 /// The number of repetitions of the round of a given seed.
-const AGAIN: u64 = 300;
+const AGAIN: u64 = 100;
 
 /// The seed of the first round, the distance of two seeds, and the number of rounds.
 fn seeds() -> (u64, u64, u64) {

@@ -3,14 +3,11 @@
 
 use std::time::Duration;
 
-use redlock_rt::{AclKind, Client, Error};
-use tests::{Cluster, eventually, slot_of, unique, within};
+use redlock_rt::{AclKind, Client, Error, LockOptions};
+use tests::{Cluster, eventually, is_renewed, slot_of, unique, within};
 use tokio::task::block_in_place;
 
-use crate::{DEADLINE, commands, fair, fenced, latch, leased, plain, read_write, rights};
-
-/// Renewed several times.
-const LEASE: Duration = Duration::from_millis(900);
+use crate::{DEADLINE, LEASE, commands, fair, fenced, latch, leased, plain, read_write, rights};
 
 /// What the rule adds for a cluster, with other words for Redis 6.2.
 async fn added(cluster: &Cluster) -> Vec<String> {
@@ -37,7 +34,7 @@ async fn entitled(cluster: &Cluster, rights: &[String]) -> (String, Client) {
         cluster.command::<()>(at, &words).await;
     }
     let url = cluster.url().replace("://", &format!("://{user}:pw@"));
-    let client = Client::builder().url(&url).lease(LEASE);
+    let client = Client::builder().url(&url);
     let client = client.linger(Duration::from_millis(20)).build();
     (user, client.unwrap())
 }
@@ -55,15 +52,15 @@ async fn refused(cluster: &Cluster, user: &str) -> Vec<String> {
 /// A waiter that another task of the client wakes, and a renewal.
 async fn locks(client: &Client, other: &Client, name: &str) -> Result<(), Error> {
     let lock = client.rlock(name);
-    let guard = lock.lock().await?;
+    let often = LockOptions::new().renew(LEASE / 3);
+    let guard = lock.lock_with(often).await?;
     guard.reenter().await?.unlock().await?;
     let waiter = tokio::spawn({
         let lock = other.rlock(name);
         async move { lock.lock().await }
     });
     eventually(DEADLINE, async || other.stats().subscriptions == 1).await;
-    tokio::time::sleep(LEASE + LEASE / 2).await;
-    assert!(guard.is_valid());
+    is_renewed(LEASE, || guard.state()).await;
     guard.unlock().await?;
     within(DEADLINE, waiter).await.unwrap()?.unlock().await?;
     client.spin_lock(name).lock().await?.unlock().await?;

@@ -14,11 +14,11 @@ use redlock_rt::{
     AclKind, Client, Error, ErrorKind, Fire, FoundKind, LockOptions, LostReason, Owner,
     PermitOptions, Shutdown, Unlocked,
 };
-use tests::{DEADLINE, Proxy, RedisServer, World, eventually, unique, within};
+use tests::{DEADLINE, Proxy, RedisServer, World, eventually, is_renewed, unique, within};
 
 /// Short, since waiters without announcements poll.
 const POLL: Duration = Duration::from_millis(50);
-/// Renewed several times.
+/// Of what is to end by itself. Renewals come after a third of it, under longer leases.
 const LEASE: Duration = Duration::from_millis(600);
 
 const KINDS: [AclKind; 11] = [
@@ -188,24 +188,22 @@ async fn plain(client: &Client, name: &str) -> Result<(), Error> {
 async fn leased(client: &Client, name: &str) -> Result<(), Error> {
     let semaphore = client.permit_expirable_semaphore(name);
     assert!(semaphore.try_set_permits(2).await?);
-    let lease = LEASE;
-    let options = || PermitOptions::new().lease(lease);
-    let both = semaphore.acquire_with(options().permits(2)).await?;
+    let options = PermitOptions::new().permits(2).renew(LEASE / 3);
+    let both = semaphore.acquire_with(options).await?;
     let waiter = tokio::spawn({
         let semaphore = semaphore.clone();
         async move { semaphore.acquire().await }
     });
     eventually(DEADLINE, async || client.stats().waiting == 1).await;
-    both.extend(2 * lease).await?;
-    // During several renewals.
-    tokio::time::sleep(3 * lease).await;
-    assert!(both.is_valid());
+    is_renewed(LEASE, || both.state()).await;
+    both.extend(6 * DEADLINE).await?;
     assert_eq!(both.release().await?, Unlocked::Released);
     let permit = within(DEADLINE, waiter).await.unwrap()?;
-    assert!(semaphore.update_lease(permit.id(), 2 * lease).await?);
+    assert!(semaphore.update_lease(permit.id(), DEADLINE).await?);
     semaphore.release(permit.id()).await?;
     drop(permit);
-    let ids = semaphore.acquire_with(options()).await?.forget();
+    let brief = PermitOptions::new().lease(LEASE);
+    let ids = semaphore.acquire_with(brief).await?.forget();
     assert_eq!(ids.len(), 1);
     // Until its lease is over and it is swept.
     let both = semaphore.acquire_many(2).await?;
@@ -253,7 +251,8 @@ async fn fair(client: &Client, name: &str) -> Result<(), Error> {
     }
     let cancelled = lock.lock().await?;
     let waiter = lock.lock_with(LockOptions::new().wait(POLL)).await;
-    assert!(waiter.is_err_and(|error| error.is_timed_out()));
+    // The latter if the reply is late.
+    assert!(waiter.is_err_and(|error| error.is_timed_out() || error.is_unavailable()));
     lock.force_unlock().await?;
     drop(cancelled);
     let brief = LockOptions::new().min_hold(POLL);
@@ -286,16 +285,17 @@ async fn barrier(client: &Client, name: &str) -> Result<(), Error> {
     barrier.wait().await?;
     within(DEADLINE, first).await.unwrap()?;
     let alone = barrier.wait_with(2 * POLL).await.unwrap_err();
-    assert!(alone.is_timed_out(), "{alone}");
+    assert!(alone.is_timed_out() || alone.is_unavailable(), "{alone}");
+    // If its reply was late, it leaves in the background.
+    eventually(DEADLINE, async || client.stats().releases == 0).await;
     let first = wait();
     eventually(DEADLINE, async || barrier.reset().await.unwrap()).await;
     let error = within(DEADLINE, first).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BarrierReset, "{error}");
-    let lease = LEASE;
-    let double = client.double_barrier(name, 1).lease(lease);
+    let double = client.double_barrier(name, 1).lease(5 * LEASE);
     let inside = double.enter().await?;
-    // During several renewals.
-    tokio::time::sleep(2 * lease).await;
+    // During a renewal.
+    tokio::time::sleep(2 * LEASE).await;
     inside.leave().await
 }
 
@@ -351,7 +351,7 @@ async fn read_write(client: &Client, name: &str) -> Result<(), Error> {
     let rw = client.read_write_lock(name).prefer_writers(true);
     let read = rw.read().await?;
     let write = rw.write_with(LockOptions::new().wait(2 * POLL)).await;
-    assert!(write.is_err_and(|error| error.is_timed_out()));
+    assert!(write.is_err_and(|error| error.is_timed_out() || error.is_unavailable()));
     let write = read
         .try_upgrade()
         .await

@@ -5,8 +5,8 @@ use tests::{DEADLINE, eventually, within};
 
 use crate::{KINDS, Stage, fenced_with, seen, use_of, words};
 
-/// A bracket in a pattern would be a choice of characters.
-const NAMESPACE: &str = "sh[o]p";
+/// A bracket in a pattern would be a choice of characters, and no rule may have a space.
+const NAMESPACE: &str = "my sh[o]p";
 
 /// A waiter, and a ticket, which no kind is named for.
 async fn lock(client: &Client, name: &str) -> Result<(), Error> {
@@ -73,10 +73,10 @@ async fn the_patterns_of_a_namespace_are_enough_and_other_keys_are_refused_by_na
         "{text}"
     );
     // Names of others that only end as those of the namespace begin.
-    let tag = "other:sh[o]p:{x}";
+    let tag = "other:my sh[o]p:{x}";
     let error = elsewhere.fair_lock(tag).lock().await.unwrap_err();
     let text = tests::told(&error);
-    let queue = "\"~redisson_lock_queue:other:sh[o]p:{x}\"";
+    let queue = "\"~redisson_lock_queue:other:my sh[o]p:{x}\"";
     assert!(text.contains(queue), "{text}");
     stage.end().await;
 }

@@ -7,8 +7,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::Client;
-
+use redlock_rt::{Client, GuardState};
 use tokio::time::{Instant, sleep, timeout};
 
 /// The limit for events that must happen. Below the default lease of 30 s, with whose end a missed event
@@ -95,6 +94,22 @@ pub fn waits(client: &Client, count: usize) -> impl Future<Output = ()> {
         let verdict = (waiting == count).then_some(());
         ready(verdict.ok_or_else(|| format!("{waiting} wait")))
     })
+}
+
+/// Until when a guard is valid, which it is.
+#[track_caller]
+pub fn valid_until(state: &GuardState) -> std::time::Instant {
+    match state {
+        GuardState::Held { until } | GuardState::Suspect { until } => *until,
+        state => panic!("{state:?}"),
+    }
+}
+
+/// Waits until renewals have moved the end of a guard's lease by so much.
+#[track_caller]
+pub fn is_renewed(by: Duration, state: impl Fn() -> GuardState) -> impl Future<Output = ()> {
+    let late = valid_until(&state()) + by;
+    eventually(DEADLINE, move || ready(valid_until(&state()) > late))
 }
 
 /// The output of `future`; panics, with the caller's line, if it takes longer than `deadline`.

@@ -28,7 +28,7 @@
 //! | [`sim`] | the library on a simulated network, in simulated time |
 //! | [`step_clock`] | a child process whose time of day jumps |
 //! | [`at_every_await`], [`polled`] | a call dropped at each of its awaits |
-//! | [`eventually`], [`within`] | waiting under a deadline |
+//! | [`eventually`], [`within`], [`is_renewed`] | waiting under a deadline |
 
 // The harness fails a test by panicking, so a section about it in each item would say nothing.
 #![allow(clippy::missing_panics_doc)]
@@ -79,7 +79,7 @@ pub use self::{
     driver::{Answer, Driver, DriverError, Pending},
     each_seed::each_seed,
     ends::{ENDS, End},
-    eventually::{DEADLINE, Verdict, eventually, waits, within},
+    eventually::{DEADLINE, Verdict, eventually, is_renewed, valid_until, waits, within},
     every_await::{at_every_await, polled, settle},
     executor::block_on,
     history::{Overlap, Turn, TurnLog as History, Turns},

@@ -143,33 +143,35 @@ pub(crate) async fn payment_stub(args: &PaymentsArgs) -> Result<(), String> {
 fn jobs(shop: &Arc<Shop>, instance: &Arc<str>, url: &str, key: Key) -> JoinSet<()> {
     let mut jobs = JoinSet::new();
     let (beating, name, url) = (Arc::clone(shop), Arc::clone(instance), url.to_owned());
-    jobs.spawn(every(BEAT, LONGEST_JOB, "beat", async move || {
+    jobs.spawn(every(BEAT, "beat", async move || {
         beating.beat(&name, &url).await
     }));
     let settling = Arc::clone(shop);
-    jobs.spawn(every(BEAT, LONGEST_JOB, "settle", async move || {
+    jobs.spawn(every(BEAT, "settle", async move || {
         settling.settle().await.map(drop)
     }));
     let pruning = Arc::clone(shop);
-    jobs.spawn(every(BEAT, LONGEST_JOB, "prune", async move || {
+    jobs.spawn(every(BEAT, "prune", async move || {
         pruning.prune().await.map(drop)
     }));
     let (shop, instance) = (Arc::clone(shop), Arc::clone(instance));
-    // Without a limit: a share is taken before it is driven.
-    jobs.spawn(every(LOOK, Duration::MAX, "rush", async move || {
-        if let Some((share, rush)) = shop.take_share(&instance).await? {
-            let (shop, instance) = (Arc::clone(&shop), Arc::clone(&instance));
-            tokio::spawn(share::drive(shop, instance, key.clone(), share, rush));
-        }
-        Ok(())
+    jobs.spawn(every(LOOK, "rush", async move || {
+        let (shop, instance, key) = (Arc::clone(&shop), Arc::clone(&instance), key.clone());
+        // A task of its own: a share that is taken after the limit is driven too.
+        let taking = tokio::spawn(async move {
+            if let Some((share, rush)) = shop.take_share(&instance).await? {
+                tokio::spawn(share::drive(shop, instance, key, share, rush));
+            }
+            Ok(())
+        });
+        taking.await.unwrap_or(Ok(()))
     }));
     jobs
 }
 
-/// Does something again and again, for at most so long. What fails is logged, and tried again at the next time.
+/// Does something again and again. What fails is logged, and tried again at the next time.
 async fn every(
     period: Duration,
-    longest: Duration,
     what: &'static str,
     mut job: impl AsyncFnMut() -> Result<(), ShopError>,
 ) {
@@ -178,7 +180,7 @@ async fn every(
     let mut failing = false;
     loop {
         ticks.tick().await;
-        let done = match tokio::time::timeout(longest, job()).await {
+        let done = match tokio::time::timeout(LONGEST_JOB, job()).await {
             Ok(done) => done.map_err(|error| error.to_string()),
             Err(late) => Err(late.to_string()),
         };
@@ -281,7 +283,7 @@ mod tests {
             begun += 1;
             std::future::pending().await
         };
-        let end = tokio::time::timeout(3 * LONGEST_JOB, every(BEAT, LONGEST_JOB, "hang", hang));
+        let end = tokio::time::timeout(3 * LONGEST_JOB, every(BEAT, "hang", hang));
         end.await.unwrap_err();
         assert!(begun > 1, "{begun}");
     }

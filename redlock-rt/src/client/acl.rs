@@ -96,7 +96,9 @@ impl AclKind {
 
 /// The patterns of the keys and channels of locks and these kinds.
 fn places(namespace: Option<&str>, kinds: &[AclKind]) -> Vec<String> {
-    let all = pattern_in(namespace, "*");
+    // No pattern may have a space.
+    let is_space = |char| matches!(char, ' ' | '\t'..='\r');
+    let all = pattern_in(namespace, "*").replace(is_space, "?");
     let (mut places, barriers) = match namespace {
         Some(_) => {
             let tag = format!("{{{all}");

@@ -75,7 +75,9 @@ impl Client {
     /// [`WrongType`](crate::ErrorKind::WrongType), [`Unavailable`](crate::ErrorKind::Unavailable),
     /// [`ShutDown`](crate::ErrorKind::ShutDown), [`BadInput`](crate::ErrorKind::BadInput).
     pub async fn identity_of(&self, hold: &HoldId) -> Result<Option<ClientIdentity>, Error> {
-        let key = self.engine.client_key(hold.client())?;
+        let Some(key) = self.engine.client_key(hold.client()) else {
+            return Ok(None);
+        };
         let call = identity(&key);
         self.engine
             .ask("identify", &key, call, ClientIdentity::decode)

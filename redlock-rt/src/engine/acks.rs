@@ -12,8 +12,8 @@
 //!   not. CLIENT UNBLOCK would end that WAIT, but is one more right to give. Only numbers above two share a
 //!   connection.
 //! * In a cluster too, one WAIT follows the touches of all slots of a master: a call for each slot, and for
-//!   at most 100 locks. An error in one slot is that of its own locks. A lock that is at the next master
-//!   already, to which its slot is on its way, is touched there, alone.
+//!   at most 100 locks. An error in one slot is that of its own locks. While a slot is on its way, each of its
+//!   locks is touched alone: at its master, and then at the next one if it is there already.
 //! * If the caller that sends is cancelled, the next one sends again. A turn ends when the first of its
 //!   callers has no time left, and after about 250 ms in any case. If it does not, since its caller is not
 //!   polled, the next one sends too.
@@ -35,7 +35,7 @@ use super::ClientEngine;
 use super::guard::HoldGuard;
 use super::hold::LostReason;
 use crate::clock;
-use crate::connection::{AckLane, Caller, Fault, Had, Node, Nodes, Until};
+use crate::connection::{AckLane, Caller, Fault, Had, Hint, Node, Nodes, Until};
 use crate::error::Error;
 use crate::name::HoldId;
 use crate::shim::{Mutex, lock};
@@ -323,13 +323,13 @@ impl ClientEngine {
         let _ready = self.acks.ready(entry);
         let (retry, mut tries, mut asks) = (&self.config.timeouts.retry, 0, None);
         loop {
-            let asking = asks.is_some();
+            let alone = asks.is_some();
             let node = match asks.take() {
                 Some(node) => Ok(node),
                 None => self.nodes.node(entry.slot).await,
             };
-            let served = match node {
-                Err(fault) => Err(fault),
+            let served = match &node {
+                Err(fault) => Err(fault.clone()),
                 Ok(node) => {
                     let lane = node.acks(entry.ack.lane());
                     // A caller whose outcome is known does not wait for another turn, in which others
@@ -341,14 +341,18 @@ impl ClientEngine {
                     };
                     // Those whose locks came with the same bytes are served in this turn too.
                     tokio::task::yield_now().await;
-                    self.serve(&node, entry, asking).await
+                    self.serve(node, entry, alone).await
                 }
             };
             let Err(fault) = served else {
                 tries = 0;
                 continue;
             };
-            asks = self.nodes.asked_at(&fault).filter(|_| !asking);
+            asks = match self.nodes.hint(&fault) {
+                // What is said of several locks need not be so of each.
+                Some(Hint::Apart) if !alone => node.ok(),
+                _ => self.nodes.asked_at(&fault),
+            };
             if asks.is_some() {
                 continue;
             }
@@ -362,8 +366,7 @@ impl ClientEngine {
     }
 
     /// One turn, for all that wait as `like` does. Who is not served here, since this caller goes away or
-    /// has less time, is served in the next one. `asking`: the slot is on its way to the node, and has `like`
-    /// there already.
+    /// has less time, is served in the next one. `alone`: the slot is on its way, from this node or to it.
     ///
     /// # Errors
     ///
@@ -372,13 +375,13 @@ impl ClientEngine {
         &self,
         node: &Arc<Node>,
         like: &Arc<AckRequest>,
-        asking: bool,
+        alone: bool,
     ) -> Result<(), Fault> {
         let ack = like.ack;
         let lane = node.acks(ack.lane());
         lane.connection.ready().await?;
         let asked = ack.wanted(lane).ok_or_else(Fault::uncounted)?;
-        let entries = match asking {
+        let entries = match alone {
             true => vec![Arc::clone(like)],
             false => self.acks.waiting(&self.nodes, node, ack),
         };
@@ -398,7 +401,7 @@ impl ClientEngine {
             patience: patience(&entries, ack.turn()),
             count: ack.replicas.counts(),
             most: ack.replicas.misses(),
-            asking,
+            asking: alone,
         };
         let waited = lane.connection.call_and_wait(&calls, until).await;
         let (replies, had) = waited.map_err(|fault| self.nodes.heard(fault, like.slot))?;

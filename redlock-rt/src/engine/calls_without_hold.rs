@@ -158,24 +158,18 @@ impl ClientEngine {
                 outcome => break outcome,
             }
         };
-        let (error, refused) = match outcome {
+        let fault = match outcome {
             Some(Ok(reply)) => return Ok(reply),
-            Some(Err(fault)) => {
-                // A failure to connect and a refusal that passes say nothing about what was sent before.
-                let passes = fault.is_of_dialing() || fault.is_passing_for(caller);
-                let refused = fault.is_nonsense() || !(passes || fault.may_have_run());
-                (fault.into_error(action), refused)
-            }
-            None => match fault {
-                Some(fault) => (fault.into_error(action), false),
-                None => (self.no_answer(name).into_error(action), false),
-            },
+            Some(Err(last)) => last,
+            None => fault.unwrap_or_else(|| self.no_answer(name)),
         };
         // A call that waits for room has not run, and never will.
         delivery.recall();
-        let error = match delivery.is_open() && !refused {
-            true => error.known_as(ErrorKind::OutcomeUnknown),
-            false => error,
+        // A refusal says nothing about what was sent before.
+        let is_unknown = delivery.is_open() && !fault.is_nonsense();
+        let error = match fault.into_error(action) {
+            error if is_unknown => error.known_as(ErrorKind::OutcomeUnknown),
+            error => error,
         };
         Err(error.named(name.as_arc()))
     }

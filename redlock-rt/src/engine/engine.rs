@@ -322,14 +322,13 @@ impl ClientEngine {
     /// What the watchdog says of this client.
     pub(super) fn introduction(&self) -> Option<Introduction> {
         let identity = self.config.identity.clone()?;
-        let key = self.client_key(self.id.as_str()).ok()?;
+        let key = self.client_key(self.id.as_str())?;
         Some(Introduction::new(identity, key, self.config.lease))
     }
 
-    /// The key with the identity of a client in this namespace.
-    pub(crate) fn client_key(&self, client: &str) -> Result<LockName, Error> {
-        let name = client_key(client);
-        Ok(LockName::new(self.config.namespace.as_deref(), &name)?)
+    /// The key with the identity of a client in this namespace, if that leaves room for one.
+    pub(crate) fn client_key(&self, client: &str) -> Option<LockName> {
+        LockName::new(self.config.namespace.as_deref(), &client_key(client)).ok()
     }
 
     pub(crate) fn timers(&self) -> &Arc<Timers> {

@@ -218,8 +218,7 @@ impl LeaderElection {
         };
         let engine = &self.lock.engine;
         let said = async {
-            // A long namespace leaves no room for the key.
-            let key = engine.client_key(hold.client()).ok()?;
+            let key = engine.client_key(hold.client())?;
             let said = engine.ask(ACTION, &key, identity(&key), ClientIdentity::decode);
             said.await.ok().flatten()
         };

@@ -28,7 +28,7 @@ pub(crate) struct Until {
     pub(crate) count: bool,
     /// The highest number counts, and not the present one.
     pub(crate) most: bool,
-    /// The calls are in a slot that is on its way to the server.
+    /// The calls are in a slot that may be on its way to the server.
     pub(crate) asking: bool,
 }
 

@@ -53,10 +53,10 @@ fn nothing_is_lost_and_nothing_is_run_after_the_end() {
 }
 
 /// Its reply comes at any moment, also before it is in the queue, and beside a look for replies that do
-/// not come.
+/// not come. All interleavings with up to three preemptions: all take a minute.
 #[test]
 fn an_item_that_was_sent_is_ended_once_whenever_its_reply_comes() {
-    model(None, || {
+    model(Some(3), || {
         let queue = Arc::new(Mutex::new(Queue::default()));
         let (answered, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let hear = {
