@@ -490,7 +490,7 @@ async fn a_lock_that_was_acknowledged_waited_for_one_that_was_not() {
     let builder = Client::builder().url(&proxy.url());
     // The connection whose reply is held stays.
     let builder = builder.response_timeout(DEADLINE);
-    let client = builder.replica_timeout(4 * PATIENCE).build().unwrap();
+    let client = builder.replica_timeout(DEADLINE / 2).build().unwrap();
     let asks = |name: &str, replicas| {
         let (lock, options) = (client.rlock(name), asking(ReplicaAck::AtLeast(replicas)));
         tokio::spawn(async move { lock.lock_with(options).await })

@@ -234,3 +234,22 @@ async fn a_call_whose_reply_was_lost_was_called_refused_since_its_repeat_was() {
         proxy.clear();
     }
 }
+
+/// Redis was called unavailable.
+#[tokio::test]
+async fn a_look_did_not_say_why_it_was_refused_since_an_earlier_reply_was_lost() {
+    let (_server, proxy, client) = stage(RetryPolicy::new()).await;
+    let latch = client.count_down_latch("latch");
+    assert!(latch.try_set_count(3).await.unwrap());
+    assert_eq!(latch.count().await.unwrap(), 3);
+    let looks = || calls("latch_check");
+    let gate = proxy.hold_reply(looks());
+    let looking = latch.clone();
+    let looking = tokio::spawn(async move { looking.count().await });
+    gate.reached().await;
+    proxy.answer(looks(), DENIED, FOR_EVER);
+    proxy.cut(Which::All);
+    gate.open();
+    let error = within(DEADLINE, looking).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+}

@@ -6,7 +6,7 @@
 //! runs one task between two checks of the test. So guards end between any two steps of the watchdog
 //! and of its connection's driver.
 //!
-//! `REDLOCK_SEED=n` repeats one round a few hundred times, since the library draws random intervals;
+//! `REDLOCK_SEED=n` repeats one round a hundred times, since the library draws random intervals;
 //! `REDLOCK_SOAK=1` runs many more rounds.
 
 mod held;

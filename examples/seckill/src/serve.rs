@@ -115,7 +115,8 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), String> {
     if let Err(error) = shop.leave(&instance).await {
         tracing::debug!(%error, "the others will notice by themselves");
     }
-    shop.close().await;
+    // A share may be on its way.
+    let _ = tokio::time::timeout(LAST_ANSWERS, shop.close()).await;
     Ok(())
 }
 
@@ -139,7 +140,7 @@ pub(crate) async fn payment_stub(args: &PaymentsArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// What an instance does by itself. All of it ends when this is dropped.
+/// What an instance does by itself. When this is dropped it ends, but for a share that is taken.
 fn jobs(shop: &Arc<Shop>, instance: &Arc<str>, url: &str, key: Key) -> JoinSet<()> {
     let mut jobs = JoinSet::new();
     let (beating, name, url) = (Arc::clone(shop), Arc::clone(instance), url.to_owned());

@@ -138,7 +138,8 @@ impl Client {
     /// [`tracking`](crate::ClientBuilder::tracking) and [`sharded_pubsub`](crate::ClientBuilder::sharded_pubsub);
     /// locks with options of their own for replicas need `+wait` and `+waitaof`, too. Without a namespace the user may
     /// write to all keys; with one, the keys of a [`FencedValue`](crate::FencedValue), which has no namespace, are to
-    /// be added. The keys and channels of names that contain `{` have patterns of their own. What a user of sentinels
+    /// be added, and a space in it stands for any character. The keys and channels of names that contain `{` have
+    /// patterns of their own. What a user of sentinels
     /// needs is in docs/topologies.md.
     ///
     /// Redis 7.2 and later record the name of the library with `+client|setinfo`, which older servers do not know;

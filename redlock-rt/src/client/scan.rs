@@ -61,8 +61,8 @@ impl Client {
     }
 
     /// Returns who the client of this hold says it is; `None` for a client without an
-    /// [identity](crate::ClientBuilder::identity), one that has had no lock for long enough to renew it, and
-    /// for Redisson's.
+    /// [identity](crate::ClientBuilder::identity), one that has had no lock for long enough to renew it, one
+    /// whose namespace is so long that no key of it fits, and for Redisson's.
     ///
     /// # Round trips
     ///

@@ -321,7 +321,7 @@ impl ClientEngine {
     /// Sends a call for all that are ready, or waits for another caller that does.
     async fn counted(&self, entry: &Arc<AckRequest>) -> AckOutcome {
         let _ready = self.acks.ready(entry);
-        let (retry, mut tries, mut asks) = (&self.config.timeouts.retry, 0, None);
+        let (retry, mut tries, mut hops, mut asks) = (&self.config.timeouts.retry, 0, 0, None);
         loop {
             let alone = asks.is_some();
             let node = match asks.take() {
@@ -345,7 +345,7 @@ impl ClientEngine {
                 }
             };
             let Err(fault) = served else {
-                tries = 0;
+                (tries, hops) = (0, 0);
                 continue;
             };
             asks = match self.nodes.hint(&fault) {
@@ -353,9 +353,12 @@ impl ClientEngine {
                 Some(Hint::Apart) if !alone => node.ok(),
                 _ => self.nodes.asked_at(&fault),
             };
-            if asks.is_some() {
+            // Alone, and at the next master. Masters that do not agree are asked again after a pause.
+            if asks.is_some() && hops < 2 {
+                hops += 1;
                 continue;
             }
+            hops = 0;
             let passing = fault.is_passing_for(Caller::Call);
             let again = passing.then(|| retry.again(&mut tries, entry.until));
             match again.flatten() {

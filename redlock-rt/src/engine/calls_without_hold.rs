@@ -13,6 +13,8 @@ use crate::wire::{Call, LockRecipe, Malformed, NOTED, Operation, Reply, Slot};
 /// What to do with a call whose reply was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
+    /// The call changes nothing, and is sent again.
+    Read,
     /// The call sets a state, and is sent again.
     Always,
     /// The call is sent again only if it cannot have run.
@@ -20,7 +22,7 @@ pub(crate) enum Repeat {
 }
 
 impl ClientEngine {
-    /// Sends a call that may be repeated. `read`: reads the reply.
+    /// Sends a call that changes nothing. `read`: reads the reply.
     pub(crate) async fn ask<T>(
         self: &Arc<Self>,
         action: &'static str,
@@ -28,8 +30,7 @@ impl ClientEngine {
         call: Call,
         read: impl FnOnce(Reply) -> Result<T, Malformed>,
     ) -> Result<T, Error> {
-        let reply = self.send(action, name, call, Repeat::Always, read).await;
-        reply.map_err(Error::of_no_change)
+        self.send(action, name, call, Repeat::Read, read).await
     }
 
     /// Asks a server about all its keys: the one that has this slot.
@@ -41,9 +42,8 @@ impl ClientEngine {
         call: Call,
         read: impl FnOnce(Reply) -> Result<T, Malformed>,
     ) -> Result<T, Error> {
-        let (to, repeat) = (self.to_slot(slot), Repeat::Always);
-        let reply = self.send_to(to, action, pattern, call, repeat, read);
-        reply.await.map_err(Error::of_no_change)
+        let (to, repeat) = (self.to_slot(slot), Repeat::Read);
+        self.send_to(to, action, pattern, call, repeat, read).await
     }
 
     /// A slot of each server. `pattern`: for the error.
@@ -134,7 +134,7 @@ impl ClientEngine {
         let (mut fault, mut tries): (Option<Fault>, _) = (None, 0);
         let until = self.patience(clock::now());
         let caller = match repeat {
-            Repeat::Always => Caller::Call,
+            Repeat::Read | Repeat::Always => Caller::Call,
             Repeat::UnlessRun => Caller::CallOnce,
         };
         let outcome = loop {
@@ -166,7 +166,7 @@ impl ClientEngine {
         // A call that waits for room has not run, and never will.
         delivery.recall();
         // A refusal says nothing about what was sent before.
-        let is_unknown = delivery.is_open() && !fault.is_nonsense();
+        let is_unknown = delivery.is_open() && repeat != Repeat::Read && !fault.is_nonsense();
         let error = match fault.into_error(action) {
             error if is_unknown => error.known_as(ErrorKind::OutcomeUnknown),
             error => error,

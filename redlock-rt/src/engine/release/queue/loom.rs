@@ -1,4 +1,4 @@
-//! Releases that are pushed, taken and put back beside a shut-down, in every interleaving.
+//! Releases that are pushed, taken and put back beside a shut-down.
 
 use std::time::{Duration, Instant};
 
