@@ -11,7 +11,7 @@ use redlock_rt::{
 };
 use tests::{
     Cluster, Matcher, RedisServer, calls, eventually, lock_and_unlock, shared_cluster, slot_of,
-    trace_init, unique, within,
+    trace_init, unique, valid_until, within,
 };
 use tokio::task::block_in_place;
 
@@ -66,10 +66,7 @@ async fn holds_of_all_nodes_are_renewed() {
         let name = format!("{prefix}:{{{}}}:{number}", number % 50);
         guards.push(client.rlock(name).lock_with(often.clone()).await.unwrap());
     }
-    let until = |guard: &RLockGuard| match guard.state() {
-        GuardState::Held { until } => Some(until),
-        _ => None,
-    };
+    let until = |guard: &RLockGuard| valid_until(&guard.state());
     let before = guards.iter().map(until).max().unwrap();
     let renewed = async || guards.iter().all(|guard| until(guard) > before);
     eventually(DEADLINE, renewed).await;

@@ -211,6 +211,22 @@ async fn a_policy_that_makes_no_sense_is_refused_with_the_client() {
     }
 }
 
+/// A call whose reply is lost, and whose repeat is refused.
+async fn refused_when_repeated<T: Send + 'static>(
+    proxy: &Proxy,
+    script: &'static str,
+    refusal: &'static str,
+    call: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Error {
+    let gate = proxy.hold_reply(calls(script));
+    let call = tokio::spawn(call);
+    gate.reached().await;
+    proxy.answer(calls(script), refusal, FOR_EVER);
+    proxy.cut(Which::All);
+    gate.open();
+    within(DEADLINE, call).await.unwrap().map(drop).unwrap_err()
+}
+
 /// A caller that counted again counted down by two.
 #[tokio::test]
 async fn a_call_whose_reply_was_lost_was_called_refused_since_its_repeat_was() {
@@ -219,16 +235,10 @@ async fn a_call_whose_reply_was_lost_was_called_refused_since_its_repeat_was() {
     assert!(latch.try_set_count(3).await.unwrap());
     // Loads the script.
     assert_eq!(latch.count_down().await.unwrap(), 2);
-    let counts = || calls("latch_count_down");
     for (refusal, left) in [(LOADING, 1), (DENIED, 0)] {
-        let gate = proxy.hold_reply(counts());
         let counting = latch.clone();
-        let counting = tokio::spawn(async move { counting.count_down().await });
-        gate.reached().await;
-        proxy.answer(counts(), refusal, FOR_EVER);
-        proxy.cut(Which::All);
-        gate.open();
-        let error = within(DEADLINE, counting).await.unwrap().unwrap_err();
+        let counting = async move { counting.count_down().await };
+        let error = refused_when_repeated(&proxy, "latch_count_down", refusal, counting).await;
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
         assert_eq!(latch.count().await.unwrap(), left);
         proxy.clear();
@@ -242,14 +252,7 @@ async fn a_look_did_not_say_why_it_was_refused_since_an_earlier_reply_was_lost()
     let latch = client.count_down_latch("latch");
     assert!(latch.try_set_count(3).await.unwrap());
     assert_eq!(latch.count().await.unwrap(), 3);
-    let looks = || calls("latch_check");
-    let gate = proxy.hold_reply(looks());
-    let looking = latch.clone();
-    let looking = tokio::spawn(async move { looking.count().await });
-    gate.reached().await;
-    proxy.answer(looks(), DENIED, FOR_EVER);
-    proxy.cut(Which::All);
-    gate.open();
-    let error = within(DEADLINE, looking).await.unwrap().unwrap_err();
+    let looking = async move { latch.count().await };
+    let error = refused_when_repeated(&proxy, "latch_check", DENIED, looking).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
 }

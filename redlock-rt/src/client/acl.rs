@@ -139,8 +139,7 @@ impl Client {
     /// locks with options of their own for replicas need `+wait` and `+waitaof`, too. Without a namespace the user may
     /// write to all keys; with one, the keys of a [`FencedValue`](crate::FencedValue), which has no namespace, are to
     /// be added, and a space in it stands for any character. The keys and channels of names that contain `{` have
-    /// patterns of their own. What a user of sentinels
-    /// needs is in docs/topologies.md.
+    /// patterns of their own. What a user of sentinels needs is in docs/topologies.md.
     ///
     /// Redis 7.2 and later record the name of the library with `+client|setinfo`, which older servers do not know;
     /// add it there. Redis 6.2 has no sharded channels: in a cluster of such servers set `sharded_pubsub` to `false`,
