@@ -211,7 +211,8 @@ impl Link<'_> {
                     }
                     if last {
                         self.replies.answered();
-                        if passed.is_some() {
+                        // The call of a script that the server does not know yet is made again.
+                        if passed.is_some_and(|answer| !answer.starts_with(b"-NOSCRIPT")) {
                             self.state.progress(number, Progress::Answered);
                         }
                     }

@@ -174,7 +174,7 @@ impl Proxy {
     }
 
     /// Waits until the whole answer to a matching request since the last mark has been passed to
-    /// the client. (An answer that was swallowed does not count.)
+    /// the client. (An answer that was swallowed does not count, nor one that says NOSCRIPT.)
     pub async fn wait_for_answer(&self, matcher: impl Into<Matcher>) {
         self.wait(matcher.into(), Progress::Answered, 1).await;
     }
