@@ -1,6 +1,7 @@
 //! The shared state of one client, its start and its end.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use super::failover::Failovers;
 use super::fair::FairMap;
 use super::hold::{LockQueues, LostReason};
 use super::hub::Hub;
+use super::opaque::Opaque;
 use super::release::{Cleanup, Releases};
 use super::timers::Timers;
 use super::wait::{Health, LatchWaiters, WaiterMap};
@@ -91,7 +93,18 @@ impl Config {
 
 /// One client's shared state. Dropped with the last handle and the last guard, which ends its
 /// tasks.
-pub(crate) struct ClientEngine {
+pub(crate) struct ClientEngine(Opaque<EngineState>);
+
+impl Deref for ClientEngine {
+    type Target = EngineState;
+
+    fn deref(&self) -> &EngineState {
+        &self.0
+    }
+}
+
+/// What a [`ClientEngine`] shares.
+pub(crate) struct EngineState {
     pub(crate) id: ClientId,
     numbers: AtomicU64,
     pub(crate) config: Config,
@@ -132,25 +145,28 @@ impl ClientEngine {
         let hub = Arc::new(Hub::new(config.linger, nodes.cluster().cloned()));
         // In a cluster each node would tell on a channel of the same name.
         let tracks = config.tracking && nodes.cluster().is_none();
-        Arc::new_cyclic(|engine| Self {
-            tracking: tracks.then(|| Tracking::new(&hub, &watchdog)),
-            fair: Arc::new(FairMap::new(engine, id.clone(), &hub, config.poll_interval)),
-            id,
-            numbers: AtomicU64::new(1),
-            nodes: Arc::new(nodes),
-            acks: Acks::default(),
-            hub,
-            watchdog,
-            locks: WaiterMap::new(&releases.timers),
-            latches: WaiterMap::new(&releases.timers),
-            releases,
-            news,
-            failovers: Arc::default(),
-            closing: AtomicBool::new(false),
-            handles: AtomicUsize::new(0),
-            config,
-            dialer,
-            spawner,
+        Arc::new_cyclic(|engine| {
+            let state = EngineState {
+                tracking: tracks.then(|| Tracking::new(&hub, &watchdog)),
+                fair: Arc::new(FairMap::new(engine, id.clone(), &hub, config.poll_interval)),
+                id,
+                numbers: AtomicU64::new(1),
+                nodes: Arc::new(nodes),
+                acks: Acks::default(),
+                hub,
+                watchdog,
+                locks: WaiterMap::new(&releases.timers),
+                latches: WaiterMap::new(&releases.timers),
+                releases,
+                news,
+                failovers: Arc::default(),
+                closing: AtomicBool::new(false),
+                handles: AtomicUsize::new(0),
+                config,
+                dialer,
+                spawner,
+            };
+            Self(Arc::new(state).into())
         })
     }
 

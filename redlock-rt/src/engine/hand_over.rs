@@ -217,7 +217,7 @@ impl HoldGuard {
         let until = offer.until;
         match hold.waiters.offer(offer) {
             Ok(unwatched) => {
-                hold.engine.offered(&hold.waiters, unwatched, until);
+                hold.engine.offered(&hold.waiters.share(), unwatched, until);
                 HandOver::Done
             }
             Err(mut offer) => match offer.release.take() {

@@ -69,6 +69,7 @@ mod handle;
 mod hold;
 mod hub;
 mod names;
+mod opaque;
 mod release;
 mod signal;
 mod spelling;

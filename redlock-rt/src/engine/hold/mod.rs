@@ -23,6 +23,7 @@ use super::ClientEngine;
 use super::announcement::News;
 use super::hand_over::Offer;
 use super::hub::Rivals;
+use super::opaque::Opaque;
 use super::wait::{Subject, WaitKey, WaiterMap, Waiters};
 use crate::clock;
 use crate::connection::{Home, To};
@@ -92,12 +93,12 @@ pub(crate) struct Hold {
     /// Woken when the lease was lengthened or lost, or a turn ended.
     changed: Notify,
     /// The slot of its explicit owner.
-    slot: OnceLock<OwnerSlot>,
+    slot: OnceLock<Opaque<tokio::sync::Mutex<OwnedHolds>>>,
     /// The id, if the caller wanted to know it.
     hold_id: OnceLock<HoldId>,
     /// Somebody has the [`CommandTurn`].
     busy: AtomicBool,
-    pub(super) waiters: Arc<LockQueue>,
+    pub(super) waiters: Opaque<LockQueue>,
     /// As in the [`Request`].
     pub(crate) repeated: bool,
     settled: AtomicBool,
@@ -139,7 +140,7 @@ impl Hold {
                 if acquired <= sent {
                     before.mark_lost(LostReason::Taken);
                 } else {
-                    if Arc::ptr_eq(&hold.waiters, &before.waiters) {
+                    if std::ptr::eq(&*hold.waiters, &*before.waiters) {
                         holders.follow(&hold, &before);
                     }
                     hold.mark_lost(LostReason::Taken);
@@ -192,7 +193,7 @@ impl Hold {
             slot: OnceLock::new(),
             hold_id: OnceLock::new(),
             busy: AtomicBool::new(false),
-            waiters: Arc::clone(&request.waiters),
+            waiters: Arc::clone(&request.waiters).into(),
             repeated: request.repeated,
             settled: AtomicBool::new(false),
         })
@@ -239,11 +240,11 @@ impl Hold {
 
     pub(crate) fn set_slot(&self, slot: &OwnerSlot) {
         self.lease().unchain();
-        let _ = self.slot.set(Arc::clone(slot));
+        let _ = self.slot.set(Arc::clone(slot).into());
     }
 
-    pub(crate) fn slot(&self) -> Option<&OwnerSlot> {
-        self.slot.get()
+    pub(crate) fn slot(&self) -> Option<OwnerSlot> {
+        self.slot.get().map(Opaque::share)
     }
 
     pub(crate) fn is_valid(&self) -> bool {

@@ -257,7 +257,7 @@ impl Cleanup {
     pub(in crate::engine) fn followers(&self) -> Option<Arc<LockQueue>> {
         let ends = self.ending.get().ends_with_lease();
         let waiters = &self.ending.hold().filter(|_| ends)?.waiters;
-        (!waiters.is_empty()).then(|| Arc::clone(waiters))
+        (!waiters.is_empty()).then(|| waiters.share())
     }
 
     /// Whether no lease would end what stays behind.

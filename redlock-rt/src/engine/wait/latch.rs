@@ -13,6 +13,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
+
 use super::{Called, Health, NOT_POLLED, Subject, WaitKey, WaiterGuard, WaiterMap, Waits, Wake};
 use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
@@ -42,7 +44,16 @@ pub(crate) type LatchWaiters = WaiterMap<LatchSubject>;
 /// # Cancel safety
 ///
 /// Nothing is left.
-pub(crate) async fn wait_latch(
+pub(crate) fn wait_latch<'a>(
+    engine: &'a Arc<ClientEngine>,
+    latch: &'a dyn Gate,
+    wait: Option<Duration>,
+) -> BoxFuture<'a, Result<Arc<str>, Error>> {
+    // Boxed for the compiler; see `Opaque`.
+    Box::pin(wait_at(engine, latch, wait))
+}
+
+async fn wait_at(
     engine: &Arc<ClientEngine>,
     latch: &dyn Gate,
     wait: Option<Duration>,

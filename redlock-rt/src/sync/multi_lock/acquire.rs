@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures::FutureExt;
 use futures::future::join_all;
 
 use super::super::group::{Parts, roll_back};
@@ -100,10 +101,9 @@ impl MultiLockCall<'_> {
             return Ok(None);
         }
         let until = self.patience().or_else(|| self.deadline());
-        match engine
-            .acquire_together(&recipes, self.terms[0], until)
-            .await?
-        {
+        // Boxed for the compiler; see `Opaque`.
+        let together = engine.acquire_together(&recipes, self.terms[0], until);
+        match together.boxed().await? {
             TogetherOutcome::Acquired(guards) => Ok(Some(guards.into_iter().enumerate().collect())),
             TogetherOutcome::Held(index) if self.tries_once() => {
                 let name = recipes[index].name().as_arc();

@@ -1,0 +1,48 @@
+//! Hides types from the proof that a future is `Send`.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// An `Arc` whose type the compiler does not look into when it proves that a future is `Send`.
+///
+/// The states of a client refer to each other in circles. For each type in a circle the compiler goes through
+/// all others, once for each shape of a future (its lifetimes and bounds): a second for each method of an
+/// `async_trait` that holds a guard. An `Opaque` in each circle ends that; so does a boxed future.
+pub(super) struct Opaque<T>(Arc<dyn Contents<T>>);
+
+trait Contents<T>: Send + Sync {
+    fn as_value(&self) -> &T;
+
+    fn into_arc(self: Arc<Self>) -> Arc<T>;
+}
+
+impl<T: Send + Sync> Contents<T> for T {
+    fn as_value(&self) -> &T {
+        self
+    }
+
+    fn into_arc(self: Arc<Self>) -> Arc<T> {
+        self
+    }
+}
+
+impl<T> Opaque<T> {
+    /// The same value, whose type is known.
+    pub(super) fn share(&self) -> Arc<T> {
+        Arc::clone(&self.0).into_arc()
+    }
+}
+
+impl<T: Send + Sync + 'static> From<Arc<T>> for Opaque<T> {
+    fn from(value: Arc<T>) -> Self {
+        Self(value)
+    }
+}
+
+impl<T> Deref for Opaque<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        (*self.0).as_value()
+    }
+}
