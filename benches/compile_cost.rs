@@ -1,5 +1,6 @@
 //! The compile time of the attribute: a crate of 100 functions under it, beside the same crate with
-//! plain `lock()` calls, with the work of the attribute written by hand, and without locks.
+//! plain `lock()` calls, with the work of the attribute written by hand, without locks, and with `lock()` calls
+//! in methods as `async_trait` writes them, each of another type.
 //!
 //! ```text
 //! cargo run --release -p benches --bin compile_cost [ROUNDS]
@@ -24,11 +25,12 @@ const ROUNDS: usize = 5;
 type Function = fn(usize) -> String;
 
 /// The way in which the functions of a crate acquire their locks.
-const CRATES: [(&str, Function); 4] = [
+const CRATES: [(&str, Function); 5] = [
     ("lock", by_lock),
     ("run", by_run),
     ("attribute", by_attribute),
     ("without", without),
+    ("method", by_method),
 ];
 
 fn body(n: usize) -> String {
@@ -77,6 +79,30 @@ fn by_lock(n: usize) -> String {
     by_hand(n, &format!("{first}\n    let outcome = {last};"))
 }
 
+fn by_method(n: usize) -> String {
+    let method = by_lock(n).replacen("pub async", "async", 1);
+    format!(
+        "mod shop_{n} {{
+    use super::*;
+    {method}
+    struct Shop;
+    impl Shop {{
+        fn place<'a>(&'a self, user_id: u64, item: &'a str, limit: u64) -> Placed<'a>
+        where
+            Self: 'a,
+        {{
+            Box::pin(place_{n}(user_id, item, limit))
+        }}
+    }}
+    pub async fn place(user_id: u64, item: &str, limit: u64) -> Result<String, Error> {{
+        Shop.place(user_id, item, limit).await
+    }}
+}}
+use shop_{n}::place as place_{n};
+"
+    )
+}
+
 fn by_run(n: usize) -> String {
     by_hand(
         n,
@@ -103,6 +129,8 @@ impl From<redlock_rt::Error> for Error {
         Self::Lock(error)
     }
 }
+
+type Placed<'a> = std::pin::Pin<Box<dyn Future<Output = Result<String, Error>> + Send + 'a>>;
 
 pub struct Order {
     pub id: u64,

@@ -194,6 +194,37 @@ fn a_loss_is_told_to_a_function_until_that_is_taken_back() {
     drop(watch);
 }
 
+#[test]
+fn a_release_was_told_as_a_loss() {
+    let options = LockOptions::new().lease(Duration::from_millis(200));
+    let lock = LOCKS.rlock(unique("freed"));
+    let guard = lock.lock_with(options).block_on().unwrap();
+    let (tell, told) = mpsc::channel();
+    // It may outlast the guard in a race, and does if it is forgotten.
+    std::mem::forget(guard.on_lost(move |reason| tell.send(reason).unwrap()));
+    guard.unlock().block_on().unwrap();
+    let ended = told.recv_timeout(DEADLINE);
+    assert_eq!(ended, Err(mpsc::RecvTimeoutError::Disconnected));
+}
+
+/// No timer of a runtime runs that was entered and that nobody drives.
+#[test]
+fn a_wait_never_ended_where_a_runtime_was_only_entered() {
+    let name = unique("entered");
+    let guard = LOCKS.rlock(&name).lock().block_on().unwrap();
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let _entered = runtime.enter();
+        let options = LockOptions::new().wait(Duration::from_millis(50));
+        let other = client(&shared_server().url());
+        let waited = other.rlock(&name).lock_with(options).block_on();
+        tell.send(waited.unwrap_err().is_timed_out()).unwrap();
+    });
+    assert_eq!(told.recv_timeout(DEADLINE), Ok(true));
+    drop(guard);
+}
+
 #[distributed_lock(key = "<user>:place", client = LOCKS, wait = "0s", blocking = true)]
 #[distributed_lock(key = "<user>:place:second", client = LOCKS, guard = held)]
 fn place(user: u64, outcome: Result<u32, Error>) -> Result<u32, Error> {

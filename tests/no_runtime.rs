@@ -33,8 +33,8 @@ fn a_release_without_its_script_is_repeated_although_its_caller_left_the_runtime
     let mut unlock = Box::pin(guard.unlock());
     first.block_on(async {
         assert!((&mut unlock).now_or_never().is_none());
-        proxy.wait_for_answer(calls("rw_write_release")).await;
-        // The reply is read before that to a later command.
+        proxy.wait_for(calls("rw_write_release")).await;
+        // The reply, NOSCRIPT, is read before that to a later command.
         client.rlock("later").is_locked().await.unwrap();
     });
     drop(unlock);

@@ -162,6 +162,21 @@ async fn a_lock_has_spans_for_the_call_to_redis_the_acquisition_and_the_hold() {
 }
 
 #[tokio::test]
+async fn a_lock_that_nobody_waited_for_any_more_did_not_say_so() {
+    let client = Client::embedded();
+    let lock = client.rlock(unique("spans"));
+    let _held = lock.lock().await.unwrap();
+    let (spans, _guard) = collect(LevelFilter::INFO).await;
+    let other = lock.clone();
+    let task = tokio::spawn(async move { other.lock().await.map(drop) });
+    tokio::task::yield_now().await;
+    task.abort();
+    assert!(task.await.unwrap_err().is_cancelled());
+    let cancelled = spans.of("redlock.acquire");
+    assert_eq!(cancelled[0].fields["outcome"], "cancelled");
+}
+
+#[tokio::test]
 async fn a_lock_that_was_not_to_be_had_says_why_and_whether_it_was_waited_for() {
     let client = Client::embedded();
     let lock = client.rlock(unique("spans"));

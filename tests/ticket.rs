@@ -276,10 +276,15 @@ async fn what_is_on_its_way_changes_nothing() {
     let web = world.client_with(|builder| builder.lease(LEASE));
     let lock = web.rlock(&world.name);
     drop(lock.lock().await.unwrap());
+    // Loads the script.
+    let other = web.rlock(unique("other")).lock().await.unwrap();
+    other.extend(LONG).await.unwrap();
+    other.unlock().await.unwrap();
     let guard = lock.lock().await.unwrap();
     let renewal = proxy.hold_request(calls("renew").mentioning(&world.name));
     within(DEADLINE, renewal.reached()).await;
-    let extension = proxy.hold_request(calls("rlock_update").mentioning(&world.name));
+    let update = calls("rlock_update").mentioning(&world.name);
+    let extension = proxy.hold_request(update.clone());
     {
         let mut extending = Box::pin(guard.extend(LONG));
         tokio::select! {
@@ -291,8 +296,10 @@ async fn what_is_on_its_way_changes_nothing() {
     let adopted = worker.adopt::<Reentrant>(&ticket(guard)).await.unwrap();
     renewal.open();
     extension.open();
-    proxy.wait_for_answer(calls("rlock_update")).await;
-    proxy.wait_for_answer(calls("renew")).await;
+    proxy.wait_for_answer(update).await;
+    proxy
+        .wait_for_answer(calls("renew").mentioning(&world.name))
+        .await;
     let ttl = world.ttl().await.unwrap();
     assert!(ttl > LONG / 4 && ttl <= LONG / 2, "{ttl:?}");
     let holder = worker.rlock(&world.name).holder().await.unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
-use redlock_rt::{Client, Error, FencedLockGuard, LockOptions, RLockGuard};
+use redlock_rt::{Client, Error, FencedLockGuard, LockOptions, RLockGuard, Shutdown};
 use redlock_tower::LockLayer;
 use tests::{
     CALL, DEADLINE, Proxy, RedisServer, eventually, lock_and_unlock, shared_server, unique, within,
@@ -178,6 +178,25 @@ async fn a_request_whose_lock_is_lost_is_cancelled() {
     assert!(error_of(&answer).is_lost());
     // It may have had its effect.
     assert_eq!(retry_after(&answer), None);
+}
+
+#[tokio::test]
+async fn a_handler_that_a_shut_down_cancelled_was_to_be_repeated() {
+    let (client, a) = (client().await, unique("web"));
+    let (slow, mut begun) = Slow::new();
+    let layer = LockLayer::new(&client, name);
+    let answer = tokio::spawn(layer.clone().layer(slow).oneshot(Request::new(a.clone())));
+    let mut end = within(DEADLINE, begun.recv()).await.unwrap();
+    client.shutdown(Shutdown::ReleaseAll).await.unwrap();
+    within(DEADLINE, end.closed()).await;
+    let answer = within(DEADLINE, answer).await.unwrap().unwrap();
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(error_of(&answer).is_shut_down());
+    assert_eq!(retry_after(&answer), None);
+    // This one did not begin.
+    let late = layer.layer(Slow::new().0).oneshot(Request::new(a));
+    let late = within(DEADLINE, late).await.unwrap();
+    assert!(error_of(&late).is_shut_down() && retry_after(&late).is_some());
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Completions and man pages, made from the arguments that the program takes.
 
-use std::io::stdout;
+use std::io::{Write, stdout};
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -10,7 +10,10 @@ use crate::args::Cli;
 use crate::exit::{Code, Failure};
 
 pub(crate) fn completions(shell: Shell) -> Result<Code, Failure> {
-    clap_complete::generate(shell, &mut Cli::command(), "redlock", &mut stdout());
+    // It panics where it cannot write.
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "redlock", &mut text);
+    stdout().write_all(&text)?;
     Ok(Code::DONE)
 }
 

@@ -1,5 +1,6 @@
 //! Which server, and how to log in.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -175,8 +176,8 @@ impl Server {
                     .is_some_and(|(_, login)| login.contains(':'))
             }),
         };
-        let is_argument = |argument: String| argument.contains(&self.url);
-        if has_password && std::env::args().any(is_argument) {
+        let is_argument = |argument: OsString| argument.to_string_lossy().contains(&self.url);
+        if has_password && std::env::args_os().any(is_argument) {
             warn("the password is visible in ps: use REDIS_URL or --password-file");
         }
     }

@@ -127,10 +127,13 @@ impl Screen {
         let mut since = HashMap::new();
         let mut rows = Vec::new();
         for one in &found {
-            let id = (one.name.clone(), holder(one));
-            let first = self.since.get(&id).copied().unwrap_or(now);
-            let held = (!one.holders.is_empty()).then(|| now - first);
-            since.insert(id, first);
+            let seen = one.holders.iter().map(|holding| {
+                let id = (one.name.clone(), holding.id.to_string());
+                let first = self.since.get(&id).copied().unwrap_or(now);
+                since.insert(id, first);
+                first
+            });
+            let held = seen.min().map(|first| now - first);
             rows.push((waiters(one), held, one));
         }
         rows.sort_by(|one, other| {

@@ -99,9 +99,9 @@ impl Look {
                 Some(_) => {}
             }
         }
-        if let Some(count) = self.count
-            && before.count != Some(count)
-        {
+        // The key of an open latch is gone.
+        let count = self.count.unwrap_or(0);
+        if (self.count.is_some() || before.count.is_some()) && before.count != Some(count) {
             events.push(Event::Count(count));
         }
         if before.waiters != self.waiters {
@@ -151,6 +151,17 @@ mod tests {
             count: None,
             waiters,
         }
+    }
+
+    #[test]
+    fn the_end_of_a_latch_was_no_event() {
+        let closed = Look {
+            count: Some(1),
+            ..Look::default()
+        };
+        let open = Look::default();
+        assert_eq!(open.events_since(&closed), [Event::Count(0)]);
+        assert_eq!(open.events_since(&open), []);
     }
 
     #[test]

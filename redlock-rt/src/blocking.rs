@@ -74,6 +74,8 @@ use std::thread::{self, Thread};
 
 use tokio::runtime::Handle;
 
+use crate::clock;
+
 /// Waits for the end of a call by blocking the thread.
 pub trait BlockOn: IntoFuture + Sized {
     /// Runs the call on this thread, and returns what it returns.
@@ -88,7 +90,7 @@ pub trait BlockOn: IntoFuture + Sized {
             runtime.block_on(ready(()));
         }
         // Not within the runtime's `block_on`: a call within the body, or Tokio's own, would panic.
-        park_on(self.into_future())
+        clock::parking(|| park_on(self.into_future()))
     }
 }
 

@@ -4,11 +4,12 @@
 //! machine was suspended since the first call: `CLOCK_MONOTONIC`, which Tokio reads, stops during
 //! suspend, but a lease in Redis does not.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::time::{Sleep, Timeout};
 
 /// Returns the present moment.
@@ -58,14 +59,34 @@ pub(crate) fn need_no_runtime() {
     NO_RUNTIME_NEEDED.store(true, Ordering::Release);
 }
 
+thread_local! {
+    static IS_PARKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `body`, which parks the thread: the thread may have entered a runtime that nobody drives then.
+pub(crate) fn parking<T>(body: impl FnOnce() -> T) -> T {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            IS_PARKING.set(self.0);
+        }
+    }
+    let _before = Before(IS_PARKING.replace(true));
+    body()
+}
+
 /// Creates a timer. It belongs to the caller's runtime. Without one, it belongs to a runtime that
 /// only drives such timers, while the process runs.
 fn timer<T>(make: impl FnOnce() -> T) -> T {
-    if Handle::try_current().is_ok() {
-        return make();
+    let needs_none = NO_RUNTIME_NEEDED.load(Ordering::Acquire);
+    if let Ok(runtime) = Handle::try_current() {
+        let drives = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread;
+        if drives || !needs_none || !IS_PARKING.get() {
+            return make();
+        }
     }
     assert!(
-        NO_RUNTIME_NEEDED.load(Ordering::Acquire),
+        needs_none,
         "redlock-rt is used outside of a tokio runtime: enter one, or make the client with \
          ClientBuilder::dedicated_thread(true)"
     );

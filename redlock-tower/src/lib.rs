@@ -232,7 +232,8 @@ fn refusal<R: Default>(error: Error, retry_after: Duration) -> Response<R> {
 /// Whether the request had no effect, and the same one may soon succeed.
 fn is_to_be_repeated(error: &Error) -> bool {
     let status = status(error);
-    !error.is_lost() && matches!(status, StatusCode::LOCKED | StatusCode::SERVICE_UNAVAILABLE)
+    error.lost_reason().is_none()
+        && matches!(status, StatusCode::LOCKED | StatusCode::SERVICE_UNAVAILABLE)
 }
 
 /// Returns the status of an answer to a request that failed with this error.
@@ -243,7 +244,7 @@ fn is_to_be_repeated(error: &Error) -> bool {
 /// | `StaleToken` | 409 Conflict: a request with a newer lock was faster |
 /// | `BadInput` | 400 Bad Request: in a [`LockLayer`] whose options are valid, the name is not |
 /// | `Unavailable`, `Quorum`, `OutcomeUnknown`, `NotReplicated`, `ShutDown`, `Denied`, `Misconfigured` | 503 Service Unavailable |
-/// | `Lost` | 503, without `Retry-After`: the handler was cancelled on its way, and may have had an effect |
+/// | `Lost`, and `ShutDown` of a client that ends on the way | 503, without `Retry-After`: the handler was cancelled, and may have had an effect |
 /// | any other | 500 Internal Server Error: a mistake in the service |
 #[must_use]
 pub fn status(error: &Error) -> StatusCode {

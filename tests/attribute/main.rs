@@ -31,25 +31,22 @@ mod web;
 macro_rules! behaviours {
     ($($module:ident: $($behaviour:ident),+;)+) => {
         mod embedded {
-            each! { tokio::test(start_paused = true), tests::Embedded, $($module: $($behaviour),+;)+ }
+            each! { tests::Embedded, $($module: $($behaviour),+;)+ }
         }
         mod redis {
-            each! {
-                tokio::test(flavor = "multi_thread", worker_threads = 2),
-                tests::Redis,
-                $($module: $($behaviour),+;)+
-            }
+            each! { tests::Redis, $($module: $($behaviour),+;)+ }
         }
     };
 }
 
 macro_rules! each {
-    ($runtime:meta, $backend:ty, $($module:ident: $($behaviour:ident),+;)+) => {
+    ($backend:ty, $($module:ident: $($behaviour:ident),+;)+) => {
         $(mod $module {
-            $(#[$runtime]
-            async fn $behaviour() {
-                let behaviour = async |world: &_| crate::$module::$behaviour(world).await;
-                crate::world::run::<$backend>(stringify!($behaviour), behaviour).await;
+            $(#[test]
+            fn $behaviour() {
+                crate::world::run::<$backend>(stringify!($behaviour), |world| {
+                    Box::pin(crate::$module::$behaviour(world))
+                });
             })+
         })+
     };

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::future::LocalBoxFuture;
 use redlock_rt::{Client, ClientBuilder, Error, LateLoss};
 pub(crate) use tests::DEADLINE;
 pub(crate) use tests::Log;
@@ -22,15 +23,21 @@ pub(crate) const OFTEN: Duration = Duration::from_millis(20);
 /// A poll interval longer than any test, so that only an announcement wakes.
 pub(crate) const NEVER: Duration = Duration::from_secs(600);
 
+/// Not a type of its own for each behaviour.
+type Behaviour = for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>;
+
 /// Runs one behaviour and checks that it has left nothing.
-pub(crate) async fn run<B: Backend>(name: &str, behaviour: impl AsyncFnOnce(&World)) {
-    let backend = Arc::new(B::open(1));
-    let world = World {
-        world: tests::World::of(&backend, 0, &unique(name)).await,
-        wires: Box::new(move || backend.wires(0)),
+pub(crate) fn run<B: Backend>(name: &str, behaviour: Behaviour) {
+    let test = async {
+        let backend = Arc::new(B::open(1));
+        let world = World {
+            world: tests::World::of(&backend, 0, &unique(name)).await,
+            wires: Box::new(move || backend.wires(0)),
+        };
+        within(2 * DEADLINE, behaviour(&world)).await;
+        world.assert_clean().await;
     };
-    within(2 * DEADLINE, behaviour(&world)).await;
-    world.assert_clean().await;
+    B::runtime().block_on(test);
 }
 
 pub(crate) struct World {

@@ -11,8 +11,8 @@ mod processes;
 
 /// One test for each behaviour, on this backend.
 macro_rules! behaviours {
-    ($runtime:meta, $backend:ty, $_kind:ty) => {
-        behaviours! { @ $runtime, $backend,
+    ($backend:ty, $_kind:ty) => {
+        behaviours! { @ $backend,
             cyclic: all_pass_together_again_and_again, one_party_passes_at_once,
                 a_wait_that_runs_out_leaves, a_wait_of_zero_asks_once, a_dropped_wait_leaves,
                 a_party_that_dies_breaks_it_until_it_is_reset, who_looks_later_is_told_too,
@@ -30,14 +30,13 @@ macro_rules! behaviours {
                 tasks_of_a_client_enter_together_behind_others;
         }
     };
-    (@ $runtime:meta, $backend:ty, $($module:ident: $($behaviour:ident),+;)+) => {
+    (@ $backend:ty, $($module:ident: $($behaviour:ident),+;)+) => {
         $(mod $module {
-            $(#[$runtime]
-            async fn $behaviour() {
+            $(#[test]
+            fn $behaviour() {
                 crate::world::run::<$backend>(stringify!($behaviour), |world| {
                     Box::pin(crate::$module::$behaviour(world))
-                })
-                .await;
+                });
             })+
         })+
     };

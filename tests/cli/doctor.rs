@@ -246,7 +246,15 @@ async fn it_asks_over_tls_and_a_socket() {
     assert_eq!(doctor(&server.unix_url(), &[]).await.code, 0);
     let roots = server.directory().join("roots.pem");
     std::fs::write(&roots, server.ca_pem()).unwrap();
-    let ended = doctor(&server.tls_url(), &["--tls-ca", roots.to_str().unwrap()]).await;
+    // As the library, which reads each of these.
+    let upper = server.tls_url().replace("rediss", " REDISS");
+    for url in [server.tls_url(), upper] {
+        let ended = doctor(&url, &["--tls-ca", roots.to_str().unwrap()]).await;
+        assert_eq!(ended.code, 0, "{ended:?}");
+        assert_says(&ended, "eviction", "ok", "noeviction");
+    }
+    let unix = server.unix_url().replace("redis+unix", "unix");
+    let ended = doctor(&unix, &[]).await;
     assert_eq!(ended.code, 0, "{ended:?}");
     assert_says(&ended, "eviction", "ok", "noeviction");
 }
@@ -351,13 +359,20 @@ async fn keys_that_are_no_locks_and_locks_with_another_prefix_are_found() {
         &["ZADD", "shop:set:timeout", "1", permit],
         &["SET", "shop:text", "of a user"],
         &["HSET", "shop:user", "name", "me"],
+        // Once, nothing was found where a value is no text.
+        &[
+            "EVAL",
+            "return redis.call('HSET', KEYS[1], 'photo', '\\255')",
+            "1",
+            "shop:photo",
+        ],
         &["HSET", "order:7", owner, "1"],
         &["HSET", "java:order:7", owner, "1"],
     ] {
         let _: redis::Value = ask(&redis, words).await;
     }
     let ended = doctor(&server.url(), &["--namespace", "shop"]).await;
-    assert_says(&ended, "keys", "warning", "4 keys under shop: are no locks");
+    assert_says(&ended, "keys", "warning", "5 keys under shop: are no locks");
     assert_says(&ended, "keys", "warning", "locks have the same name");
     let named: Vec<String> = of(&ended, "keys")
         .iter()
@@ -369,6 +384,7 @@ async fn keys_that_are_no_locks_and_locks_with_another_prefix_are_found() {
         "shop:set:timeout",
         "shop:text",
         "shop:user",
+        "shop:photo",
         "java:order:7",
         "order:7",
     ] {
@@ -406,6 +422,35 @@ async fn dead_waiters_and_permits_without_an_end_are_found() {
     assert_says(&ended, "queues", "warning", "1 in the queue of {report}");
     assert_says(&ended, "permits", "warning", "1 permits of exports");
     assert_says(&ended, "permits", "warning", "1 permits of calls:{42}");
+}
+
+#[tokio::test]
+async fn a_user_without_a_password_was_not_who_was_looked_at() {
+    let server = RedisServer::start();
+    let user = [
+        "ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all", "-zadd",
+    ];
+    let _: () = server.ask(&user).await;
+    let url = server.url().replace("redis://", "redis://app@");
+    assert_says(
+        &doctor(&url, &[]).await,
+        "rights",
+        "error",
+        "app lacks +zadd",
+    );
+}
+
+#[tokio::test]
+async fn the_check_ended_at_a_user_that_may_not_ask_info() {
+    let server = RedisServer::start();
+    let user = [
+        "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-info",
+    ];
+    let _: () = server.ask(&user).await;
+    let url = server.url().replace("redis://", "redis://app:pw@");
+    let ended = doctor(&url, &[]).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_says(&ended, "rights", "warning", "app lacks +info");
 }
 
 #[tokio::test]

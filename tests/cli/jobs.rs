@@ -20,6 +20,19 @@ fn shell() -> Terminal {
     )
 }
 
+/// Whether the group of this process is in the foreground of its terminal.
+fn has_terminal(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .collect();
+    // State, parent, group, session, terminal, group in the foreground.
+    fields[2] == fields[5]
+}
+
 #[tokio::test]
 async fn the_command_reads_from_the_terminal_and_has_it_to_itself() {
     let key = unique("cli:tty");
@@ -111,6 +124,55 @@ async fn a_job_that_is_stopped_for_longer_than_its_lease_is_ended_when_it_goes_o
     assert!(is_alive(child));
     shell.types("fg; echo \"after $?\"\n");
     shell.shows("after 76", 1).await;
+    assert!(!is_alive(child));
+}
+
+/// A shell continues no job that runs: nothing told of the terminal, and Ctrl-Z stopped `redlock` alone.
+#[tokio::test]
+async fn a_command_ran_on_without_its_lock_after_fg_and_control_z() {
+    let mut shell = shell();
+    let key = unique("cli:fg");
+    let line = "trap \"echo told\" TSTP; echo child $$; while :; do sleep 0.1; done";
+    shell.types(&format!("{PROGRAM} run {key} -- sh -c '{line}' &\n"));
+    let child = shell.number("child").await;
+    shell.types("fg\n");
+    // Until the command has the terminal, Ctrl-Z is for this program alone.
+    eventually(DEADLINE, || ready(has_terminal(child))).await;
+    shell.types("\x1a");
+    shell.shows("told", 1).await;
+    shell.types("\x03");
+    eventually(DEADLINE, || is_free(&key)).await;
+}
+
+/// Ctrl-Z does nothing there.
+#[tokio::test]
+async fn control_z_where_no_shell_can_continue_the_command_kept_the_lock_for_ever() {
+    let key = unique("cli:alone");
+    let line = "echo child $$; exec sleep 120";
+    let arguments = [PROGRAM, "run", &key, "--", "sh", "-c", line];
+    let mut terminal = Terminal::start(&shared_server().url(), &arguments);
+    let child = terminal.number("child").await;
+    eventually(DEADLINE, || ready(has_terminal(child))).await;
+    terminal.types("\x1a");
+    terminal.types("\x03");
+    assert_eq!(terminal.ended().await, 128 + 2);
+    assert!(is_free(&key).await);
+}
+
+#[tokio::test]
+async fn a_terminal_that_stops_who_writes_from_behind_kept_a_command_without_its_lock() {
+    let mut shell = shell();
+    let key = unique("cli:tostop");
+    let line = "stty tostop; echo child $$; exec sleep 120";
+    shell.types(&format!(
+        "{PROGRAM} run {key} --lease 500ms -- sh -c '{line}'; echo code $?\n"
+    ));
+    let child = shell.number("child").await;
+    let client = redlock_rt::Client::connect(&shared_server().url())
+        .await
+        .unwrap();
+    assert!(client.rlock(&key).force_unlock().await.unwrap());
+    shell.shows("code 76", 1).await;
     assert!(!is_alive(child));
 }
 

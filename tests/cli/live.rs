@@ -44,6 +44,17 @@ async fn a_watch_for_some_time_ends_and_tells_of_a_latch() {
 }
 
 #[tokio::test]
+async fn a_watch_did_not_tell_that_a_latch_has_opened() {
+    let key = unique("cli:watch:opens");
+    assert_eq!(redlock(["latch", &key, "set", "1"]).await.code, 0);
+    let mut watch = start(["watch", &key, "--every", "10ms"]);
+    watch.says("count    1").await;
+    assert_eq!(redlock(["latch", &key, "count-down"]).await.code, 0);
+    watch.says("count    0").await;
+    watch.kill();
+}
+
+#[tokio::test]
 async fn a_watch_whose_time_was_over_went_on_until_its_next_look() {
     let key = unique("cli:watch:for");
     let ended = redlock(["watch", &key, "--every", "1h", "--for", "10ms"]).await;

@@ -101,6 +101,15 @@ fn the_manual_names_each_command_and_option() {
     }
 }
 
+#[test]
+fn completions_that_cannot_be_written_were_a_panic() {
+    let full = fs::File::options().write(true).open("/dev/full");
+    let mut completions = std::process::Command::new(PROGRAM);
+    completions.args(["completions", "bash"]);
+    let output = completions.stdout(full.unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(70), "{output:?}");
+}
+
 #[tokio::test]
 async fn completions_are_scripts_of_their_shells_and_the_man_page_is_one() {
     let bash = redlock(["completions", "bash"]).await;

@@ -1,9 +1,12 @@
 //! `redlock run`: the child, its environment and its exit code.
 
-use redlock_rt::Client;
-use tests::{DEADLINE, RedissonClient, ask, eventually, shared_server, unique};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
-use crate::command::{Command, holds, redlock, start};
+use redlock_rt::Client;
+use tests::{DEADLINE, RedisServer, RedissonClient, ask, eventually, shared_server, unique};
+
+use crate::command::{Command, PROGRAM, holds, redlock, start};
 
 #[tokio::test]
 async fn the_lock_is_held_while_the_command_runs_and_free_when_it_has_ended() {
@@ -30,6 +33,37 @@ async fn the_exit_code_is_that_of_the_command() {
     assert_eq!((ended.code, ended.out.as_str()), (0, "--json -s"));
     let ended = redlock(["run", &key, "-c", "echo $((40 + 2))"]).await;
     assert_eq!((ended.code, ended.out.as_str()), (0, "42\n"));
+}
+
+/// The words of the command are looked at for a password.
+#[tokio::test]
+async fn a_word_that_is_no_text_was_a_panic() {
+    let server = RedisServer::options().password("secret").start();
+    let key = unique("cli:bytes");
+    let word = OsStr::from_bytes(b"\xff");
+    let arguments: Vec<&OsStr> = ["run", &key, "--", "printf", "%s"]
+        .map(OsStr::new)
+        .into_iter()
+        .chain([word])
+        .collect();
+    let output = std::process::Command::new(PROGRAM)
+        .args(arguments)
+        .env("REDIS_URL", server.url())
+        .output()
+        .unwrap();
+    assert_eq!(
+        (output.status.code(), &*output.stdout),
+        (Some(0), &b"\xff"[..])
+    );
+}
+
+#[tokio::test]
+async fn a_lock_that_no_replica_had_was_not_the_code_that_was_asked_for() {
+    let server = RedisServer::start();
+    let key = unique("cli:ack");
+    let arguments = ["run", "-n", "-E", "9", "--ack", "1", &key, "true"];
+    let mut run = Command::start(&server.url(), &arguments);
+    assert_eq!(run.ended().await.code, 9);
 }
 
 #[tokio::test]

@@ -25,8 +25,8 @@ mod waiting;
 
 /// One test for each behaviour, of this kind of lock, on this backend.
 macro_rules! every_behaviour {
-    ($runtime:meta, $backend:ty, $kind:path) => {
-        behaviours! { $runtime, $backend, $kind,
+    ($backend:ty, $kind:path) => {
+        behaviours! { $backend, $kind,
             exclusion: one_holder_at_a_time, a_hundred_tasks_of_two_clients_count_to_a_hundred,
                 names_do_not_meddle, handles_of_one_name_are_one_lock, try_lock_answers_at_once;
             waiting: a_release_wakes_a_waiter_elsewhere, a_release_wakes_a_waiter_of_the_same_client,
@@ -69,8 +69,8 @@ macro_rules! every_behaviour {
 /// Where only the way to the server is another one: what connects, waits, subscribes, renews or loses
 /// something.
 macro_rules! some_behaviours {
-    ($runtime:meta, $backend:ty, $kind:path) => {
-        behaviours! { $runtime, $backend, $kind,
+    ($backend:ty, $kind:path) => {
+        behaviours! { $backend, $kind,
             exclusion: a_hundred_tasks_of_two_clients_count_to_a_hundred;
             waiting: a_release_wakes_a_waiter_elsewhere, a_wait_runs_out,
                 a_release_that_nobody_announced_is_found_by_polling;
@@ -81,14 +81,13 @@ macro_rules! some_behaviours {
 }
 
 macro_rules! behaviours {
-    ($runtime:meta, $backend:ty, $kind:path, $($module:ident: $($behaviour:ident),+;)+) => {
+    ($backend:ty, $kind:path, $($module:ident: $($behaviour:ident),+;)+) => {
         $(mod $module {
-            $(#[$runtime]
-            async fn $behaviour() {
+            $(#[test]
+            fn $behaviour() {
                 crate::world::run::<$backend>(&$kind, stringify!($behaviour), |world| {
                     Box::pin(crate::$module::$behaviour(world))
-                })
-                .await;
+                });
             })+
         })+
     };

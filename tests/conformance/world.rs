@@ -37,26 +37,28 @@ pub(crate) const NEVER: Duration = Duration::from_secs(600);
 type Behaviour = for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>;
 
 /// Runs one behaviour and checks that it has left nothing.
-pub(crate) async fn run<B: Backend>(kind: &'static Kind, name: &str, behaviour: Behaviour) {
-    let (backend, name) = (Arc::new(B::open(kind.servers)), unique(name));
-    let mut servers = Vec::new();
-    for server in 0..kind.servers {
-        servers.push(tests::World::of(&backend, server, &name).await);
-    }
-    let places = (kind.places)(&name);
-    let world = World {
-        servers,
-        need: (kind.need)(places.len()),
-        places,
-        name,
-        kind,
-        beside: RefCell::default(),
-    };
-    within(6 * DEADLINE, behaviour(&world)).await;
-    world.remove_what_stays().await;
-    for server in world.servers {
-        server.assert_clean().await;
-    }
+pub(crate) fn run<B: Backend>(kind: &'static Kind, name: &str, behaviour: Behaviour) {
+    B::runtime().block_on(async {
+        let (backend, name) = (Arc::new(B::open(kind.servers)), unique(name));
+        let mut servers = Vec::new();
+        for server in 0..kind.servers {
+            servers.push(tests::World::of(&backend, server, &name).await);
+        }
+        let places = (kind.places)(&name);
+        let world = World {
+            servers,
+            need: (kind.need)(places.len()),
+            places,
+            name,
+            kind,
+            beside: RefCell::default(),
+        };
+        within(6 * DEADLINE, behaviour(&world)).await;
+        world.remove_what_stays().await;
+        for server in world.servers {
+            server.assert_clean().await;
+        }
+    });
 }
 
 pub(crate) struct World {

@@ -70,6 +70,44 @@ async fn a_url_with_one_half_of_the_login_and_a_field_with_the_other_are_one_log
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
 }
 
+/// Its secret was not there, say, and the default user may do everything.
+#[tokio::test]
+async fn a_user_of_a_url_without_a_password_was_the_default_user() {
+    let server = RedisServer::start();
+    for (user, password) in [("app", ">pw"), ("open", "nopass")] {
+        let user = ["ACL", "SETUSER", user, "on", password, "~*", "&*", "+@all"];
+        server.ask::<()>(&user).await;
+    }
+    let connect = async |user| {
+        let url = format!("redis://{user}@{}", server.address());
+        redlock_rt::Client::connect(&url).await
+    };
+    let error = connect("app").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    let client = connect("open").await.unwrap();
+    let all: String = server.ask(&["CLIENT", "LIST"]).await;
+    let mut own = all.lines().filter(|line| line.contains(client.uuid()));
+    assert!(
+        own.next().is_some_and(|line| line.contains(" user=open ")),
+        "{all}"
+    );
+}
+
+#[tokio::test]
+async fn an_empty_user_beside_a_password_was_a_user() {
+    let server = RedisServer::options().password("hunter2").start();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let whole = format!("redis://:hunter2@127.0.0.1:{}", server.port());
+    for config in [
+        json!({ "url": url, "user": "", "password": "hunter2" }),
+        json!({ "url": whole, "user": "", "password": "" }),
+    ] {
+        let config = read(config).unwrap();
+        let connected = ClientBuilder::from(config).connect().await;
+        assert!(connected.is_ok(), "{connected:?}");
+    }
+}
+
 #[test]
 fn each_kind_of_url_may_have_one_half_of_the_login() {
     for url in [

@@ -19,14 +19,13 @@ mod waking;
 
 /// One test for each behaviour, on this backend.
 macro_rules! behaviours {
-    ($runtime:meta, $backend:ty, $($module:ident: $($behaviour:ident),+;)+) => {
+    ($backend:ty, $($module:ident: $($behaviour:ident),+;)+) => {
         $(mod $module {
-            $(#[$runtime]
-            async fn $behaviour() {
+            $(#[test]
+            fn $behaviour() {
                 crate::world::run::<$backend>(stringify!($behaviour), |world| {
                     Box::pin(crate::$module::$behaviour(world))
-                })
-                .await;
+                });
             })+
         })+
     };
@@ -34,14 +33,13 @@ macro_rules! behaviours {
 
 /// The same for one kind of semaphore.
 macro_rules! behaviours_of {
-    ($runtime:meta, $backend:ty, $kind:ty, $($module:ident: $($behaviour:ident),+;)+) => {
+    ($backend:ty, $kind:ty, $($module:ident: $($behaviour:ident),+;)+) => {
         $(mod $module {
-            $(#[$runtime]
-            async fn $behaviour() {
+            $(#[test]
+            fn $behaviour() {
                 crate::world::run::<$backend>(stringify!($behaviour), |world| {
                     Box::pin(crate::$module::$behaviour::<$kind>(world))
-                })
-                .await;
+                });
             })+
         })+
     };
@@ -49,8 +47,8 @@ macro_rules! behaviours_of {
 
 /// The behaviours of both kinds of semaphores.
 macro_rules! every_semaphore {
-    ($runtime:meta, $backend:ty, $kind:ty) => {
-        behaviours_of! { $runtime, $backend, $kind,
+    ($backend:ty, $kind:ty) => {
+        behaviours_of! { $backend, $kind,
             acquiring: no_more_are_given_than_there_are, several_are_taken_all_or_none,
                 a_try_answers_at_once, a_wait_runs_out, a_wait_of_zero_tries_once,
                 a_wait_is_served_in_time, names_do_not_meddle, handles_of_one_name_are_one_semaphore,
@@ -74,8 +72,8 @@ macro_rules! every_semaphore {
 
 /// The behaviours of the semaphore without leases.
 macro_rules! every_plain {
-    ($runtime:meta, $backend:ty, $_kind:ty) => {
-        behaviours! { $runtime, $backend,
+    ($backend:ty, $_kind:ty) => {
+        behaviours! { $backend,
             plain: a_drain_takes_all_that_are_free, a_release_without_a_guard_adds,
                 what_is_forgotten_stays_taken, a_deleted_semaphore_is_not_made_by_a_release;
         }
@@ -84,8 +82,8 @@ macro_rules! every_plain {
 
 /// The behaviours of the semaphore with leases.
 macro_rules! every_leased {
-    ($runtime:meta, $backend:ty, $_kind:ty) => {
-        behaviours! { $runtime, $backend,
+    ($backend:ty, $_kind:ty) => {
+        behaviours! { $backend,
             leases: a_fixed_lease_ends, a_lease_is_renewed, the_client_sets_the_default,
                 a_waiter_takes_what_expires_at_once, a_permit_of_a_dead_client_comes_back,
                 a_released_permit_is_lost, a_permit_of_a_deleted_semaphore_stays_its_own,
@@ -99,8 +97,8 @@ macro_rules! every_leased {
 
 /// The behaviours of latches.
 macro_rules! every_latch {
-    ($runtime:meta, $backend:ty, $_kind:ty) => {
-        behaviours! { $runtime, $backend,
+    ($backend:ty, $_kind:ty) => {
+        behaviours! { $backend,
             latches: a_count_is_set_once, counting_down_opens_it, nothing_goes_below_zero,
                 all_who_wait_go_on, a_late_waiter_goes_on_at_once, a_wait_runs_out,
                 a_wait_of_zero_looks_once, a_dropped_wait_leaves_nothing, a_guard_counts_when_dropped,
@@ -114,8 +112,8 @@ macro_rules! every_latch {
 
 /// The answers about what is there.
 macro_rules! every_inspection {
-    ($runtime:meta, $backend:ty, $_kind:ty) => {
-        behaviours! { $runtime, $backend,
+    ($backend:ty, $_kind:ty) => {
+        behaviours! { $backend,
             inspection: each_kind_of_lock_is_told, readers_and_writers_are_told_apart,
                 those_who_wait_are_counted, semaphores_and_latches_are_told, what_is_no_lock_is_refused,
                 a_scan_finds_what_is_there;

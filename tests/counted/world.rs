@@ -26,11 +26,13 @@ type Behaviour = for<'a> fn(&'a World) -> LocalBoxFuture<'a, ()>;
 
 /// Runs one behaviour and checks that it has left nothing. A behaviour deletes its semaphore with
 /// [`gone`], which also checks the number of permits.
-pub(crate) async fn run<B: Backend>(name: &str, behaviour: Behaviour) {
-    let world = World::open::<B>(name).await;
-    within(6 * DEADLINE, behaviour(&world)).await;
-    world.remove_notes().await;
-    world.assert_clean().await;
+pub(crate) fn run<B: Backend>(name: &str, behaviour: Behaviour) {
+    B::runtime().block_on(async {
+        let world = World::open::<B>(name).await;
+        within(6 * DEADLINE, behaviour(&world)).await;
+        world.remove_notes().await;
+        world.assert_clean().await;
+    });
 }
 
 /// Waits until the semaphore has this many free permits, and deletes it.

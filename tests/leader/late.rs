@@ -1,9 +1,11 @@
-//! Redis answers a candidate later than the lease is long.
+//! Redis answers a candidate later than the lease is long, has no replica, or is away.
 
 use std::time::Duration;
 
+use redlock_rt::{LeaderElection, ReplicaAck, RetryPolicy};
 use tests::{DEADLINE, Proxy, calls, shared_server, within};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::{campaigns, end, world};
 
@@ -49,6 +51,16 @@ async fn a_candidate_of_many_terms_gave_up_at_its_third_late_reply() {
     end(world).await;
 }
 
+/// Runs for ever, and tells its terms.
+fn runs(election: LeaderElection) -> (JoinHandle<()>, mpsc::UnboundedReceiver<u64>) {
+    let (tell, told) = mpsc::unbounded_channel();
+    let running = tokio::spawn(async move {
+        let never = election.run(async |leadership| tell.send(leadership.term()).unwrap());
+        panic!("{}", never.await.unwrap_err());
+    });
+    (running, told)
+}
+
 #[tokio::test]
 async fn a_run_ended_when_redis_was_slower_than_the_lease_three_times() {
     let mut world = world("slow").await;
@@ -57,15 +69,57 @@ async fn a_run_ended_when_redis_was_slower_than_the_lease_three_times() {
     let election = world.client().leader_election(&world.name).lease(BRIEF);
     // The lease counts from the moment at which the call was sent.
     proxy.delay(calls("fenced_acquire"), BRIEF * 2);
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let running = tokio::spawn(async move {
-        let never = election.run(async |leadership| tell.send(leadership.term()).unwrap());
-        never.await
-    });
+    let (running, mut told) = runs(election);
     proxy.wait_for_count(calls("fenced_acquire"), 4).await;
     proxy.clear();
     assert!(within(DEADLINE, told.recv()).await.is_some());
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());
+    end(world).await;
+}
+
+/// After a failover the new master has no replica for a while.
+#[tokio::test]
+async fn a_run_ended_while_no_replica_had_its_lock() {
+    let mut world = world("alone").await;
+    let proxy = Proxy::to(&shared_server());
+    world.clients_connect_to(proxy.url());
+    let client = world.client_with(|builder| {
+        let builder = builder.replica_ack(ReplicaAck::AtLeast(1));
+        builder.replica_timeout(BRIEF / 3).poll_interval(BRIEF / 3)
+    });
+    let (running, mut told) = runs(client.leader_election(&world.name));
+    proxy.wait_for_count(calls("fenced_acquire"), 3).await;
+    assert!(!running.is_finished());
+    proxy.answer("WAIT", ":1\r\n", 1000);
+    assert!(within(DEADLINE, told.recv()).await.is_some());
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    drop(client);
+    end(world).await;
+}
+
+#[tokio::test]
+async fn a_run_ended_with_the_attempts_of_an_outage() {
+    let mut world = world("outage").await;
+    let proxy = Proxy::to(&shared_server());
+    world.clients_connect_to(proxy.url());
+    let client = world.client_with(|builder| {
+        let builder = builder.retry(RetryPolicy::new().attempts(1));
+        builder.poll_interval(BRIEF / 3)
+    });
+    client.leader_election(&world.name).leader().await.unwrap();
+    proxy.refuse();
+    proxy.cut_all();
+    let election = client.leader_election(&world.name);
+    let campaign = within(DEADLINE, election.campaign()).await;
+    assert!(campaign.unwrap_err().is_unavailable());
+    let (running, mut told) = runs(election);
+    tokio::task::yield_now().await;
+    proxy.accept();
+    assert!(within(DEADLINE, told.recv()).await.is_some());
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    drop(client);
     end(world).await;
 }

@@ -11,7 +11,7 @@ use tests::history::{Grant, History, Mode, Outcome};
 use tests::sim::{Plan, Report, run};
 
 /// Seeds that are run in every build.
-const SEEDS: std::ops::Range<u64> = 0..50;
+const SEEDS: std::ops::Range<u64> = 0..100;
 /// Up to here those that have replicas are run, too: there are few of them.
 const WITH_REPLICAS: u64 = 300;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, ClientBuilder, embedded::Engine};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     Cluster, RedisServer, Replicated, Sentinels, Wires, cluster::blocking, connection_over,
@@ -18,6 +19,16 @@ const MOST: usize = 3;
 
 /// A place that clients connect to.
 pub trait Backend: Send + Sync + 'static {
+    /// The runtime of a test. Not that of `#[tokio::test]`: of the async functions that it makes there would be
+    /// thousands to compile.
+    fn runtime() -> Runtime {
+        let threads = Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build();
+        threads.unwrap()
+    }
+
     /// Opens this many servers for one test.
     fn open(servers: usize) -> Self;
 
@@ -32,7 +43,7 @@ pub trait Backend: Send + Sync + 'static {
 }
 
 /// The tests of a suite wherever clients connect to, each place as a module. `$suite!` makes those of
-/// one place of the attribute of a test, a [`Backend`] and a kind of lock; `$short!` those of places where
+/// one place of a [`Backend`] and a kind of lock; `$short!` those of places where
 /// only the way to the server is another one.
 #[macro_export]
 macro_rules! everywhere {
@@ -46,20 +57,15 @@ macro_rules! everywhere {
 #[macro_export]
 macro_rules! where_servers_are_independent {
     ($suite:ident, $short:ident, $kind:path) => {
-        /// With a paused clock, since the engine is in the same process.
         mod embedded {
-            $suite!(tokio::test(start_paused = true), $crate::Embedded, $kind);
+            $suite!($crate::Embedded, $kind);
         }
         $crate::where_servers_are_independent!(@ $suite, $kind, redis = Redis);
         $crate::where_servers_are_independent!(@ $short, $kind, tls = Tls, sentinel = Watched);
     };
     (@ $suite:ident, $kind:path, $($place:ident = $backend:ident),+) => {
         $(mod $place {
-            $suite!(
-                tokio::test(flavor = "multi_thread", worker_threads = 2),
-                $crate::$backend,
-                $kind
-            );
+            $suite!($crate::$backend, $kind);
         })+
     };
 }
@@ -220,6 +226,15 @@ impl Backend for Watched {
 pub struct Embedded(Vec<Engine>);
 
 impl Backend for Embedded {
+    /// With a paused clock, since the engine is in the same process.
+    fn runtime() -> Runtime {
+        let paused = Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build();
+        paused.unwrap()
+    }
+
     fn open(servers: usize) -> Self {
         Self((0..servers).map(|_| Engine::new()).collect())
     }

@@ -86,7 +86,8 @@ async fn pay(
     amount: String,
 ) -> Result<Response, Refusal> {
     let key = headers.get("idempotency-key").ok_or(Refusal::NoKey)?;
-    let key = key.to_str().map_err(|_| Refusal::NoKey)?;
+    let key = key.to_str().ok().filter(|key| !key.trim().is_empty());
+    let key = key.ok_or(Refusal::NoKey)?;
     // The key of one user is not that of another. A service knows the user from the login.
     // In quotes: a colon in it does not end it.
     let request = payments.locks.idempotent(format!("{user:?}:{key}"));

@@ -119,7 +119,7 @@ async fn what_is_no_key_and_a_redis_that_is_gone_have_their_answers() {
     let bank = Bank::new(10);
     let service = router(Client::embedded(), Arc::clone(&bank));
     let long = "x".repeat(600);
-    for key in [None, Some(long.as_str())] {
+    for key in [None, Some(""), Some(long.as_str())] {
         let (status, _, _) = pay(&service, "ann", key, "100").await;
         assert_eq!(status, StatusCode::BAD_REQUEST);
     }

@@ -150,15 +150,18 @@ pub(super) fn semaphore_of(leases: &str) -> Option<&str> {
 
 /// Whether a hash has the fields of a lock.
 async fn is_lock(node: &Node, key: &str) -> Result<bool, RedisError> {
-    let (_, fields): (String, Vec<String>) = node.ask(&["HSCAN", key, "0", "COUNT", "10"]).await?;
-    Ok(fields.chunks(2).all(|pair| {
-        let (field, value) = (&pair[0], pair.get(1));
-        let owner = field.strip_suffix(":write").unwrap_or(field);
-        let number = owner
-            .rsplit_once(':')
-            .map(|(_, number)| number.parse::<i64>().is_ok());
-        field == "mode"
-            || number == Some(true) && value.is_some_and(|value| value.parse::<i64>().is_ok())
+    let (_, fields): (String, Vec<Vec<u8>>) = node.ask(&["HSCAN", key, "0", "COUNT", "10"]).await?;
+    let texts: Result<Vec<_>, _> = fields.iter().map(|field| str::from_utf8(field)).collect();
+    Ok(texts.is_ok_and(|texts| {
+        texts.chunks(2).all(|pair| {
+            let (field, value) = (pair[0], pair.get(1));
+            let owner = field.strip_suffix(":write").unwrap_or(field);
+            let number = owner
+                .rsplit_once(':')
+                .map(|(_, number)| number.parse::<i64>().is_ok());
+            field == "mode"
+                || number == Some(true) && value.is_some_and(|value| value.parse::<i64>().is_ok())
+        })
     }))
 }
 

@@ -37,6 +37,8 @@ impl Dialer {
         }
         let mut login = RedisConnectionInfo::default().set_db(place.database);
         if let Some(user) = user {
+            // As the library, which logs in without a password too.
+            password.get_or_insert_default();
             login = login.set_username(user);
         }
         if let Some(password) = password {

@@ -33,9 +33,11 @@ fn decoded(text: &str) -> Option<String> {
 impl Place {
     /// `None`: the library says what is wrong with it.
     pub(super) fn parse(url: &str) -> Option<Self> {
+        let url = url.trim();
         let (scheme, rest) = url.split_once("://")?;
-        let (kind, form) = scheme.split_once('+').unwrap_or((scheme, ""));
-        if form == "unix" {
+        let scheme = scheme.to_ascii_lowercase();
+        let (kind, form) = scheme.split_once('+').unwrap_or((&scheme, ""));
+        if form == "unix" || kind == "unix" {
             return Self::socket(url);
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -133,6 +135,9 @@ mod tests {
         let place = Place::parse("redis+unix:///run/redis.sock?db=2&pass=p").unwrap();
         assert_eq!(place.form, Form::Socket("/run/redis.sock".to_owned()));
         assert_eq!((place.database, place.password.as_deref()), (2, Some("p")));
+        assert!(Place::parse(" REDISS://h\n").unwrap().tls);
+        let socket = Place::parse("unix:///s").unwrap().form;
+        assert_eq!(socket, Form::Socket("/s".to_owned()));
         for wrong in [
             "localhost",
             "redis+other://h",

@@ -26,10 +26,14 @@ const NOT_EXECUTABLE: Code = Code(126);
 
 /// How often to look whether the rest of a group has ended, which nobody tells.
 const LOOK: Duration = Duration::from_millis(20);
+/// How often to look whose the terminal is: a shell that brings a job to the front which runs tells nobody.
+const LOOK_AT_TERMINAL: Duration = Duration::from_millis(200);
 
 pub(super) struct Child {
     group: Pid,
     terminal: Option<Terminal>,
+    /// It has stopped, and this process is to stop too.
+    has_stopped: bool,
 }
 
 impl Child {
@@ -47,6 +51,7 @@ impl Child {
         let this = Self {
             group: Pid::from_raw(id),
             terminal: Terminal::of_stdin(),
+            has_stopped: false,
         };
         this.lend();
         Ok(this)
@@ -59,10 +64,16 @@ impl Child {
             if let Some(code) = self.look() {
                 return code;
             }
-            match signals.next().await {
-                Heard::Child => {}
-                Heard::Continue => self.go_on(),
-                Heard::Pass(signal) => self.send(signal),
+            tokio::select! {
+                biased;
+                heard = signals.next() => match heard {
+                    Heard::Child => {}
+                    Heard::Continue => self.go_on(),
+                    Heard::Pass(signal) => self.send(signal),
+                },
+                // No shell has stopped this process, so none would continue the child.
+                () = sleep(LOOK_AT_TERMINAL), if self.has_stopped => self.go_on(),
+                () = sleep(LOOK_AT_TERMINAL), if self.terminal.is_some() && !self.has_stopped => self.lend(),
             }
         }
     }
@@ -92,7 +103,7 @@ impl Child {
     }
 
     /// The exit code, if the child has ended; a child that has stopped stops this process, too.
-    fn look(&self) -> Option<Code> {
+    fn look(&mut self) -> Option<Code> {
         let what = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
         loop {
             match waitpid(self.group, Some(what)) {
@@ -112,7 +123,7 @@ impl Child {
         }
     }
 
-    fn stopped(&self, signal: Signal) {
+    fn stopped(&mut self, signal: Signal) {
         let Some(terminal) = self.terminal else {
             return;
         };
@@ -123,6 +134,7 @@ impl Child {
         }
         terminal.take_back(self.group);
         // The shell waits for our group. Where there is none to continue us, the kernel drops this.
+        self.has_stopped = true;
         let signal = match by_terminal {
             true => signal,
             false => Signal::SIGTSTP,
@@ -130,7 +142,8 @@ impl Child {
         let _ = killpg(getpgrp(), signal);
     }
 
-    fn go_on(&self) {
+    fn go_on(&mut self) {
+        self.has_stopped = false;
         self.lend();
         self.send(Signal::SIGCONT);
     }

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use redlock_rt::{Client, ErrorKind, Fsync, ReplicaAck, Shutdown, Unlocked};
+use redlock_rt::{Client, Fsync, ReplicaAck, Shutdown, Unlocked};
 
 use self::child::Child;
 use self::hold::Held;
@@ -191,9 +191,8 @@ pub(crate) async fn perform(run: Run, server: &Server) -> Result<Code, Failure> 
     let held = match held {
         Ok(held) => held,
         Err(error) => {
-            let is_conflict = matches!(error.kind(), ErrorKind::Contended | ErrorKind::TimedOut);
             let mut failure = Failure::from(error);
-            if is_conflict {
+            if failure.code == Code::NOT_HAD {
                 failure.code = Code(run.conflict_exit_code);
             }
             end(&client).await;
@@ -225,7 +224,11 @@ async fn under(run: &Run, held: &Held, signals: &mut Signals) -> Result<Option<C
     let mut child = Child::start(command)?;
     tokio::select! {
         code = child.ended(signals) => return Ok(Some(code)),
-        reason = held.lost() => warn(&format!("the lock {:?} was lost: {reason}", held.name())),
+        reason = held.lost() => {
+            let lost = format!("the lock {:?} was lost: {reason}", held.name());
+            // `stty tostop` would stop this process before the command.
+            terminal::from_behind(|| warn(&lost));
+        }
     }
     child.stop(run.kill_after, signals).await;
     Ok(None)

@@ -34,13 +34,19 @@ impl Terminal {
     }
 }
 
-/// A process in the background that does this is stopped by SIGTTOU, unless that is blocked.
 fn hand_to(group: Pid) {
+    from_behind(|| {
+        // Fails if the terminal is gone, or the group: then nobody has it.
+        let _ = tcsetpgrp(stdin(), group);
+    });
+}
+
+/// Uses the terminal, which stops a process in the background by SIGTTOU unless that is blocked.
+pub(super) fn from_behind(uses: impl FnOnce()) {
     let mut stops = SigSet::empty();
     stops.add(Signal::SIGTTOU);
     if stops.thread_block().is_ok() {
-        // Fails if the terminal is gone, or the group: then nobody has it.
-        let _ = tcsetpgrp(stdin(), group);
+        uses();
         let _ = stops.thread_unblock();
     }
 }

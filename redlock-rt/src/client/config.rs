@@ -79,7 +79,10 @@ impl ClientConfig {
     /// Who logs in, unless the URL says it, and the URL. If each of them says one half, the URL is left without
     /// its own.
     fn login(&self) -> (Option<Credentials>, Option<String>) {
-        let (user, password) = (self.user.as_deref(), self.password.as_deref());
+        // An empty variable of the environment says nothing.
+        let said = |text: &'_ Option<String>| text.clone().filter(|text| !text.is_empty());
+        let (user, password) = (said(&self.user), said(&self.password));
+        let (user, password) = (user.as_deref(), password.as_deref());
         let url = self.url.as_deref();
         if let Some((whole, rest)) = url.and_then(|url| Credentials::joined(url, user, password)) {
             return (Some(whole), Some(rest));

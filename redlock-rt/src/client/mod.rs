@@ -101,7 +101,8 @@ impl Client {
     ///
     /// The URL is one of
     ///
-    /// * `redis://[user[:password]@]host[:port][/db]`: one server;
+    /// * `redis://[user[:password]@]host[:port][/db]`: one server. A user without a password logs in with an empty
+    ///   one;
     /// * `redis://…@host:port,host:port[/db]`: a master and its replicas. The client finds the master
     ///   for each connection, so it follows a promotion by hand; see [`urls`](ClientBuilder::urls);
     /// * `redis+sentinel://…@host:port,host:port/service[/db]`: the master that these sentinels name.
@@ -110,7 +111,7 @@ impl Client {
     ///   [`sentinels`](ClientBuilder::sentinels);
     /// * `redis+cluster://…@host:port,host:port`: the Redis Cluster of these nodes. Others are learned
     ///   from them; see [`cluster`](ClientBuilder::cluster);
-    /// * `redis+unix:///path[?db=N&user=U&pass=P]`: a Unix socket.
+    /// * `redis+unix:///path[?db=N&user=U&pass=P]`: a Unix socket. A `+` in one of these is written `%2B`.
     ///
     /// With `rediss://`, `rediss+sentinel://` and `rediss+cluster://` all connections have TLS (feature
     /// `tls`), and each certificate must be valid for the host in the URL, or for the address that the

@@ -357,7 +357,7 @@ impl ClientEngine {
 
     /// When a waiter looks again at the latest. Random, so that processes do not look at the same
     /// time.
-    pub(super) fn next_poll(&self, now: Instant) -> Instant {
+    pub(crate) fn next_poll(&self, now: Instant) -> Instant {
         let poll = self.config.poll_interval;
         clock::after(now, poll + clock::part_of(poll))
     }

@@ -237,7 +237,13 @@ impl HoldGuard {
     ) -> Option<AbortHandle> {
         let (hold, id) = (Arc::clone(&self.hold), self.id);
         let site = hold.engine.spawner.site().or_else(|| hold.home.clone())?;
-        Some(site.spawn(async move { told(hold.lost(id).await) }))
+        Some(site.spawn(async move {
+            let reason = hold.lost(id).await;
+            // The guard may be released beside this: that is no loss.
+            if !matches!(hold.state(id), GuardState::Released) {
+                told(reason);
+            }
+        }))
     }
 
     /// Releases, and waits for the reply of Redis.

@@ -1,7 +1,7 @@
 //! Hides types from the proof that a future is `Send`.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// An `Arc` whose type the compiler does not look into when it proves that a future is `Send`.
 ///
@@ -44,5 +44,23 @@ impl<T> Deref for Opaque<T> {
 
     fn deref(&self) -> &T {
         (*self.0).as_value()
+    }
+}
+
+/// The same of a `Weak`.
+pub(super) struct OpaqueWeak<T>(Weak<dyn Contents<T>>);
+
+impl<T: Send + Sync + 'static> OpaqueWeak<T> {
+    pub(super) fn of(value: &Arc<T>) -> Self {
+        let weak = Arc::downgrade(value);
+        Self(weak)
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+
+    pub(super) fn upgrade(&self) -> Option<Arc<T>> {
+        self.0.upgrade().map(Contents::into_arc)
     }
 }

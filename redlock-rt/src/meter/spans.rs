@@ -15,6 +15,15 @@ const TARGET: &str = "redlock_rt::span";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Spanned(Option<Box<Span>>);
 
+/// The span of a call that ends without an outcome if this is dropped.
+struct Cancelled(Span);
+
+impl Drop for Cancelled {
+    fn drop(&mut self) {
+        self.0.record("outcome", "cancelled");
+    }
+}
+
 impl Spanned {
     fn of(span: Span) -> Self {
         Self((!span.is_disabled()).then(|| Box::new(span)))
@@ -62,7 +71,9 @@ impl Spanned {
         acquires: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         let span = self.0.map_or_else(Span::none, |span| *span);
+        let mut cancelled = Cancelled(span.clone());
         let outcome = acquires.instrument(span.clone()).await;
+        cancelled.0 = Span::none();
         let kind = outcome.as_ref().err().map(Error::kind);
         let told = kind.map_or_else(|| "acquired".to_owned(), |kind| snake(&kind));
         span.record("outcome", &*told);

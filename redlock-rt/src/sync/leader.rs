@@ -150,7 +150,8 @@ impl LeaderElection {
     /// # Errors
     ///
     /// Those of [`campaign`](Self::campaign): [`ShutDown`](crate::ErrorKind::ShutDown) at the end of the client.
-    /// An outage of Redis is none, and neither is a lease that is over before Redis answers.
+    /// An outage of Redis is none, nor that too few replicas have the lock, nor a lease that is over before Redis
+    /// answers: the next campaign begins.
     ///
     /// # Examples
     ///
@@ -176,6 +177,12 @@ impl LeaderElection {
             let leadership = match self.campaign().await {
                 // Redis is slower than the lease is long: no outage lasts for ever.
                 Err(error) if error.is_lost() => continue,
+                // A new master gets replicas.
+                Err(error) if error.is_not_replicated() || error.is_unavailable() => {
+                    let engine = &self.lock.engine;
+                    clock::sleep_until(engine.next_poll(clock::now())).await;
+                    continue;
+                }
                 campaigned => campaigned?,
             };
             let body = body.clone()(&leadership);

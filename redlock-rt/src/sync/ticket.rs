@@ -130,8 +130,9 @@ impl Ticket {
     }
 
     fn read(text: &str) -> Option<Self> {
-        let parts: Vec<&str> = text.splitn(7, '.').collect();
-        let ["ticket1", name, owner, deadline, token, ttl] = parts[..] else {
+        // From the end: what reads a path may have decoded the name, which then has points.
+        let parts: Vec<&str> = text.strip_prefix("ticket1.")?.rsplitn(5, '.').collect();
+        let [ttl, token, deadline, owner, name] = parts[..] else {
             return None;
         };
         let word = |text| percent_decode_str(text).decode_utf8().ok();
@@ -257,6 +258,16 @@ mod tests {
         let text = ticket("a.b", 1 << 50, day).to_string();
         let rest = "1764333333123.1125899906842624.86400000";
         assert_eq!(text, format!("ticket1.a%2Eb.{OWNER}.{rest}"));
+    }
+
+    #[test]
+    fn a_ticket_was_none_where_the_path_it_came_in_had_been_decoded() {
+        for name in ["report.csv", "{a}.b/ä"] {
+            let ticket = ticket(name, 0, None);
+            let text = ticket.to_string();
+            let decoded = percent_decode_str(&text).decode_utf8().unwrap();
+            assert_eq!(decoded.parse::<Ticket>().unwrap(), ticket);
+        }
     }
 
     #[test]

@@ -408,12 +408,13 @@ impl Dialer {
 impl Login {
     fn commands(&self) -> Pipeline {
         let mut commands = redis::pipe();
-        if let Some(password) = &self.password {
+        if self.user.is_some() || self.password.is_some() {
+            // A user without a password is not the default user, who may do more.
             let login = commands.cmd("AUTH");
             if let Some(user) = &self.user {
                 login.arg(user);
             }
-            login.arg(password);
+            login.arg(self.password.as_deref().unwrap_or_default());
         }
         if self.db != 0 {
             commands.cmd("SELECT").arg(self.db);

@@ -33,11 +33,13 @@ impl RedisSettings {
         if settings.db() < 0 {
             return Err(Error::bad_input(ACTION, "the database is below 0"));
         }
+        let password = text(settings.password());
         Ok(Endpoint {
             servers: Servers::One(address),
             login: Login {
-                user: text(settings.username()),
-                password: text(settings.password()),
+                // That crate does not log in without a password.
+                user: text(settings.username()).filter(|_| password.is_some()),
+                password,
                 db: settings.db(),
             },
         })

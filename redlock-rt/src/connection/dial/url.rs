@@ -179,7 +179,7 @@ fn unix(url: &Url) -> Result<Endpoint, String> {
     for (key, value) in url.query_pairs() {
         match &*key {
             "db" => login.db = number(&value)?,
-            "user" => login.user = Some(value.into_owned()),
+            "user" => login.user = Some(value.into_owned()).filter(|user| !user.is_empty()),
             "pass" => login.password = Some(value.into_owned()),
             _ => {
                 let why = "unknown parameter; there are db, user and pass, and an & in one of \

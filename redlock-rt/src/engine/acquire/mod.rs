@@ -376,6 +376,6 @@ impl HoldGuard {
         })?;
         let joined = engine.join(recipe, terms, hold, Some(until)).await;
         let joined = joined.map_err(named)?;
-        Ok(joined.map(|guard| keep(&mut turn, &slot, guard)))
+        Ok(joined.map(|guard| keep(&mut turn, slot, guard)))
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use super::Hold;
+use crate::engine::opaque::OpaqueWeak;
 use crate::shim::{Mutex, MutexGuard, lock};
 
 /// The holds of one name and kind.
@@ -76,11 +77,11 @@ impl Holders {
 
 /// The holds of one explicit owner in one name, one of a kind.
 #[derive(Default)]
-pub(crate) struct OwnedHolds(Vec<Weak<Hold>>);
+pub(crate) struct OwnedHolds(Vec<OpaqueWeak<Hold>>);
 
 impl OwnedHolds {
     pub(crate) fn valid(&self) -> impl Iterator<Item = Arc<Hold>> {
-        let holds = self.0.iter().filter_map(Weak::upgrade);
+        let holds = self.0.iter().filter_map(OpaqueWeak::upgrade);
         holds.filter(|hold| hold.is_valid())
     }
 
@@ -90,12 +91,12 @@ impl OwnedHolds {
             let hold = hold.upgrade();
             hold.is_some_and(|hold| !Arc::ptr_eq(&hold, new) && hold.is_valid())
         });
-        self.0.push(Arc::downgrade(new));
+        self.0.push(OpaqueWeak::of(new));
     }
 
     /// Whether every hold has ended.
     pub(crate) fn is_over(&self) -> bool {
-        self.0.iter().all(|hold| hold.strong_count() == 0)
+        self.0.iter().all(OpaqueWeak::is_gone)
     }
 }
 

@@ -93,7 +93,7 @@ pub(crate) struct Hold {
     /// Woken when the lease was lengthened or lost, or a turn ended.
     changed: Notify,
     /// The slot of its explicit owner.
-    slot: OnceLock<Opaque<tokio::sync::Mutex<OwnedHolds>>>,
+    slot: OnceLock<OwnerSlot>,
     /// The id, if the caller wanted to know it.
     hold_id: OnceLock<HoldId>,
     /// Somebody has the [`CommandTurn`].
@@ -240,11 +240,11 @@ impl Hold {
 
     pub(crate) fn set_slot(&self, slot: &OwnerSlot) {
         self.lease().unchain();
-        let _ = self.slot.set(Arc::clone(slot).into());
+        let _ = self.slot.set(Arc::clone(slot));
     }
 
-    pub(crate) fn slot(&self) -> Option<OwnerSlot> {
-        self.slot.get().map(Opaque::share)
+    pub(crate) fn slot(&self) -> Option<&OwnerSlot> {
+        self.slot.get()
     }
 
     pub(crate) fn is_valid(&self) -> bool {
