@@ -196,7 +196,7 @@ fn a_loss_is_told_to_a_function_until_that_is_taken_back() {
 
 #[test]
 fn a_release_was_told_as_a_loss() {
-    let options = LockOptions::new().lease(Duration::from_millis(200));
+    let options = LockOptions::new().lease(Duration::from_secs(3));
     let lock = LOCKS.rlock(unique("freed"));
     let guard = lock.lock_with(options).block_on().unwrap();
     let (tell, told) = mpsc::channel();

@@ -63,7 +63,8 @@ thread_local! {
     static IS_PARKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `body`, which parks the thread: the thread may have entered a runtime that nobody drives then.
+/// Runs `body`, which parks the thread: the thread may have entered a runtime that nobody drives then. (Where
+/// that one is driven, its clock is not that of these timers if it is paused.)
 pub(crate) fn parking<T>(body: impl FnOnce() -> T) -> T {
     struct Before(bool);
     impl Drop for Before {

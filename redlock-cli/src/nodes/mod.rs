@@ -76,7 +76,13 @@ async fn master_of(dialer: &Dialer, place: &Place) -> Result<Node, Failure> {
         Ok(match node.ask::<String>(&["INFO", "replication"]).await {
             Ok(text) => text.contains("role:master").then_some(node),
             // Locks work without that right.
-            Err(error) if error.code() == Some("NOPERM") => Some(node),
+            Err(error) if error.code() == Some("NOPERM") => {
+                let role = node.ask::<Vec<redis::Value>>(&["ROLE"]).await;
+                let other = role.is_ok_and(|role| {
+                    role.first() != Some(&redis::Value::BulkString(b"master".to_vec()))
+                });
+                (!other).then_some(node)
+            }
             Err(error) => return Err(error.into()),
         })
     })

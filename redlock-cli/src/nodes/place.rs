@@ -80,8 +80,8 @@ impl Place {
             form: Form::Socket(decoded(url.path())?),
             tls: false,
             hosts: Vec::new(),
-            user: of("user"),
-            password: of("pass"),
+            user: of("user").filter(|user| !user.is_empty()),
+            password: of("pass").filter(|password| !password.is_empty()),
             database: of("db").map_or(Some(0), |number| number.parse().ok())?,
         })
     }
@@ -136,8 +136,9 @@ mod tests {
         assert_eq!(place.form, Form::Socket("/run/redis.sock".to_owned()));
         assert_eq!((place.database, place.password.as_deref()), (2, Some("p")));
         assert!(Place::parse(" REDISS://h\n").unwrap().tls);
-        let socket = Place::parse("unix:///s").unwrap().form;
-        assert_eq!(socket, Form::Socket("/s".to_owned()));
+        let socket = Place::parse("unix:///s?user=&pass=").unwrap();
+        assert_eq!(socket.form, Form::Socket("/s".to_owned()));
+        assert_eq!((socket.user, socket.password), (None, None));
         for wrong in [
             "localhost",
             "redis+other://h",

@@ -179,7 +179,9 @@ fn unix(url: &Url) -> Result<Endpoint, String> {
     for (key, value) in url.query_pairs() {
         match &*key {
             "db" => login.db = number(&value)?,
-            "user" => login.user = Some(value.into_owned()).filter(|user| !user.is_empty()),
+            // An empty variable of the environment says nothing.
+            "user" | "pass" if value.is_empty() => {}
+            "user" => login.user = Some(value.into_owned()),
             "pass" => login.password = Some(value.into_owned()),
             _ => {
                 let why = "unknown parameter; there are db, user and pass, and an & in one of \
