@@ -61,6 +61,13 @@ fn runs(election: LeaderElection) -> (JoinHandle<()>, mpsc::UnboundedReceiver<u6
     (running, told)
 }
 
+/// It wins a term, and is ended.
+async fn wins(running: JoinHandle<()>, mut told: mpsc::UnboundedReceiver<u64>) {
+    assert!(within(DEADLINE, told.recv()).await.is_some());
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+}
+
 #[tokio::test]
 async fn a_run_ended_when_redis_was_slower_than_the_lease_three_times() {
     let mut world = world("slow").await;
@@ -69,12 +76,10 @@ async fn a_run_ended_when_redis_was_slower_than_the_lease_three_times() {
     let election = world.client().leader_election(&world.name).lease(BRIEF);
     // The lease counts from the moment at which the call was sent.
     proxy.delay(calls("fenced_acquire"), BRIEF * 2);
-    let (running, mut told) = runs(election);
+    let (running, told) = runs(election);
     proxy.wait_for_count(calls("fenced_acquire"), 4).await;
     proxy.clear();
-    assert!(within(DEADLINE, told.recv()).await.is_some());
-    running.abort();
-    assert!(running.await.unwrap_err().is_cancelled());
+    wins(running, told).await;
     end(world).await;
 }
 
@@ -88,13 +93,11 @@ async fn a_run_ended_while_no_replica_had_its_lock() {
         let builder = builder.replica_ack(ReplicaAck::AtLeast(1));
         builder.replica_timeout(BRIEF / 3).poll_interval(BRIEF / 3)
     });
-    let (running, mut told) = runs(client.leader_election(&world.name));
+    let (running, told) = runs(client.leader_election(&world.name));
     proxy.wait_for_count(calls("fenced_acquire"), 3).await;
     assert!(!running.is_finished());
     proxy.answer("WAIT", ":1\r\n", 1000);
-    assert!(within(DEADLINE, told.recv()).await.is_some());
-    running.abort();
-    assert!(running.await.unwrap_err().is_cancelled());
+    wins(running, told).await;
     drop(client);
     end(world).await;
 }
@@ -114,14 +117,12 @@ async fn a_run_ended_with_the_attempts_of_an_outage() {
     let election = client.leader_election(&world.name);
     let campaign = within(DEADLINE, election.campaign()).await;
     assert!(campaign.unwrap_err().is_unavailable());
-    let (running, mut told) = runs(election);
+    let (running, told) = runs(election);
     // Many campaigns fail meanwhile.
     tokio::time::sleep(3 * BRIEF).await;
     assert!(!running.is_finished());
     proxy.accept();
-    assert!(within(DEADLINE, told.recv()).await.is_some());
-    running.abort();
-    assert!(running.await.unwrap_err().is_cancelled());
+    wins(running, told).await;
     drop(client);
     end(world).await;
 }

@@ -71,9 +71,11 @@ impl Child {
                     Heard::Continue => self.go_on(),
                     Heard::Pass(signal) => self.send(signal),
                 },
-                // No shell has stopped this process, so none would continue the child.
-                () = sleep(LOOK_AT_TERMINAL), if self.has_stopped => self.go_on(),
-                () = sleep(LOOK_AT_TERMINAL), if self.terminal.is_some() && !self.has_stopped => self.lend(),
+                () = sleep(LOOK_AT_TERMINAL), if self.terminal.is_some() => match self.has_stopped {
+                    // No shell has stopped this process, so none would continue the child.
+                    true => self.go_on(),
+                    false => self.lend(),
+                },
             }
         }
     }

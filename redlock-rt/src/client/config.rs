@@ -80,9 +80,11 @@ impl ClientConfig {
     /// its own.
     fn login(&self) -> (Option<Credentials>, Option<String>) {
         // An empty variable of the environment says nothing.
-        let said = |text: &'_ Option<String>| text.clone().filter(|text| !text.is_empty());
-        let (user, password) = (said(&self.user), said(&self.password));
-        let (user, password) = (user.as_deref(), password.as_deref());
+        let user = self.user.as_deref().filter(|user| !user.is_empty());
+        let password = self
+            .password
+            .as_deref()
+            .filter(|password| !password.is_empty());
         let url = self.url.as_deref();
         if let Some((whole, rest)) = url.and_then(|url| Credentials::joined(url, user, password)) {
             return (Some(whole), Some(rest));
