@@ -22,6 +22,14 @@ fn two_that_believe_at_once_are_found() {
     );
 }
 
+/// The seed 1796051931000026: the first one asked last, got the lock handed over, and gave it up at once.
+#[test]
+fn who_has_and_gives_up_a_lock_in_one_millisecond_may_have_asked_last() {
+    let next = holds(2, 40, 90);
+    assert_eq!(broken(&history([next.clone(), holds(1, 40, 40)])), [""; 0]);
+    assert_eq!(broken(&history([next, holds(1, 40, 41)])), RULE);
+}
+
 #[test]
 fn two_of_one_chain_that_believed_at_once_were_not_seen() {
     let first = holds(1, 10, 60);

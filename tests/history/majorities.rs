@@ -71,6 +71,12 @@ fn turns_one_after_the_other_break_nothing() {
 }
 
 #[test]
+fn who_has_and_gives_up_a_majority_in_one_millisecond_may_have_asked_last() {
+    let turns = on([(had(2, 40, 90), &[0, 1][..]), (had(1, 40, 40), &[1, 2])]);
+    assert_eq!(broken(&turns), [""; 0]);
+}
+
+#[test]
 fn two_that_believe_at_once_are_found() {
     let both = on([(had(1, 10, 50), &[0, 1][..]), (had(2, 40, 90), &[2])]);
     assert_eq!(broken(&both), ["exclusion"]);

@@ -36,7 +36,8 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
                 })
             })
             .collect();
-        spans.sort_by_key(|span| span.grant.at);
+        // One that was had and given up in the millisecond in which the next one was had came before that.
+        spans.sort_by_key(|span| (span.grant.at, span.grant.believed));
         exclusive(history, key, &spans, verdict);
         counted(history, key, &spans, verdict);
     }

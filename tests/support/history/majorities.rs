@@ -123,7 +123,7 @@ impl<'a> Key<'a> {
 
     fn exclusive(&self, verdict: &mut Verdict) {
         let mut holds: Vec<_> = self.holds().collect();
-        holds.sort_by_key(|(.., grant)| grant.at);
+        holds.sort_by_key(|(.., grant)| (grant.at, grant.believed));
         for (nth, later) in holds.iter().enumerate() {
             for earlier in &holds[..nth] {
                 let from = later.2.at;
