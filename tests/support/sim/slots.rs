@@ -37,16 +37,24 @@ const REPLICA: &str = "-READONLY You can't write against a read only replica.\r\
 #[derive(Clone)]
 pub(super) struct View {
     pub(super) epoch: u64,
-    pub(super) owners: Arc<[usize]>,
+    owners: Arc<[usize]>,
+    /// The nodes that have slots.
+    masters: Arc<BTreeSet<usize>>,
 }
 
 impl View {
     /// The slots shared evenly by the first nodes.
     pub(super) fn even(masters: usize) -> Self {
         let all = usize::from(SLOTS);
+        Self::new(1, (0..all).map(|slot| slot * masters / all).collect())
+    }
+
+    fn new(epoch: u64, owners: Arc<[usize]>) -> Self {
+        let masters = Arc::new(owners.iter().copied().collect());
         Self {
-            epoch: 1,
-            owners: (0..all).map(|slot| slot * masters / all).collect(),
+            epoch,
+            owners,
+            masters,
         }
     }
 
@@ -57,10 +65,8 @@ impl View {
     /// The same with other owners, one epoch later.
     pub(super) fn with(&self, owner: impl Fn(u16, usize) -> usize) -> Self {
         let owners = (0..).zip(self.owners.iter());
-        Self {
-            epoch: self.epoch + 1,
-            owners: owners.map(|(slot, of)| owner(slot, *of)).collect(),
-        }
+        let owners = owners.map(|(slot, of)| owner(slot, *of)).collect();
+        Self::new(self.epoch + 1, owners)
     }
 }
 
@@ -100,7 +106,7 @@ impl Slots {
     }
 
     pub(super) fn is_master(&self) -> bool {
-        self.view.owners.contains(&self.me)
+        self.view.masters.contains(&self.me)
     }
 
     /// What a replica answers to what writes.
