@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join;
 use redlock_rt::blocking::BlockOn as _;
@@ -26,7 +26,7 @@ fn client(url: &str) -> Client {
     builder.connect().block_on().unwrap()
 }
 
-fn until(guard: &RLockGuard) -> std::time::Instant {
+fn until(guard: &RLockGuard) -> Instant {
     match guard.state() {
         GuardState::Held { until } => until,
         other => panic!("{other:?}"),
@@ -271,6 +271,29 @@ fn a_function_that_is_not_async_runs_under_a_lock() {
     let held = held.lock().block_on().unwrap();
     assert_eq!(shop.items(&[1_u32, 2], 3).unwrap(), [0]);
     held.unlock().block_on().unwrap();
+}
+
+/// The timers of a runtime panic once that begins to end, which does not end its blocking jobs.
+#[test]
+fn a_blocking_job_panicked_when_its_runtime_began_to_end() {
+    let name = unique("ends");
+    let held = LOCKS.rlock(&name).lock().block_on().unwrap();
+    let waits = client(&shared_server().url());
+    let lock = waits.rlock(&name);
+    let mut runtime = Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+    let job = runtime.spawn_blocking(move || {
+        let guard = lock.lock().block_on().unwrap();
+        guard.unlock().block_on().unwrap();
+    });
+    let until = Instant::now() + DEADLINE;
+    while waits.stats().waiting == 0 {
+        assert!(Instant::now() < until);
+        thread::yield_now();
+    }
+    runtime.shutdown_background();
+    held.unlock().block_on().unwrap();
+    futures_executor::block_on(job).unwrap();
 }
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;

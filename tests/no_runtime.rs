@@ -1,14 +1,19 @@
 //! Calls outside a runtime. In a separate process, since a client with its own thread, anywhere in the
 //! process, would allow timers everywhere.
 
+use std::fs;
 use std::time::Duration;
 
 use futures::FutureExt;
 use redlock_rt::{Client, LockOptions};
 use tests::{Proxy, RedisServer, calls, unique, within};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
 const PROMPT: Duration = Duration::from_secs(5);
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
 
 #[test]
 #[should_panic(expected = "ClientBuilder::dedicated_thread(true)")]
@@ -22,7 +27,6 @@ fn outside_of_a_runtime_the_panic_said_that_no_reactor_is_running() {
 /// The release was sent, and Redis does not know its script. What loads it needs no runtime either.
 #[test]
 fn a_release_without_its_script_is_repeated_although_its_caller_left_the_runtime() {
-    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
     let client = Client::builder().url(&proxy.url()).build().unwrap();
@@ -43,4 +47,30 @@ fn a_release_without_its_script_is_repeated_although_its_caller_left_the_runtime
         let next = within(PROMPT, lock.write_lock().lock()).await.unwrap();
         next.unlock().await.unwrap();
     });
+}
+
+/// What it had still to tell Redis had its hold, and that had the client, with two files of the runtime.
+#[test]
+fn a_client_whose_runtime_ended_behind_a_dropped_guard_was_never_freed() {
+    let server = RedisServer::start();
+    let guard = async || {
+        let client = Client::connect(&server.url()).await.unwrap();
+        client.rlock(unique("job")).lock().await.unwrap()
+    };
+    let inside = || runtime().block_on(async { drop(guard().await) });
+    let outside = || {
+        let runtime = runtime();
+        let guard = runtime.block_on(guard());
+        drop(runtime);
+        drop(guard);
+    };
+    let files = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let jobs: [&dyn Fn(); 2] = [&inside, &outside];
+    for job in jobs {
+        job();
+        let before = files();
+        (0..50).for_each(|_| job());
+        let after = files();
+        assert!(after < before + 50, "{before} files, then {after}");
+    }
 }

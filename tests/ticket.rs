@@ -380,7 +380,7 @@ async fn a_text_of_any_kind_is_read_without_a_panic() {
     let guard = web.fenced_lock("{a}.b/ä").token_ttl(LONG).lock().await;
     let good: Vec<char> = ticket(guard.unwrap()).to_string().chars().collect();
     let mut random = fastrand::Rng::with_seed(7);
-    let odd = "0123456789abcdefxyz-_:.%+ \0\u{feff}äß\u{10ffff}{}";
+    let odd = "0123456789abcdefxyz-_:.~%+ \0\u{feff}äß\u{10ffff}{}";
     let odd: Vec<char> = odd.chars().collect();
     for _ in 0..100_000 {
         let mut text = good.clone();
@@ -400,7 +400,7 @@ async fn a_text_of_any_kind_is_read_without_a_panic() {
         }
         let text: String = text.into_iter().collect();
         match text.parse::<Ticket>() {
-            Ok(read) => assert_eq!(read.to_string().parse::<Ticket>().unwrap(), read, "{text}"),
+            Ok(read) => assert_eq!(read.to_string(), text),
             Err(error) => assert!(error.is_bad_input(), "{text}: {error}"),
         }
     }

@@ -25,12 +25,21 @@ impl Output {
         }
     }
 
-    /// Prints the object, or the text that says the same to people.
-    pub(crate) fn say(self, object: &impl Serialize, text: impl AsRef<str>) -> io::Result<()> {
+    /// Prints the object, or the line that says the same to people.
+    pub(crate) fn say(self, object: &impl Serialize, line: impl AsRef<str>) -> io::Result<()> {
+        self.say_lines(object, plain(line.as_ref()))
+    }
+
+    /// The same with several lines, or with colours: what is not ours in them has to be [`plain`].
+    pub(crate) fn say_lines(
+        self,
+        object: &impl Serialize,
+        lines: impl AsRef<str>,
+    ) -> io::Result<()> {
         let mut out = io::stdout().lock();
         match self.json {
             true => serde_json::to_writer(&mut out, object)?,
-            false => out.write_all(text.as_ref().as_bytes())?,
+            false => out.write_all(lines.as_ref().as_bytes())?,
         }
         out.write_all(b"\n")?;
         out.flush()
@@ -45,6 +54,15 @@ impl Output {
         // Nobody is left to tell if standard error is closed.
         let _ = writeln!(io::stderr(), "{line}");
     }
+}
+
+/// Names and holders come from Redis, so they may contain anything, as what moves the cursor of a terminal.
+pub(crate) fn plain(text: &str) -> String {
+    let shown = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(shown).collect()
 }
 
 /// Prints a line to standard error, where it disturbs no program that reads the output.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::exit::{Code, Failure};
 use crate::found::{kind, library, object, short};
 use crate::nodes::{Node, masters};
-use crate::output::Output;
+use crate::output::{Output, plain};
 use crate::server::Server;
 
 /// Shows a lock: who holds it and from where, how often, for how long, who queues, the last token
@@ -61,7 +61,7 @@ pub(crate) async fn perform(show: Show, server: &Server, output: Output) -> Resu
             shown["identity"] = json!(more.identities.get(client).map(object_of));
         }
     }
-    output.say(&object, text(&key, &found, &more))?;
+    output.say_lines(&object, text(&key, &found, &more))?;
     Ok(Code::DONE)
 }
 
@@ -128,10 +128,10 @@ async fn addresses(node: &Node) -> HashMap<String, String> {
 }
 
 fn text(key: &str, found: &Inspection, more: &More) -> String {
-    let mut text = format!("{key}: {}", kind(found.kind));
+    let mut text = format!("{}: {}", plain(key), kind(found.kind));
     // A String takes all that is written to it.
     let mut line = |name: &str, value: &str| {
-        let _ = write!(text, "\n  {name:10}{value}");
+        let _ = write!(text, "\n  {name:10}{}", plain(value));
     };
     for holding in &found.holders {
         line(

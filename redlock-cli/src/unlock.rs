@@ -8,7 +8,7 @@ use redlock_rt::{Client, Error, HoldId, Kind, Lock, Shutdown};
 use serde_json::json;
 
 use crate::exit::{Code, Failure};
-use crate::output::Output;
+use crate::output::{Output, plain};
 use crate::server::Server;
 
 /// Frees a lock, whoever holds it
@@ -74,7 +74,8 @@ pub(crate) async fn perform(
 }
 
 fn is_agreed(key: &str, holder: &HoldId) -> Result<bool, Failure> {
-    write!(stderr(), "Take {key} away from {}? [y/N] ", holder.as_str())?;
+    let question = plain(&format!("Take {key} away from {}?", holder.as_str()));
+    write!(stderr(), "{question} [y/N] ")?;
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::{Builder, Handle, RuntimeFlavor};
+use tokio::runtime::{Builder, Handle};
 use tokio::time::{Sleep, Timeout};
 
 /// Returns the present moment.
@@ -63,8 +63,8 @@ thread_local! {
     static IS_PARKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `body`, which parks the thread: the thread may have entered a runtime that nobody drives then. (Where
-/// that one is driven, its clock is not that of these timers if it is paused.)
+/// Runs `body`, which parks the thread: the thread may have entered a runtime that nobody drives then, or that
+/// ends in the meantime, and whose timers panic from then on.
 pub(crate) fn parking<T>(body: impl FnOnce() -> T) -> T {
     struct Before(bool);
     impl Drop for Before {
@@ -80,11 +80,8 @@ pub(crate) fn parking<T>(body: impl FnOnce() -> T) -> T {
 /// only drives such timers, while the process runs.
 fn timer<T>(make: impl FnOnce() -> T) -> T {
     let needs_none = NO_RUNTIME_NEEDED.load(Ordering::Acquire);
-    if let Ok(runtime) = Handle::try_current() {
-        let drives = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread;
-        if drives || !needs_none || !IS_PARKING.get() {
-            return make();
-        }
+    if Handle::try_current().is_ok() && !(needs_none && IS_PARKING.get()) {
+        return make();
     }
     assert!(
         needs_none,

@@ -326,6 +326,14 @@ async fn a_clock_that_is_far_from_ours_is_found() {
         "warning",
         "ahead of ours",
     );
+    // It panicked.
+    proxy.answer(
+        Matcher::command("TIME"),
+        "*2\r\n$20\r\n18446744073709551615\r\n$1\r\n5\r\n",
+        1,
+    );
+    let odd = doctor(&proxy.url(), &[]).await;
+    assert_says(&odd, "clock", "note", "18446744073709551615 s");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use redlock_rt::{Client, LockOptions};
 use serde_json::Value;
 use tests::{Cluster, DEADLINE, RedissonClient, eventually, shared_server, unique};
 
-use crate::command::{Command, holds, redlock, start};
+use crate::command::{Command, Ended, holds, redlock, start};
 
 /// The objects that were printed, by their keys.
 fn objects(out: &str) -> Vec<Value> {
@@ -92,6 +92,28 @@ async fn only_the_namespace_is_listed_and_keys_have_their_whole_names() {
     let listed = objects(&listed.out);
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0]["key"], format!("{namespace}:job"));
+}
+
+/// A key that another program has written could print lines of its own, and move the cursor of a terminal.
+#[tokio::test]
+async fn what_moves_the_cursor_of_a_terminal_is_printed_as_text() {
+    let part = unique("cli:ls:cursor");
+    let key = format!("{part}\n\u{1b}[2K\rfree");
+    let client = Client::connect(&shared_server().url()).await.unwrap();
+    let _guard = client.rlock(&key).lock().await.unwrap();
+    let pattern = format!("{part}*");
+    let asks = [
+        redlock(["ls", &pattern]).await,
+        redlock(["show", &key]).await,
+        redlock(["unlock", "--force", "--yes", &key]).await,
+    ];
+    for Ended { out, .. } in asks {
+        let line = out.lines().find(|line| line.contains(&part)).unwrap();
+        assert!(line.contains("\\n\\u{1b}[2K\\rfree"), "{out}");
+        assert!(!out.contains(['\r', '\u{1b}']), "{out}");
+    }
+    let listed = objects(&redlock(["--json", "ls", &pattern]).await.out);
+    assert!(listed.is_empty(), "{listed:?}");
 }
 
 #[tokio::test]

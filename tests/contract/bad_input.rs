@@ -238,9 +238,15 @@ async fn builders_that_cannot_make_a_client() {
             "make a client: bad input: the lease is shorter than a millisecond",
         ),
         (builder().lease(Duration::MAX), "longer than redis can keep"),
-        (builder().response_timeout(Duration::ZERO), "is zero"),
-        (builder().connect_timeout(Duration::ZERO), "is zero"),
-        (builder().poll_interval(Duration::ZERO), "is zero"),
+        (builder().response_timeout(Duration::ZERO), "a millisecond"),
+        (builder().connect_timeout(Duration::ZERO), "a millisecond"),
+        (builder().poll_interval(Duration::ZERO), "a millisecond"),
+        // A waiter asked without end.
+        (builder().poll_interval(MS / 2), "a millisecond"),
+        // The note of a theft has a NUL behind the identity.
+        (builder().identity("a\0b"), "identity contains a NUL"),
+        (builder().identity(" "), "identity is empty or blank"),
+        (builder().identity("x".repeat(1025)), "longer than 1024"),
         (
             builder().response_timeout(Duration::MAX),
             "longer than a day",

@@ -1,6 +1,6 @@
 //! The effect and the result of each operation.
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use redlock_rt::{Client, ErrorKind, Shutdown};
 use tests::{RedisServer, assert_error, shared_server, within};
 
@@ -89,6 +89,24 @@ async fn a_client_that_drains_wakes_its_waiters_first() {
     guard.unlock().await.unwrap();
     within(DEADLINE, ends).await.unwrap().unwrap();
     let _: usize = stage.redis(&["DEL", &stage.name]).await;
+    stage.assert_clean().await;
+}
+
+/// Its count went missing with the client, and the latch stayed closed.
+#[tokio::test]
+async fn a_client_that_drains_waits_for_guards_that_count_down() {
+    let stage = Stage::open("latch-drain-guard").await;
+    let client = stage.client();
+    let latch = client.count_down_latch(&stage.name);
+    latch.try_set_count(1).await.unwrap();
+    let guard = latch.count_down_guard().unwrap();
+    let ends = client.shutdown(Shutdown::Drain(2 * DEADLINE));
+    tokio::pin!(ends);
+    assert!((&mut ends).now_or_never().is_none());
+    assert_eq!(stage.count().await, Some(1));
+    drop(guard);
+    within(DEADLINE, ends).await.unwrap();
+    assert_eq!(stage.count().await, None);
     stage.assert_clean().await;
 }
 

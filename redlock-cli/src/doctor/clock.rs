@@ -13,7 +13,10 @@ pub(super) async fn check(node: &Node) -> Vec<Said> {
         return vec![note("not known: TIME is not allowed")];
     };
     let took = asked.elapsed().unwrap_or_default();
-    let theirs = UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(micros.into());
+    let since = Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros.into()));
+    let Some(theirs) = UNIX_EPOCH.checked_add(since) else {
+        return vec![note(format!("not known: TIME says {seconds} s"))];
+    };
     let ours = asked + took / 2;
     let (apart, word) = match theirs.duration_since(ours) {
         Ok(ahead) => (ahead, "ahead of"),

@@ -25,7 +25,7 @@ use serde::Serialize;
 use self::facts::Facts;
 use crate::exit::{Code, Failure};
 use crate::nodes::{Node, masters};
-use crate::output::Output;
+use crate::output::{Output, plain};
 use crate::server::Server;
 
 /// Looks for what is wrong with a Redis for locks
@@ -242,7 +242,7 @@ impl Report {
                 message: said.message,
                 remedy: said.remedy,
             };
-            self.output.say(&finding, text(&finding))?;
+            self.output.say_lines(&finding, text(&finding))?;
         }
         Ok(())
     }
@@ -254,7 +254,7 @@ fn text(finding: &Finding) -> String {
         true => format!("\x1b[{colour}m{word:7}\x1b[0m"),
         false => format!("{word:7}"),
     };
-    let (check, server, message) = (finding.check, &finding.server, &finding.message);
+    let (check, server, message) = (finding.check, &finding.server, plain(&finding.message));
     let remedy = finding.remedy.iter();
     let remedy: String = remedy
         .map(|remedy| format!("\n        mend it: {remedy}"))

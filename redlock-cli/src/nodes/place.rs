@@ -40,7 +40,13 @@ impl Place {
         if form == "unix" || kind == "unix" {
             return Self::socket(url);
         }
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let path = path
+            .split(['?', '#'])
+            .next()
+            .unwrap_or("")
+            .trim_start_matches('/');
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
         let (form, database, port) = match form {
@@ -136,6 +142,11 @@ mod tests {
         assert_eq!(place.form, Form::Socket("/run/redis.sock".to_owned()));
         assert_eq!((place.database, place.password.as_deref()), (2, Some("p")));
         assert!(Place::parse(" REDISS://h\n").unwrap().tls);
+        for (url, database) in [("redis://h?", 0), ("redis://h#x", 0), ("redis://h//3", 3)] {
+            let place = Place::parse(url).unwrap();
+            let found = (place.hosts[0].0.as_str(), place.database);
+            assert_eq!(found, ("h", database), "{url}");
+        }
         let socket = Place::parse("unix:///s?user=&pass=").unwrap();
         assert_eq!(socket.form, Form::Socket("/s".to_owned()));
         assert_eq!((socket.user, socket.password), (None, None));

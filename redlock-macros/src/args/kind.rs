@@ -226,12 +226,13 @@ fn is_count(name: &Ident, value: &Expr, errors: &mut Errors) -> bool {
     if is_open(value) {
         return true;
     }
-    let nothing = if name == "limit" {
-        "nobody could ever have a permit"
+    // As in `sync/counted.rs` and `sync/permits.rs`.
+    let (most, nothing) = if name == "limit" {
+        (i32::MAX.unsigned_abs(), "nobody could ever have a permit")
     } else {
-        "that would lock nothing"
+        (1000, "that would lock nothing")
     };
-    match (count(value), literal(value)) {
+    match (count(value).filter(|count| *count <= most), literal(value)) {
         (Some(0), _) => errors.on(
             value,
             format_args!("`{name}` cannot be zero: {nothing}; write at least 1"),
@@ -239,10 +240,7 @@ fn is_count(name: &Ident, value: &Expr, errors: &mut Errors) -> bool {
         (Some(_), Some(Lit::Int(number))) if matches!(number.suffix(), "" | "u32") => return true,
         _ => errors.on(
             value,
-            format_args!(
-                "`{name}` is a number of permits, from 1 to {}: `{name} = 1`",
-                u32::MAX
-            ),
+            format_args!("`{name}` is a number of permits, from 1 to {most}: `{name} = 1`"),
         ),
     }
     false

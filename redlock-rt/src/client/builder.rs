@@ -278,8 +278,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Asks `source` for user and password before each connection, in place of those of the URL:
-    /// for passwords that rotate, and for tokens that expire.
+    /// Asks `source` for user and password before each connection: for passwords that rotate, and
+    /// for tokens that expire. If the URL has either, [`build`](Self::build) returns `BadInput`.
     ///
     /// The source is asked again before [`Credentials::valid_for`] is over, and open connections
     /// for commands log in again with what it returns. If that fails until they have expired, the
@@ -441,8 +441,8 @@ impl ClientBuilder {
     /// ([`blocking`](crate::blocking)); a Tokio runtime must have timers. Other clients need a Tokio runtime with timers and I/O: without one, their
     /// calls panic, or wait for ever once the process has a client with a thread of its own.
     ///
-    /// The thread ends with the process. At the end of `main`, call [`shutdown`](Client::shutdown),
-    /// or use [`flush_on_drop`](Self::flush_on_drop).
+    /// The thread ends with the client, or with the process. At the end of `main`, call
+    /// [`shutdown`](Client::shutdown), or use [`flush_on_drop`](Self::flush_on_drop).
     ///
     /// Defaults to `false`: tasks and connections run on the caller's runtime, and when that ends,
     /// on another runtime from which the client is used. A runtime that exists but does not run (a
@@ -565,9 +565,11 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`BadInput`](crate::ErrorKind::BadInput) if no server is set, the URL is invalid, or a
-    /// duration is out of range; [`Unavailable`](crate::ErrorKind::Unavailable) if the dedicated thread cannot be
-    /// started.
+    /// [`BadInput`](crate::ErrorKind::BadInput) if no server is set, the URL is invalid, or a duration is out
+    /// of range: time-outs, the poll interval and [`flush_on_drop`](Self::flush_on_drop) have 1 ms to a day
+    /// ([`waiter_timeout`](Self::waiter_timeout) 100 ms at least), [`hand_over`](Self::hand_over) a second at
+    /// most; or if the [`identity`](Self::identity) is blank, has a NUL or more than 1024 bytes.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if the dedicated thread cannot be started.
     pub fn build(self) -> Result<Client, Error> {
         let dialer = self.dialer()?;
         self.check()?;
@@ -652,8 +654,9 @@ impl ClientBuilder {
         } = &self.config;
         check_lease(ACTION, self.config.lease)?;
         let waits = [timeouts.connect, timeouts.response, *poll_interval];
-        if waits.iter().any(Duration::is_zero) {
-            return refused("a time-out or the poll interval is zero");
+        // With less, a client would ask without end.
+        if waits.iter().any(|wait| *wait < SHORTEST) {
+            return refused("a time-out or the poll interval is shorter than a millisecond");
         }
         if waits.iter().any(|wait| *wait > LONGEST) {
             return refused("a time-out or the poll interval is longer than a day");
@@ -661,9 +664,11 @@ impl ClientBuilder {
         if let Some(flaw) = timeouts.retry.flaw() {
             return refused(flaw);
         }
-        let is_out_of_range = |span: Duration| span.is_zero() || span > LONGEST;
+        let is_out_of_range = |span: Duration| span < SHORTEST || span > LONGEST;
         if is_out_of_range(self.config.replica_timeout) {
-            return refused("the time-out of replicas is zero or longer than a day");
+            return refused(
+                "the time-out of replicas is shorter than a millisecond or longer than a day",
+            );
         }
         if *waiter_timeout < SHORTEST_WAITER_TIMEOUT || *waiter_timeout > LONGEST {
             return refused("the waiter time-out is shorter than 100 ms or longer than a day");
@@ -672,13 +677,18 @@ impl ClientBuilder {
         if namespace.is_some_and(|namespace| namespace.trim().is_empty()) {
             return refused("the namespace is empty or blank");
         }
+        if let Some(flaw) = self.config.identity.as_ref().and_then(identity::flaw) {
+            return refused(flaw);
+        }
         if flush_on_drop.is_some() && !self.dedicated_thread {
             return refused(
                 "flush_on_drop needs dedicated_thread: on a caller's runtime it would wait for itself",
             );
         }
         if flush_on_drop.is_some_and(is_out_of_range) {
-            return refused("the time of flush_on_drop is zero or longer than a day");
+            return refused(
+                "the time of flush_on_drop is shorter than a millisecond or longer than a day",
+            );
         }
         if self.config.hand_over > LONGEST_HAND_OVER {
             return refused("the time of hand_over is longer than a second");
@@ -728,6 +738,8 @@ fn refused<T>(why: &'static str) -> Result<T, Error> {
     Err(Error::bad_input(ACTION, why))
 }
 
+/// No time-out may be shorter.
+const SHORTEST: Duration = Duration::from_millis(1);
 /// No time-out may be longer.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// Heartbeats need time to arrive.

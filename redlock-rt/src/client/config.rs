@@ -49,7 +49,7 @@ pub struct ClientConfig {
     /// As [`ClientBuilder::lease`].
     #[serde(with = "humantime_serde")]
     pub lease: Option<Duration>,
-    /// As [`ClientBuilder::default_wait`].
+    /// As [`ClientBuilder::default_wait`], but never without a limit.
     #[serde(with = "humantime_serde")]
     pub default_wait: Option<Duration>,
     /// As [`ClientBuilder::poll_interval`].

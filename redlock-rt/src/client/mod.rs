@@ -43,9 +43,9 @@ use crate::sync::{
 /// that master is first used for the purpose, and now and then a short one to ask for the layout. One
 /// more leads to a sentinel if sentinels name the master. Where one cannot be made (a full server, a
 /// changed password, no file descriptor left), locks stay held: the others do its work, waiters poll,
-/// and only the fourth is not replaced. It has three tasks, or four after its first
-/// wait for a fair lock, in a cluster too. All end with the last clone and the last guard. A client in a
-/// `static` works from one runtime after another.
+/// and only the fourth is not replaced. It has three tasks, one more after its first wait for a fair lock, and
+/// one more if sentinels name the master; a cluster adds none. All end with the last clone and the last guard.
+/// A client in a `static` works from one runtime after another.
 #[derive(Clone)]
 pub struct Client {
     engine: Handle,
@@ -328,8 +328,8 @@ impl Client {
     ///
     /// Up to 1024 events wait for a listener; then the oldest are dropped, and
     /// [`Missed`](Event::Missed) says how many. The events of one lock come in the order in which they
-    /// happened. A [`MultiLock`] and a [`RedLock`](crate::RedLock) are their parts, and waiters of those are
-    /// not told of. The stream ends with the client, which it does not keep alive.
+    /// happened. A [`MultiLock`] and a [`RedLock`](crate::RedLock) are their parts, and waiters of a
+    /// `RedLock` are not told of. The stream ends with the client, which it does not keep alive.
     ///
     /// # Round trips
     ///
@@ -411,8 +411,8 @@ impl Quorum {
     ///
     /// # Errors
     ///
-    /// [`BadInput`](crate::ErrorKind::BadInput) if there are no clients, or if two of them have the
-    /// same server, judged by their URLs or [names](ClientBuilder::server_name).
+    /// [`BadInput`](crate::ErrorKind::BadInput) if there are no clients, if one is of a cluster, or
+    /// if two have the same server, judged by their URLs or [names](ClientBuilder::server_name).
     pub fn new(clients: impl IntoIterator<Item = Client>) -> Result<Self, Error> {
         let engines = clients.into_iter().map(|client| client.engine);
         Self::of(engines.collect())

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{EnterGuard, Handle, RuntimeFlavor};
+use tokio::runtime::{EnterGuard, Handle, Id, RuntimeFlavor};
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 use crate::clock;
@@ -170,9 +170,13 @@ impl Home {
         self.0.runtime_flavor() == RuntimeFlavor::CurrentThread
     }
 
+    pub(crate) fn id(&self) -> Id {
+        self.0.id()
+    }
+
     /// Whether this thread is in that runtime.
     pub(super) fn is_here(&self) -> bool {
-        Handle::try_current().is_ok_and(|here| here.id() == self.0.id())
+        Handle::try_current().is_ok_and(|here| here.id() == self.id())
     }
 
     /// Spawns a task there; drops it at once if the runtime has ended.
@@ -183,7 +187,7 @@ impl Home {
 
 impl PartialEq for Home {
     fn eq(&self, other: &Self) -> bool {
-        self.0.id() == other.0.id()
+        self.id() == other.id()
     }
 }
 

@@ -124,8 +124,12 @@ pub(crate) struct EngineState {
     /// Used only if sentinels name the master.
     pub(super) failovers: Arc<Failovers>,
     closing: AtomicBool,
+    /// Calls that are not made yet, as those of guards that count latches down.
+    pub(super) once_calls: AtomicUsize,
     /// The number of callers; see [`Handle`](super::Handle).
     pub(super) handles: AtomicUsize,
+    /// A handle that is not counted has been made: new ones may come from there.
+    pub(super) kept: AtomicBool,
 }
 
 impl ClientEngine {
@@ -161,7 +165,9 @@ impl ClientEngine {
                 news,
                 failovers: Arc::default(),
                 closing: AtomicBool::new(false),
+                once_calls: AtomicUsize::new(0),
                 handles: AtomicUsize::new(0),
+                kept: AtomicBool::new(false),
                 config,
                 dialer,
                 spawner,
@@ -174,10 +180,12 @@ impl ClientEngine {
         self.nodes.cluster().is_some()
     }
 
-    /// A client of the server that these streams lead to.
+    /// A client of the server that these streams lead to, which somebody uses.
     #[cfg(test)]
     pub(crate) fn through(connector: Connector, config: Config) -> Arc<Self> {
-        Self::new(Dialer::through(connector), Spawner::default(), config)
+        let engine = Self::new(Dialer::through(connector), Spawner::default(), config);
+        engine.count_handle();
+        engine
     }
 
     /// Connects, so that a wrong address or password is known at once.
@@ -263,7 +271,8 @@ impl ClientEngine {
         if let Some(drain) = drain {
             let until = clock::after(clock::now(), drain);
             // A name is in use while it has a guard or a release in progress.
-            self.wait_until(until, || self.locks.len() == 0).await;
+            let in_use = || self.locks.len() + self.once_calls.load(Ordering::Relaxed);
+            self.wait_until(until, || in_use() == 0).await;
         }
         if release {
             for hold in self.watchdog.holds() {

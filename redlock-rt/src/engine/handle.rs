@@ -22,8 +22,18 @@ impl ClientEngine {
 
     /// One that was counted uses the client no more.
     pub(super) fn discount_handle(self: &Arc<Self>) {
-        if self.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.handles.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.flush();
+            self.end_unused();
+        }
+    }
+
+    /// Ends a client that nobody can use any more, and whose tasks have ended with their runtime. What it had still
+    /// to tell Redis would keep it in memory for ever: a cleanup has its hold, and that has the engine.
+    pub(super) fn end_unused(&self) {
+        let used = self.handles.load(Ordering::SeqCst) > 0 || self.kept.load(Ordering::Relaxed);
+        if !used && !self.releases.signal.is_running() {
+            self.releases.close();
         }
     }
 }
@@ -39,6 +49,7 @@ impl Handle {
 
     /// A handle that does not count as a use of the client. Its clones do.
     pub(crate) fn uncounted(&self) -> Self {
+        self.engine.kept.store(true, Ordering::Relaxed);
         Self {
             engine: Arc::clone(&self.engine),
             counted: false,

@@ -115,5 +115,6 @@ impl ClientEngine {
         if self.latches.waiting() > 0 {
             self.latches.notify_all();
         }
+        self.end_unused();
     }
 }

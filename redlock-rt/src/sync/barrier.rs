@@ -247,7 +247,7 @@ impl DoubleBarrier {
     /// # Errors
     ///
     /// See [`DoubleBarrier`], and [`TimedOut`](ErrorKind::TimedOut) if others were missing; the party then
-    /// leaves in the background.
+    /// leaves in the background. For zero, [`Contended`](ErrorKind::Contended) while others are inside.
     pub async fn enter_with(
         &self,
         timeout: impl Into<Option<Duration>>,
@@ -295,8 +295,8 @@ impl DoubleBarrierGuard {
     /// # Errors
     ///
     /// [`BarrierBroken`](ErrorKind::BarrierBroken) if one of them died inside,
-    /// [`BarrierReset`](ErrorKind::BarrierReset), and [`Lost`](ErrorKind::Lost) if Redis does not have this party
-    /// any more, or its lease was over; and those of [`LockGuard::unlock`](crate::LockGuard::unlock).
+    /// [`BarrierReset`](ErrorKind::BarrierReset), `ShutDown`, and [`Lost`](ErrorKind::Lost) if Redis does not have
+    /// this party any more, or its lease was over; and those of [`LockGuard::unlock`](crate::LockGuard::unlock).
     pub async fn leave(self) -> Result<(), Error> {
         self.leave_with(None).await
     }

@@ -84,9 +84,9 @@ impl WriteGuard {
     ///
     /// # Errors
     ///
-    /// [`Lost`](ErrorKind::Lost) if the lock is gone, [`Unavailable`](ErrorKind::Unavailable) if
-    /// Redis does not answer in time before the read mode is joined; the error contains the write
-    /// guard. After that, the release of the write mode may continue in the background.
+    /// [`Lost`](ErrorKind::Lost) if the lock is gone, `ShutDown`, [`Unavailable`](ErrorKind::Unavailable)
+    /// if Redis does not answer in time before the read mode is joined; the error contains the write guard.
+    /// After that, the release of the write mode may continue in the background.
     /// [`NotReplicated`](ErrorKind::NotReplicated) if too few replicas have the read mode in time.
     pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
         const ACTION: &str = "downgrade write lock";
@@ -141,9 +141,9 @@ impl ReadGuard {
     /// # Errors
     ///
     /// The error contains the read guard. [`Contended`](ErrorKind::Contended) if there are other
-    /// readers, [`Lost`](ErrorKind::Lost), [`Unavailable`](ErrorKind::Unavailable) if Redis does
-    /// not answer in time, and [`NotReplicated`](ErrorKind::NotReplicated) if too few replicas have
-    /// the write mode in time.
+    /// readers, [`Lost`](ErrorKind::Lost), [`ShutDown`](ErrorKind::ShutDown),
+    /// [`Unavailable`](ErrorKind::Unavailable) if Redis does not answer in time, and
+    /// [`NotReplicated`](ErrorKind::NotReplicated) if too few replicas have the write mode in time.
     ///
     /// # Examples
     ///

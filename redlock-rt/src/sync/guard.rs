@@ -167,11 +167,11 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) if the lock is gone: nothing re-creates it.
-    /// [`BadInput`](crate::ErrorKind::BadInput) for a lease below 1 ms or too long for Redis.
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis cannot be reached, and
-    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not answer within the
-    /// response time-out; the call then continues in the background.
+    /// [`Lost`](crate::ErrorKind::Lost) if the lock is gone (`ShutDown` if the client's shut-down
+    /// ended the hold): nothing re-creates it. [`BadInput`](crate::ErrorKind::BadInput) for a lease
+    /// below 1 ms or too long for Redis. [`Unavailable`](crate::ErrorKind::Unavailable) if Redis
+    /// cannot be reached, and [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does
+    /// not answer within the response time-out; the call then continues in the background.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         const ACTION: &str = "extend lock";
         let name = self.inner.hold.recipe.name();
@@ -193,9 +193,9 @@ impl<K: Kind> LockGuard<K> {
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) if the lock is gone, or lost for this guard; nothing re-creates it.
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer in time; the count
-    /// is reduced again, as after [`NotReplicated`](crate::ErrorKind::NotReplicated).
+    /// [`Lost`](crate::ErrorKind::Lost) if the lock is gone, or lost for this guard (`ShutDown` if by the client's
+    /// shut-down); nothing re-creates it. [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer
+    /// in time; the count is reduced again, as after [`NotReplicated`](crate::ErrorKind::NotReplicated).
     pub async fn reenter(&self) -> Result<Self, Error> {
         let hold = &self.inner.hold;
         let guard = hold.reenter(again(&self.inner)?, None).await?;
@@ -218,7 +218,8 @@ impl<K: Kind> LockGuard<K> {
     /// # Errors
     ///
     /// [`Lost`](crate::ErrorKind::Lost) if the body was dropped, or was not started because the
-    /// lock was already lost. The outcome of a dropped body is unknown.
+    /// lock was already lost (`ShutDown` if the client's shut-down ended the hold). The outcome of
+    /// a dropped body is unknown.
     pub fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
         const ACTION: &str = "run a body under lock";
         // Each async function on the way would store the body twice, as its argument and as the

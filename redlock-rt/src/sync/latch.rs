@@ -174,7 +174,8 @@ impl CountDownLatch {
         })
     }
 
-    /// Waits until the latch is at zero, without a limit, also through outages of Redis.
+    /// Waits until the latch is at zero, without a limit, also through outages of Redis, unless
+    /// [`RetryPolicy::attempts`](crate::RetryPolicy::attempts) limits the tries.
     ///
     /// Returns at once if there is no latch. If the latch gets a new count before this call has
     /// seen the zero, the call waits for the new count, as in Redisson.
@@ -286,8 +287,8 @@ impl CountDownLatch {
 /// The background tries until Redis has answered, also through outages, and while a right of the ACL is
 /// missing. There are three limits:
 ///
-/// * If a try may have run and its reply was lost, the background tries for at most two minutes
-///   after that try, since Redis recognises a repeat only for that time.
+/// * If a try may have run and its reply was lost, the background tries for at most two minutes, or
+///   twice the response time-out, after that try: Redis may not recognise a later repeat.
 /// * After a shut-down of the client nothing is counted.
 /// * A process that ends does not wait: shut the client down before, or the count may be missing
 ///   for ever; see [the end of a program](crate#the-end-of-a-program).

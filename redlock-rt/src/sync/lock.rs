@@ -33,8 +33,9 @@ use crate::wire::{Call, Holder, LockRecipe, Malformed, Named, Recipe, Reply};
 /// Other keys are derived from the name: `PREFIX:{NAME}` or `{NAME}:SUFFIX`, with prefixes that
 /// begin with `redisson_` or `redlock_`. `docs/protocol.md` lists them.
 ///
-/// If a name is empty or blank, contains a NUL, or is longer than 512 bytes with the namespace,
-/// every operation returns [`BadInput`](crate::ErrorKind::BadInput).
+/// If a name is empty or blank, contains a NUL, or with the namespace is longer than 512 bytes or begins like a
+/// derived key (`redlock_sem:`), every operation returns [`BadInput`](crate::ErrorKind::BadInput); in a cluster
+/// also if its braces put its keys into several slots (`x{y`, `x}y`).
 ///
 /// **Braces.** As in Redisson, a name that contains `{` is not wrapped in braces again, so that a
 /// hash tag (`order:{42}`) stays a hash tag. Therefore a name and the same name in braces (`a` and
@@ -264,8 +265,8 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The result
-    /// of a completed body is never replaced by `Lost`, whatever the result of the release.
+    /// Those of [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) or `ShutDown` if the body was
+    /// dropped. Neither replaces the result of a completed body, whatever the release returns.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&LockGuard<K>) -> T) -> Result<T, Error> {
         let guard = self.lock_with(LockOptions::new().for_body()).await?;
         let output = guard.run(body(&guard)).await?;
@@ -298,7 +299,7 @@ impl<K: Kind> Lock<K> {
     /// As [`force_unlock`](Self::force_unlock), and tells the holders why.
     ///
     /// Their guards are lost with [`LostReason::Stolen`](crate::LostReason::Stolen) at their next renewal, as
-    /// far as they are guards of this library. The reason has 1 to 1024 bytes, and no NUL.
+    /// far as they are guards of this library. The reason has 1 to 1024 bytes and no NUL, and is not blank.
     ///
     /// # Round trips
     ///

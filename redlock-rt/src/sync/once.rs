@@ -265,11 +265,11 @@ impl FireGuard {
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) if the hold was lost: another instance may have begun the job. A
-    /// lost reply is not an error: the call is repeated, and finds its own mark.
-    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not answer within the
-    /// [response time-out](crate::ClientBuilder::response_timeout); the call then continues in the
-    /// background. [`Unavailable`](crate::ErrorKind::Unavailable) and
+    /// [`Lost`](crate::ErrorKind::Lost) if the hold was lost (`ShutDown` if by the client's shut-down):
+    /// another instance may have begun the job. A lost reply is not an error: the call is repeated, and
+    /// finds its own mark. [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not
+    /// answer within the [response time-out](crate::ClientBuilder::response_timeout); the call then
+    /// continues in the background. [`Unavailable`](crate::ErrorKind::Unavailable) and
     /// [`Denied`](crate::ErrorKind::Denied) as for [`unlock`](LockGuard::unlock).
     pub async fn done(self) -> Result<(), Error> {
         self.done_with(&[]).await

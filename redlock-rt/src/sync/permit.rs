@@ -111,8 +111,9 @@ impl LeasedPermit {
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) if the body was dropped, or was not started because the
-    /// lock was already lost. The outcome of a dropped body is unknown.
+    /// [`Lost`](crate::ErrorKind::Lost) if the body was dropped, or was not started because a
+    /// permit was already lost (`ShutDown` if the client's shut-down ended the hold). The outcome
+    /// of a dropped body is unknown.
     ///
     /// # Examples
     ///
@@ -152,10 +153,10 @@ impl LeasedPermit {
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) if a permit is gone: nothing re-creates it.
-    /// [`BadInput`](crate::ErrorKind::BadInput) for an invalid lease.
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) if Redis cannot be reached, and
-    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not answer within the
+    /// [`Lost`](crate::ErrorKind::Lost) if a permit is gone (`ShutDown` if the client's shut-down
+    /// ended the hold): nothing re-creates it. [`BadInput`](crate::ErrorKind::BadInput) for an
+    /// invalid lease. [`Unavailable`](crate::ErrorKind::Unavailable) if Redis cannot be reached,
+    /// and [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) if Redis does not answer within the
     /// response time-out; the call then continues in the background.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         const ACTION: &str = "extend permit of semaphore";

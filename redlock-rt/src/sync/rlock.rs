@@ -70,8 +70,8 @@ impl RLock {
     /// **The holder may go on until it notices.** Let the resource check a token, with a
     /// [`FencedLock`](crate::FencedLock), if that does harm.
     ///
-    /// The reason has 1 to 1024 bytes, and no NUL. Redis keeps it for what was left of the holder's
-    /// lease and 10 s more.
+    /// The reason has 1 to 1024 bytes and no NUL, and is not blank. Redis keeps it for what was left of the
+    /// holder's lease and 10 s more.
     ///
     /// # Round trips
     ///

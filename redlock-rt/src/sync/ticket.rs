@@ -21,7 +21,8 @@ use crate::wire::{FencedWire, LockRecipe, Named, RLockWire};
 const ADOPT: &str = "adopt lock";
 const LEAVE: &str = "make a ticket of lock";
 
-/// Nothing else is in the text, and a point ends a part of it.
+/// Nothing else is in the text, a point ends a part of it, and `~` stands before the number of another byte: what
+/// reads a path decodes a `%`.
 const LEFT_AS_IT_IS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b':');
 
 /// A hold on its way to another process: what begins under a lock in one, and is finished in another.
@@ -39,7 +40,7 @@ const LEFT_AS_IT_IS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').rem
 ///
 /// # Text
 ///
-/// [`Display`](fmt::Display) writes a ticket as letters, digits and `-_:.%` alone, for a header, a path or a message,
+/// [`Display`](fmt::Display) writes a ticket as letters, digits and `-_:.~` alone, for a header, a path or a message,
 /// and `parse` reads it ([`BadInput`](crate::ErrorKind::BadInput) if it is none). With the feature `serde` it is a
 /// string with that text. It names the key with its namespace, so the client that adopts it may have another one.
 /// Whoever has the text can take the lock; it is no secret to those who can use Redis.
@@ -130,20 +131,20 @@ impl Ticket {
     }
 
     fn read(text: &str) -> Option<Self> {
-        // From the end: what reads a path may have decoded the name, which then has points.
-        let parts: Vec<&str> = text.strip_prefix("ticket1.")?.rsplitn(5, '.').collect();
-        let [ttl, token, deadline, owner, name] = parts[..] else {
+        let parts: Vec<&str> = text.strip_prefix("ticket1.")?.split('.').collect();
+        let [name, owner, deadline, token, ttl] = parts[..] else {
             return None;
         };
-        let word = |text| percent_decode_str(text).decode_utf8().ok();
+        let name = name.replace('~', "%");
         let span = |millis: &str| millis.parse().ok().map(Duration::from_millis);
-        Some(Self {
-            name: LockName::new(None, &word(name)?).ok()?,
-            owner: HoldId::of_ours(&word(owner)?)?,
+        let ticket = Self {
+            name: LockName::new(None, &percent_decode_str(&name).decode_utf8().ok()?).ok()?,
+            owner: HoldId::of_ours(owner)?,
             deadline: UNIX_EPOCH.checked_add(span(deadline)?)?,
             token: NonZeroU64::new(token.parse().ok()?),
             token_ttl: Some(span(ttl)?).filter(|ttl| !ttl.is_zero()),
-        })
+        };
+        Some(ticket).filter(|ticket| ticket.to_string() == text)
     }
 }
 
@@ -165,9 +166,9 @@ impl<K: Adoptable> LockGuard<K> {
     ///
     /// # Errors
     ///
-    /// The error contains the guard. [`Lost`](crate::ErrorKind::Lost) if the lock is lost;
-    /// [`BadInput`](crate::ErrorKind::BadInput) while other guards share the hold, which would have it together with
-    /// the adopter, and during its [`min_hold`](LockOptions::min_hold), which nobody would keep.
+    /// The error contains the guard. [`Lost`](crate::ErrorKind::Lost) if the lock is lost (`ShutDown` if by the
+    /// client's shut-down); [`BadInput`](crate::ErrorKind::BadInput) while other guards share the hold, which would
+    /// have it together with the adopter, and during its [`min_hold`](LockOptions::min_hold), which nobody would keep.
     pub fn into_ticket(mut self) -> Result<Ticket, ConvertError<K>> {
         let Some(rest) = self.inner.leave_behind() else {
             let error = match self.state() {
@@ -193,8 +194,10 @@ impl<K: Adoptable> LockGuard<K> {
 
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let encoded = |text| utf8_percent_encode(text, LEFT_AS_IT_IS);
-        let (name, owner) = (encoded(self.name()), encoded(self.owner.as_str()));
+        let name = utf8_percent_encode(self.name(), LEFT_AS_IT_IS)
+            .to_string()
+            .replace('%', "~");
+        let owner = self.owner.as_str();
         let since = self.deadline.duration_since(UNIX_EPOCH).unwrap_or_default();
         let (deadline, token) = (since.as_millis(), self.token().unwrap_or(0));
         let ttl = self.token_ttl.unwrap_or_default().as_millis();
@@ -246,23 +249,23 @@ mod tests {
     #[test]
     fn a_ticket_is_read_as_it_is_written() {
         let day = Some(Duration::from_secs(86_400));
-        for name in ["shop:order-7_a", "{a}.b/\"ä\r\n, ;%.", &"x".repeat(512)] {
+        for name in ["shop:order-7_a", "{a}.b/\"ä\r\n, ;%.~", &"x".repeat(512)] {
             for (token, ttl) in [(0, None), (1 << 50, None), (1 << 50, day)] {
                 let ticket = ticket(name, token, ttl);
                 let text = ticket.to_string();
-                let is_safe = |c: char| c.is_ascii_alphanumeric() || "-_:.%".contains(c);
+                let is_safe = |c: char| c.is_ascii_alphanumeric() || "-_:.~".contains(c);
                 assert!(text.chars().all(is_safe), "{text}");
                 assert_eq!(text.parse::<Ticket>().unwrap(), ticket);
             }
         }
         let text = ticket("a.b", 1 << 50, day).to_string();
         let rest = "1764333333123.1125899906842624.86400000";
-        assert_eq!(text, format!("ticket1.a%2Eb.{OWNER}.{rest}"));
+        assert_eq!(text, format!("ticket1.a~2Eb.{OWNER}.{rest}"));
     }
 
     #[test]
-    fn a_ticket_was_none_where_the_path_it_came_in_had_been_decoded() {
-        for name in ["report.csv", "{a}.b/ä"] {
+    fn a_ticket_was_of_another_name_where_the_path_it_came_in_had_been_decoded() {
+        for name in ["report.csv", "{a}.b/ä", "a%41", "50%20off", "~41"] {
             let ticket = ticket(name, 0, None);
             let text = ticket.to_string();
             let decoded = percent_decode_str(&text).decode_utf8().unwrap();
@@ -278,7 +281,16 @@ mod tests {
         let parts: Vec<&str> = good.split('.').collect();
         let wrong: [&[&str]; 6] = [
             &["", "ticket2", "rlock"],
-            &["", "a%00", "a%ff", "redlock_once:a", &"x".repeat(513)],
+            &[
+                "",
+                "a~00",
+                "a~ff",
+                "a~4",
+                "a~41",
+                "a%41",
+                "redlock_once:a",
+                &"x".repeat(513),
+            ],
             // Fields of other hashes, and a Redisson client, which makes no tickets.
             &[
                 "",

@@ -41,7 +41,7 @@ pub(crate) struct Dialer {
     /// Opens the streams, to the one server.
     connector: Option<Connector>,
     login: Login,
-    /// Asked for user and password at each connection, in place of those of the URL.
+    /// Asked for user and password at each connection; the URL has none then.
     source: Option<CredentialSource>,
     /// For the sentinels, which have users of their own.
     sentinel_login: Login,

@@ -181,6 +181,10 @@ fn unix(url: &Url) -> Result<Endpoint, String> {
             "db" => login.db = number(&value)?,
             // An empty variable of the environment says nothing.
             "user" | "pass" if value.is_empty() => {}
+            // In place of what is not UTF-8.
+            "user" | "pass" if value.contains(char::REPLACEMENT_CHARACTER) => {
+                return Err(format!("the {key} is not UTF-8; {PERCENT}"));
+            }
             "user" => login.user = Some(value.into_owned()),
             "pass" => login.password = Some(value.into_owned()),
             _ => {
@@ -349,6 +353,7 @@ mod tests {
             "redis://host/abc",
             "redis://host/-1",
             "redis://host?protocol=9",
+            "redis+unix:///s?pass=%ff",
             "redis+unix://relative/path",
             "redis+unix:///",
             "unix:///s?db=x",

@@ -99,7 +99,7 @@ impl Backoff {
 
     /// The pause before retry `number` (from 0), without jitter; `None`: there is no such retry.
     fn pause(&self, number: u32) -> Option<Duration> {
-        if self.max_retries.is_some_and(|most| number >= most) {
+        if self.left(number) == 0 {
             return None;
         }
         let doubled = match self.doubles {
@@ -107,6 +107,12 @@ impl Backoff {
             false => self.first,
         };
         Some(doubled.min(self.longest))
+    }
+
+    /// The number of retries behind so many.
+    fn left(&self, retries: u32) -> u32 {
+        let most = self.max_retries;
+        most.map_or(u32::MAX, |most| most.saturating_sub(retries))
     }
 
     /// The sum of all pauses, without jitter; `None`: they have no end.
@@ -197,12 +203,19 @@ impl RetryPlan {
                 spin.due = now;
             }
             while let Some(pause) = spin.backoff.pause(spin.retries) {
-                let due = after(spin.due, pause);
-                if due > now {
+                let behind = now.saturating_duration_since(spin.due);
+                let missed = behind.as_nanos() / pause.as_nanos().max(1);
+                let missed = u32::try_from(missed).unwrap_or(u32::MAX);
+                if missed == 0 {
                     break;
                 }
-                spin.due = due;
-                spin.retries += 1;
+                // Those of the longest pause at once: after a day there are millions of them.
+                let counted = match pause == spin.backoff.longest {
+                    true => missed.min(spin.backoff.left(spin.retries)),
+                    false => 1,
+                };
+                spin.due = after(spin.due, pause.saturating_mul(counted));
+                spin.retries = spin.retries.saturating_add(counted);
             }
         }
     }
@@ -254,6 +267,26 @@ mod tests {
             [1, 2, 4, 8, 16, 32, 64, 100, 100].map(Duration::from_millis)
         );
         assert_eq!(backoff.pause(u32::MAX - 1), Some(100 * MS));
+    }
+
+    #[test]
+    fn a_waiter_that_was_not_polled_for_days_counted_millions_of_retries_one_by_one() {
+        let days = Duration::from_secs(3 * 24 * 60 * 60);
+        for (backoff, expected) in [
+            (Backoff::constant(MS), 259_200_000),
+            (Backoff::constant(MS).max_retries(1000), 1000),
+            // 1, 2 and 4 ms before those of 8 ms.
+            (Backoff::exponential(MS, 8 * MS), 3 + (259_200_000 - 7) / 8),
+        ] {
+            let now = Instant::now();
+            let mut pace = RetryPlan::new(Some(backoff), now);
+            pace.tries(now + days);
+            let RetryPlan::Spins(spin) = &pace else {
+                panic!("{pace:?}");
+            };
+            assert_eq!(spin.retries, expected);
+            assert!(spin.due <= now + days);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::cleanup::{Cleanup, PendingCleanup};
@@ -38,10 +39,17 @@ impl OnceCall {
             read,
             reply: Arc::default(),
         };
+        engine.once_calls.fetch_add(1, Ordering::Relaxed);
         Self {
             request: Some(request),
             engine: Handle::new(engine),
         }
+    }
+
+    fn take(&mut self) -> Option<OnceRequest> {
+        let request = self.request.take()?;
+        self.engine.once_calls.fetch_sub(1, Ordering::Relaxed);
+        Some(request)
     }
 
     /// Makes the call, and waits for the reply.
@@ -51,7 +59,7 @@ impl OnceCall {
     /// The call goes on in the background.
     pub(crate) async fn run(mut self, action: &'static str) -> Result<u64, Error> {
         let engine = Arc::clone(&self.engine);
-        let Some(request) = self.request.take() else {
+        let Some(request) = self.take() else {
             // Besides, only a drop takes the call.
             return Err(Fault::closed().into_error(action));
         };
@@ -75,7 +83,7 @@ impl OnceCall {
 
 impl Drop for OnceCall {
     fn drop(&mut self) {
-        if let Some(request) = self.request.take() {
+        if let Some(request) = self.take() {
             self.engine.leave(Cleanup::once(request));
         }
     }

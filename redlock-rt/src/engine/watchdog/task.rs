@@ -28,6 +28,8 @@ use crate::wire::{HoldReply, Slot};
 /// The number of leases per call, unless a single hold has more: small enough not to delay the
 /// server. Redisson renews as many locks.
 const BATCH: usize = 100;
+/// After a suspend a loss is told at the latest so much later.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// In a cluster: the number of holds that are taken out together, for one call a slot.
 const MOST_TOGETHER: usize = 16 * BATCH;
 
@@ -66,6 +68,8 @@ pub(crate) async fn run(
         }
         let wake_at = lock(&watchdog.schedule).holds.arm(clock::now());
         let sleep = wake_at.into_iter().chain(watchdog.losses.wake_at()).min();
+        // Timers stand still while the machine is suspended, and leases do not.
+        let sleep = sleep.map(|at| at.min(clock::after(clock::now(), LONGEST_SLEEP)));
         tokio::select! {
             // Answers first: there are no more than were asked for. Every turn checks what is due
             // and what a signal announces.

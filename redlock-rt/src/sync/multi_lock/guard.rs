@@ -132,7 +132,8 @@ impl MultiLockGuard {
     /// # Errors
     ///
     /// [`Lost`](crate::ErrorKind::Lost) if the body was dropped, or was not started because the
-    /// lock was already lost. The outcome of a dropped body is unknown.
+    /// lock was already lost (`ShutDown` if a client's shut-down ended the hold). The outcome of a
+    /// dropped body is unknown.
     pub fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
         // As for a single guard: not inlined into every enclosing future.
         let body = Box::pin(body);

@@ -181,10 +181,10 @@ impl MultiLock {
     ///
     /// # Round trips
     ///
-    /// One, however many locks there are, if all are free [`RLock`](crate::RLock)s of one client that it does not
-    /// wait for, without an owner and without `replica_ack`.
-    /// Otherwise the round trips of each lock, one lock after the other. A lock with the same name
-    /// as an earlier one on another server needs one more, to check whether it is the same server.
+    /// One, however many locks there are, if all are free [`RLock`](crate::RLock)s of one client that it does
+    /// not wait for, in one slot of a cluster, without an owner, `replica_ack`, `fsync` and `outlast_denial`.
+    /// Otherwise the round trips of each lock, one lock after the other. A lock with the same name as an
+    /// earlier one on another server needs one more, to check whether it is the same server.
     ///
     /// # Fairness
     ///
@@ -206,8 +206,7 @@ impl MultiLock {
     ///
     /// # Round trips
     ///
-    /// One for several free [`RLock`](crate::RLock)s of one client; otherwise one for each lock, one after the
-    /// other.
+    /// One where [`lock`](Self::lock) takes one; otherwise one for each lock, one after the other.
     ///
     /// # Cancel safety
     ///
@@ -290,8 +289,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The
-    /// result of a completed body is never replaced by `Lost`, whatever the result of the releases.
+    /// Those of [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) or `ShutDown` if the body was
+    /// dropped. Neither replaces the result of a completed body, whatever the releases return.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&MultiLockGuard) -> T) -> Result<T, Error> {
         let guard = self.lock_with(LockOptions::new().for_body()).await?;
         let output = guard.run(body(&guard)).await?;

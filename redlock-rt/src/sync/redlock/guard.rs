@@ -100,7 +100,8 @@ impl RedLockGuard {
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) if the lock is lost: nothing re-creates it. Those of
+    /// [`Lost`](crate::ErrorKind::Lost) if the lock is lost (`ShutDown` if a client's shut-down
+    /// ended the hold): nothing re-creates it. Those of
     /// [`LockGuard::extend`](crate::LockGuard::extend) if no majority agrees.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         self.ensure_repairs();
@@ -123,9 +124,9 @@ impl RedLockGuard {
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) if the lock is lost; nothing re-creates it.
-    /// [`Quorum`](crate::ErrorKind::Quorum) if less than a majority answers; the counts are reduced
-    /// again.
+    /// [`Lost`](crate::ErrorKind::Lost) if the lock is lost (`ShutDown` if a client's shut-down
+    /// ended the hold); nothing re-creates it. [`Quorum`](crate::ErrorKind::Quorum) if less than a
+    /// majority answers; the counts are reduced again.
     pub async fn reenter(&self) -> Result<Self, Error> {
         const ACTION: &str = "re-enter lock";
         let job = &*self.job;
@@ -162,7 +163,8 @@ impl RedLockGuard {
     /// # Errors
     ///
     /// [`Lost`](crate::ErrorKind::Lost) if the body was dropped, or was not started because the
-    /// lock was already lost. The outcome of a dropped body is unknown.
+    /// lock was already lost (`ShutDown` if a client's shut-down ended the hold). The outcome of a
+    /// dropped body is unknown.
     pub fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
         // As for a lock on one server: not inlined into every enclosing future.
         let body = Box::pin(body);

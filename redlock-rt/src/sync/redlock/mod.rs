@@ -204,8 +204,8 @@ impl RedLock {
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) if the body was dropped. The
-    /// result of a completed body is never replaced by `Lost`, whatever the result of the release.
+    /// Those of [`lock`](Self::lock), and [`Lost`](crate::ErrorKind::Lost) or `ShutDown` if the body was
+    /// dropped. Neither replaces the result of a completed body, whatever the release returns.
     pub async fn with<T>(&self, body: impl AsyncFnOnce(&RedLockGuard) -> T) -> Result<T, Error> {
         let guard = self.lock_with(LockOptions::new().for_body()).await?;
         let output = guard.run(body(&guard)).await?;

@@ -24,7 +24,7 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
 end
 local free = redis.pcall('INCRBY', KEYS[1], ARGV[1])
 if type(free) == 'table' then
-    if string.find(free.err, 'not an integer') then
+    if string.find(free.err, 'not an integer') or string.find(free.err, 'overflow') then
         return redis.error_reply('WRONGTYPE the key holds no number of permits')
     end
     return free
