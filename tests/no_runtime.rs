@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use redlock_rt::{Client, LockOptions};
-use tests::{Proxy, RedisServer, calls, unique, within};
+use tests::{Proxy, RedisServer, calls, eventually, unique, within};
 use tokio::runtime::{Builder, Runtime};
 
 const PROMPT: Duration = Duration::from_secs(5);
@@ -73,4 +73,23 @@ fn a_client_whose_runtime_ended_behind_a_dropped_guard_was_never_freed() {
         let after = files();
         assert!(after < before + 50, "{before} files, then {after}");
     }
+}
+
+/// The tasks of the client end with the first runtime, and start again in that of the guard.
+#[test]
+fn what_a_guard_left_before_the_tasks_had_started_again_is_released() {
+    let server = RedisServer::start();
+    let mut first = Builder::new_multi_thread();
+    let first = first.worker_threads(1).enable_all().build().unwrap();
+    let client = first.block_on(Client::connect(&server.url())).unwrap();
+    let second = runtime();
+    let semaphore = client.semaphore("permits").limit(1);
+    let permit = second.block_on(semaphore.acquire()).unwrap();
+    drop((semaphore, client));
+    drop(first);
+    drop(permit);
+    second.block_on(eventually(PROMPT, async || {
+        let free: String = server.ask(&["GET", "permits"]).await;
+        free == "1"
+    }));
 }

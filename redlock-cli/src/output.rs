@@ -49,7 +49,7 @@ impl Output {
     pub(crate) fn failure(self, failure: &Failure) {
         let line = match self.json {
             true => json!({ "error": failure.message, "exit": failure.code.0 }).to_string(),
-            false => format!("redlock: {}", failure.message),
+            false => format!("redlock: {}", plain(&failure.message)),
         };
         // Nobody is left to tell if standard error is closed.
         let _ = writeln!(io::stderr(), "{line}");
@@ -58,14 +58,16 @@ impl Output {
 
 /// Names and holders come from Redis, so they may contain anything, as what moves the cursor of a terminal.
 pub(crate) fn plain(text: &str) -> String {
-    let shown = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
+    let shown = |c: char| match c {
+        // The others turn the direction of what follows.
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => c.escape_default().to_string(),
+        _ if c.is_control() => c.escape_default().to_string(),
+        _ => c.to_string(),
     };
     text.chars().map(shown).collect()
 }
 
 /// Prints a line to standard error, where it disturbs no program that reads the output.
 pub(crate) fn warn(line: &str) {
-    let _ = writeln!(io::stderr(), "redlock: {line}");
+    let _ = writeln!(io::stderr(), "redlock: {}", plain(line));
 }

@@ -7,10 +7,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{
-    NEXT,
-    stage::{At, Stage, unlocked},
-};
+use crate::stage::{At, Stage, unlocked};
 
 /// Connects the client, and loads the scripts.
 async fn warm(stage: &mut Stage) {
@@ -34,8 +31,8 @@ async fn queued(lock: FairLock, others: u64) -> JoinHandle<bool> {
     waiting
 }
 
-async fn assert_served(at: At, waiting: JoinHandle<bool>) {
-    let served = timeout(NEXT * 5, waiting).await;
+async fn assert_served(stage: &Stage, at: At, waiting: JoinHandle<bool>) {
+    let served = timeout(stage.next() * 5, waiting).await;
     let served = served.unwrap_or_else(|_| panic!("{at:?}: the other is not served"));
     assert!(served.unwrap());
 }
@@ -78,7 +75,7 @@ async fn unlock_before_a_waiter(stage: &mut Stage, at: At, fault: impl Fn(&mut S
     fault(stage);
     let outcome = stage.drop_at(at, guard.unlock()).await;
     stage.finish_events();
-    assert_served(at, waiting).await;
+    assert_served(stage, at, waiting).await;
     outcome
         .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::Released))
         .is_some()
@@ -99,7 +96,7 @@ pub(crate) async fn fair_lock_that_is_given_before_another_waiter(
     stage.then(move || drop(guard));
     let completed = unlocked(stage.drop_at(at, call).await).await;
     stage.finish_events();
-    assert_served(at, behind).await;
+    assert_served(stage, at, behind).await;
     completed
 }
 
@@ -122,7 +119,7 @@ pub(crate) async fn fair_lock_behind_another_waiter(stage: &mut Stage, at: At) -
     stage.then(move || drop(guard));
     let completed = fair_lock(stage, at).await;
     stage.finish_events();
-    assert_served(at, first).await;
+    assert_served(stage, at, first).await;
     completed
 }
 
@@ -137,7 +134,7 @@ pub(crate) async fn fair_lock_before_another_waiter(stage: &mut Stage, at: At) -
     }
     let completed = unlocked(stage.drop_at(at, call).await).await;
     stage.finish_events();
-    assert_served(at, second).await;
+    assert_served(stage, at, second).await;
     completed
 }
 
@@ -152,7 +149,7 @@ pub(crate) async fn fair_lock_before_a_waiter_of_another_client(stage: &mut Stag
     let behind = queued(stage.fair_of_the_other(), 0).await;
     let completed = unlocked(stage.drop_at(at, call).await).await;
     stage.finish_events();
-    assert_served(at, behind).await;
+    assert_served(stage, at, behind).await;
     completed
 }
 

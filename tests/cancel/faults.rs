@@ -140,7 +140,8 @@ impl Stage {
 
 /// Whether a script was called after the client had subscribed.
 fn has_tried_again(frames: &[Frame]) -> bool {
-    let subscribes = |frame: &Frame| frame.command().ends_with("SUBSCRIBE");
+    // An earlier call's UNSUBSCRIBE may come late.
+    let subscribes = |frame: &Frame| matches!(&*frame.command(), "SUBSCRIBE" | "SSUBSCRIBE");
     let subscribed = frames.iter().rposition(subscribes);
     subscribed.is_some() && frames.iter().rposition(Frame::is_call) > subscribed
 }

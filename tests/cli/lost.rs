@@ -42,6 +42,18 @@ async fn a_server_that_tells_of_the_loss_ends_the_command_at_once() {
     assert_eq!(run.ended().await.code, 76);
 }
 
+/// Whoever frees a lock says why, and could move the cursor of its holder's terminal.
+#[tokio::test]
+async fn the_reason_of_a_theft_is_printed_as_text() {
+    let key = unique("cli:stolen");
+    let mut run = holds(&key, &["--lease", LEASE]).await;
+    let why = "\u{1b}[2Jtime";
+    let freed = redlock(["unlock", "--force", "--yes", "--why", why, &key]).await;
+    assert_eq!(freed.code, 0, "{freed:?}");
+    let ended = run.ended().await;
+    assert!(ended.err.contains("\\u{1b}[2Jtime"), "{ended:?}");
+}
+
 #[tokio::test]
 async fn the_whole_group_is_killed_if_it_does_not_end() {
     let key = unique("cli:stubborn");

@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, Kind, Lock, LockOptions, embedded::Engine};
-use tests::{RedissonClient, Wires};
+use redlock_rt::{Client, Kind, Lock, LockGuard, LockOptions, embedded::Engine};
+use tests::{DEADLINE, RedissonClient, Wires, within};
+use tokio::join;
+use tokio::time::sleep;
 
 use crate::{
     stage::MS,
@@ -97,4 +99,44 @@ async fn a_write_lock_is_shared_with_redisson() {
     let theirs = |java: &RedissonClient| Object::Write(java.read_write_lock(NAME).write);
     let open = |client: &Client| client.read_write_lock(NAME).write_lock();
     share(open, LockOptions::new(), theirs).await;
+}
+
+/// 0 wakes one of a client's threads, and the lock is still taken: the others slept for the lease that they had been
+/// told.
+#[tokio::test]
+async fn all_threads_of_redisson_are_told_of_the_rest_of_a_shortest_hold() {
+    const LEAST: Duration = Duration::from_secs(3);
+    let engine = Engine::new();
+    let client = Client::builder().embedded(&engine).build().unwrap();
+    let java = redisson(&Wires::to_engine(&engine)).await;
+    let options = LockOptions::new().lease(300 * LEAST).renew(false);
+    let options = options.min_hold(LEAST);
+
+    let guard = client.rlock(NAME).lock_with(options.clone()).await;
+    let lock = java.rlock(NAME);
+    let threads = async {
+        let ends = ended_soon(guard.unwrap());
+        join!(lock.lock(1, Some(MS * 1000)), lock.lock(2, None), ends)
+    };
+    let (first, second, ()) = within(DEADLINE, threads).await;
+    assert_eq!((first.unwrap(), second.unwrap()), (false, true));
+
+    let modes = client.read_write_lock("modes");
+    let guard = modes.write_lock().lock_with(options).await;
+    let read = java.read_write_lock("modes").read;
+    let threads = async {
+        let ends = ended_soon(guard.unwrap());
+        join!(
+            read.lock_for(1, None, None),
+            read.lock_for(2, None, None),
+            ends
+        )
+    };
+    let (first, second, ()) = within(DEADLINE, threads).await;
+    assert_eq!((first.unwrap(), second.unwrap()), (true, true));
+}
+
+async fn ended_soon<K: Kind>(guard: LockGuard<K>) {
+    sleep(MS * 100).await;
+    guard.unlock().await.unwrap();
 }

@@ -59,6 +59,7 @@ async fn a_string_that_is_not_a_number_is_of_another_type() {
         "",
         // Lua takes these for numbers, and Redis does not, or Lua rounds them.
         "007",
+        "-0",
         "12345678901234567890",
         "9223372036854775807",
     ] {

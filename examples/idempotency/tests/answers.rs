@@ -8,7 +8,7 @@ use axum::{
     http::{Request, StatusCode},
 };
 use payments::{Bank, router};
-use redlock_rt::Client;
+use redlock_rt::{Client, Shutdown};
 use tests::{DEADLINE, eventually, within};
 use tokio::task::JoinHandle;
 use tower::ServiceExt as _;
@@ -112,6 +112,46 @@ async fn a_payment_that_was_declined_may_be_tried_again() {
         assert_eq!((status, replayed), (StatusCode::PAYMENT_REQUIRED, false));
     }
     assert_eq!(bank.taken(), 0);
+}
+
+#[tokio::test]
+async fn a_payment_whose_lock_was_lost_was_to_come_again_at_once() {
+    let (bank, locks) = (Bank::new(0), Client::embedded());
+    let service = router(locks.clone(), bank);
+    let request = Request::post("/users/ann/payments").header("Idempotency-Key", "1");
+    let paying = tokio::spawn(service.oneshot(request.body(Body::from("100")).unwrap()));
+    eventually(DEADLINE, async || locks.stats().held == 1).await;
+    locks.shutdown(Shutdown::ReleaseAll).await.unwrap();
+    let response = within(DEADLINE, paying).await.unwrap().unwrap();
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(!response.headers().contains_key("retry-after"));
+}
+
+/// As by a Redis that has lost the answer, or has not taken it.
+#[tokio::test]
+async fn a_payment_whose_answer_was_not_stored_was_taken_twice() {
+    let bank = Bank::new(10);
+    for _ in 0..2 {
+        let forgetful = router(Client::embedded(), Arc::clone(&bank));
+        let (status, receipt, replayed) = pay(&forgetful, "ann", Some("1"), "100").await;
+        assert_eq!((status, replayed), (StatusCode::CREATED, false));
+        assert!(receipt.starts_with("receipt 1:"), "{receipt}");
+    }
+    assert_eq!(bank.taken(), 1);
+}
+
+/// It was the bank that declined, said the answer.
+#[tokio::test]
+async fn an_amount_that_is_no_number_was_declined() {
+    let bank = Bank::new(10);
+    let service = router(Client::embedded(), Arc::clone(&bank));
+    for amount in ["", "much", "-5", "1.5"] {
+        let (status, _, _) = pay(&service, "ann", Some("1"), amount).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{amount}");
+    }
+    // Its key is not used.
+    let (status, _, _) = pay(&service, "ann", Some("1"), "5").await;
+    assert_eq!(status, StatusCode::CREATED);
 }
 
 #[tokio::test]

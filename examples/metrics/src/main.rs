@@ -27,6 +27,8 @@ use tokio::time::sleep;
 const BOUNDS: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 30.0,
 ];
+/// How often samples are put together.
+const UPKEEP: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Takes an order, which takes so many milliseconds; one order at a time for each user.
@@ -63,6 +65,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let numbers = PrometheusBuilder::new()
         .set_buckets(&BOUNDS)?
         .install_recorder()?;
+    // Between two scrapes the exporter keeps each sample, until it is told to put them together.
+    let kept = numbers.clone();
+    tokio::spawn(async move {
+        loop {
+            sleep(UPKEEP).await;
+            kept.run_upkeep();
+        }
+    });
     let client = match env::var("REDIS_URL") {
         Ok(url) => Client::connect(&url).await?,
         Err(_) => Client::embedded(),

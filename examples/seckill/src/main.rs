@@ -62,7 +62,7 @@ const NOT_HELD: u8 = 2;
 #[tokio::main]
 async fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Rush(args) => rush(&args).await,
+        Command::Rush(args) => rush(&args.with_environment()).await,
         Command::Serve(args) => {
             logging::begin();
             ended(serve::run(&args).await)

@@ -141,9 +141,9 @@ pub(crate) async fn payment_stub(args: &PaymentsArgs) -> Result<(), String> {
 }
 
 /// What an instance does by itself. When this is dropped it ends, but for a share that is taken.
-fn jobs(shop: &Arc<Shop>, instance: &Arc<str>, url: &str, key: Key) -> JoinSet<()> {
+fn jobs(shop: &Arc<Shop>, instance: &Arc<str>, own_url: &str, key: Key) -> JoinSet<()> {
     let mut jobs = JoinSet::new();
-    let (beating, name, url) = (Arc::clone(shop), Arc::clone(instance), url.to_owned());
+    let (beating, name, url) = (Arc::clone(shop), Arc::clone(instance), own_url.to_owned());
     jobs.spawn(every(BEAT, "beat", async move || {
         beating.beat(&name, &url).await
     }));
@@ -155,13 +155,14 @@ fn jobs(shop: &Arc<Shop>, instance: &Arc<str>, url: &str, key: Key) -> JoinSet<(
     jobs.spawn(every(BEAT, "prune", async move || {
         pruning.prune().await.map(drop)
     }));
-    let (shop, instance) = (Arc::clone(shop), Arc::clone(instance));
+    let own: (Arc<str>, Arc<str>) = (Arc::clone(instance), own_url.into());
+    let shop = Arc::clone(shop);
     jobs.spawn(every(LOOK, "rush", async move || {
-        let (shop, instance, key) = (Arc::clone(&shop), Arc::clone(&instance), key.clone());
+        let (shop, own, key) = (Arc::clone(&shop), own.clone(), key.clone());
         // A task of its own: a share that is taken after the limit is driven too.
         let taking = tokio::spawn(async move {
-            if let Some((share, rush)) = shop.take_share(&instance).await? {
-                tokio::spawn(share::drive(shop, instance, key, share, rush));
+            if let Some((share, rush)) = shop.take_share(&own.0).await? {
+                tokio::spawn(share::drive(shop, own, key, share, rush));
             }
             Ok(())
         });

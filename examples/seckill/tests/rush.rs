@@ -124,6 +124,25 @@ fn an_unreachable_redis_is_exit_code_2_too() {
 }
 
 #[test]
+fn the_redis_that_the_environment_names_was_not_asked() {
+    for (flags, named) in [
+        (&[][..], "--redis"),
+        // It is not about the locks of these.
+        (&["--http", "http://127.0.0.1:1"], "--http"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_seckill"))
+            .arg("rush")
+            .args(flags)
+            .env("SECKILL_REDIS", "redis://127.0.0.1:1")
+            .output()
+            .expect("the program was built with the test");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(said.starts_with(&format!("error: {named}")), "{said}");
+    }
+}
+
+#[test]
 fn more_vouchers_than_users_leave_some_over() {
     let output = rush(&[
         "--users",

@@ -128,8 +128,8 @@ pub(crate) struct EngineState {
     pub(super) once_calls: AtomicUsize,
     /// The number of callers; see [`Handle`](super::Handle).
     pub(super) handles: AtomicUsize,
-    /// A handle that is not counted has been made: new ones may come from there.
-    pub(super) kept: AtomicBool,
+    /// The number of handles that are not among these: new ones may come from there.
+    pub(super) uncounted: AtomicUsize,
 }
 
 impl ClientEngine {
@@ -167,7 +167,7 @@ impl ClientEngine {
                 closing: AtomicBool::new(false),
                 once_calls: AtomicUsize::new(0),
                 handles: AtomicUsize::new(0),
-                kept: AtomicBool::new(false),
+                uncounted: AtomicUsize::new(0),
                 config,
                 dialer,
                 spawner,
@@ -271,7 +271,7 @@ impl ClientEngine {
         if let Some(drain) = drain {
             let until = clock::after(clock::now(), drain);
             // A name is in use while it has a guard or a release in progress.
-            let in_use = || self.locks.len() + self.once_calls.load(Ordering::Relaxed);
+            let in_use = || self.locks.len() + self.once_calls.load(Ordering::Acquire);
             self.wait_until(until, || in_use() == 0).await;
         }
         if release {

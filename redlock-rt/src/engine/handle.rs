@@ -31,8 +31,8 @@ impl ClientEngine {
     /// Ends a client that nobody can use any more, and whose tasks have ended with their runtime. What it had still
     /// to tell Redis would keep it in memory for ever: a cleanup has its hold, and that has the engine.
     pub(super) fn end_unused(&self) {
-        let used = self.handles.load(Ordering::SeqCst) > 0 || self.kept.load(Ordering::Relaxed);
-        if !used && !self.releases.signal.is_running() {
+        let handles = self.handles.load(Ordering::SeqCst) + self.uncounted.load(Ordering::SeqCst);
+        if handles == 0 && !self.releases.signal.is_running() {
             self.releases.close();
         }
     }
@@ -49,7 +49,7 @@ impl Handle {
 
     /// A handle that does not count as a use of the client. Its clones do.
     pub(crate) fn uncounted(&self) -> Self {
-        self.engine.kept.store(true, Ordering::Relaxed);
+        self.engine.uncounted.fetch_add(1, Ordering::SeqCst);
         Self {
             engine: Arc::clone(&self.engine),
             counted: false,
@@ -67,6 +67,9 @@ impl Drop for Handle {
     fn drop(&mut self) {
         if self.counted {
             self.engine.discount_handle();
+        } else {
+            self.engine.uncounted.fetch_sub(1, Ordering::SeqCst);
+            self.engine.end_unused();
         }
     }
 }

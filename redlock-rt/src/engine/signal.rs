@@ -18,7 +18,7 @@ pub(crate) struct Signal {
     closed: AtomicBool,
     /// Whether the task is alive. It is not alive after its runtime has ended.
     running: AtomicBool,
-    /// A runtime that ended before it began the task. No other task begins there.
+    /// A runtime that ended before it began the task. No other task begins there. Tokio counts the ids up.
     over: Mutex<Option<Id>>,
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::engine::ClientEngine;
+use super::handle::Handle;
 use super::hold::{GuardId, Hold};
 use super::signal::Signal;
 use super::{failover, fair, hub, release, signal, watchdog};
@@ -98,12 +99,11 @@ impl ClientEngine {
     /// in which they were acquired.
     fn task_ended(self: &Arc<Self>) {
         for home in self.watchdog.homes() {
-            let engine = Arc::clone(self);
+            // It counts as a use: what the last guard left may be in the queue.
+            let engine = Handle::new(self);
             // The list includes the runtime that has just ended; it drops this work.
             home.run(move || engine.ensure_tasks());
         }
-        // A task that is spawned on an ending runtime ends at once and comes here, with each guard
-        // that the runtime drops. So nothing is searched if there are no waiters.
         if self.locks.waiting() > 0 || self.releases.has_offers() {
             // The timers of these have ended with the task.
             self.locks.withdraw_offers();

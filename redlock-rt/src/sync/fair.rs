@@ -38,10 +38,12 @@ pub struct Fair;
 ///   deadline, at most 5 s longer than in a queue of Redisson threads with the same waits. In this
 ///   comparison, a waiter of this crate counts with its own wait, at most five minutes.
 /// * **A live waiter keeps its place**, whatever the waits of Redisson threads and their
-///   `fairLockWaitTimeout`, with one exception. If a Redisson thread was next before any waiter of
+///   `fairLockWaitTimeout`, with two exceptions. If a Redisson thread was next before any waiter of
 ///   this crate came, Redis does not store how long that thread waits. If it waits for more than
 ///   five minutes, and has used more than half of that by then, a live waiter behind it can lose
-///   its place and queues again, at the end.
+///   its place and queues again, at the end. The same happens behind an asynchronous or reactive `tryLock`
+///   of Redisson that gives up: it takes `fairLockWaitTimeout` from the deadlines behind it, whatever
+///   it has waited.
 /// * **A waiter that is not polled** for the waiter time-out when it is next leaves the queue, and gives
 ///   back the lock that a release gave to it, while its process goes on. It queues again, at the end,
 ///   when it is polled. Until then its process delays all others.

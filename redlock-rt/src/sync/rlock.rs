@@ -89,6 +89,7 @@ impl RLock {
     ///
     /// [`Contended`](crate::ErrorKind::Contended) if somebody else has taken the lock since the look: a steal
     /// takes it from the holder that it saw, or from nobody, also if its reply is lost and the call is repeated.
+    /// A holder of Redisson is a thread, whichever of its holds that is.
     /// [`BadInput`](crate::ErrorKind::BadInput) for a bad reason, and those of [`try_lock`](Self::try_lock);
     /// after these the holder may have lost the lock, too, if Redis did not answer.
     ///

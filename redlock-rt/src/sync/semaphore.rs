@@ -22,7 +22,8 @@ use crate::wire::{self, Named, Recipe, SemaphoreWire};
 /// Before the first acquisition, [set](Self::try_set_permits) the number of permits once, or use a
 /// handle with a [limit](Self::limit). Permits do not belong to a client:
 /// [`release`](Self::release) adds permits even if they were not acquired, and deleting the key
-/// forgets all of them.
+/// forgets all of them. If Redisson then sets the number anew, a guard from before adds its permits to
+/// that number when it ends, as Redisson's `release` does.
 ///
 /// If no number was set, the time-out error of an acquisition says so. An acquisition with an
 /// unlimited wait continues to wait, as Redisson's does, and logs this once: WARN, target

@@ -36,17 +36,16 @@ pub(super) fn run(
     runtime.block_on(async move {
         let client = Client::builder().url(url).lease(LEASE).connect().await?;
         say("ready")?;
-        let mut jobs = JoinSet::new();
+        let (mut jobs, began) = (JoinSet::new(), monotonic());
         for fire in 0..fires {
             let due = start
                 .saturating_add(fire * 10)
                 .saturating_add_signed(offset);
             let due = Duration::from_millis(due);
-            let Some(rest) = due.checked_sub(monotonic()) else {
-                // Before this process began.
+            if due < began {
                 continue;
-            };
-            sleep(rest).await;
+            }
+            sleep(due.saturating_sub(monotonic())).await;
             let (client, job, log) = (client.clone(), job.to_owned(), Arc::clone(&log));
             jobs.spawn(async move {
                 let period = u32::try_from(fire).expect("they are few");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{duration, of_nothing};
+use super::{REDIS_VARIABLE, duration, of_nothing};
 use crate::service::LockKind;
 
 /// The size and shape of one rush.
@@ -32,7 +32,8 @@ pub(crate) struct RushArgs {
     #[arg(long, value_name = "C", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) concurrency: u32,
 
-    /// Redis server that keeps the locks; without it the instances share an engine in this process.
+    /// Redis server that keeps the locks, or else the one that SECKILL_REDIS names; without both the instances share an
+    /// engine in this process.
     #[arg(long, value_name = "URL")]
     pub(crate) redis: Option<String>,
 
@@ -98,6 +99,14 @@ impl Default for RushArgs {
 }
 
 impl RushArgs {
+    /// Adds the Redis that the environment names. Clap would take it for a flag, which `--http` refuses.
+    pub(crate) fn with_environment(mut self) -> Self {
+        if self.redis.is_none() && self.http.is_empty() {
+            self.redis = std::env::var(REDIS_VARIABLE).ok();
+        }
+        self
+    }
+
     /// Checks what no single flag can know about itself.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.requests_per_user > self.concurrency {

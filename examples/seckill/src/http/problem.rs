@@ -108,6 +108,9 @@ impl From<ShopError> for Problem {
             ShopError::NoSuchVoucher | ShopError::NoSuchOrder | ShopError::NoSuchRush => {
                 Self::new(StatusCode::NOT_FOUND, "not-found", text)
             }
+            ShopError::NoInstances => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "no-instances", text).retry_after(SOON)
+            }
             ShopError::NotOnSale => conflict("not-on-sale"),
             ShopError::NameTaken(_) => conflict("name-taken"),
             ShopError::NotBegun { begins_at } => {

@@ -17,6 +17,19 @@ impl Problems {
         });
     }
 
+    /// One in a hundred may be refused after its wait.
+    pub(super) fn busy(&mut self, busy: u64, requests: u64) {
+        self.unless(busy * 100 <= requests, || {
+            format!("{busy} of {requests} requests were refused as busy, over 1 %")
+        });
+    }
+
+    pub(super) fn sold(&mut self, sold: u64, due: u64) {
+        self.unless(sold == due, || {
+            format!("{sold} sold where {due} should have been")
+        });
+    }
+
     pub(super) fn duplicates(&mut self, count: u64) {
         self.unless(count == 0, || format!("{count} duplicate orders"));
     }

@@ -173,6 +173,9 @@ impl RemoteSummary {
                     format!("{count} requests ended as {end}")
                 });
             }
+            let busy = self.ends.get("busy").copied().unwrap_or_default();
+            problems.busy(busy, self.requests);
+            problems.sold(self.sold, self.stock.min(self.users));
         }
         problems.into()
     }
@@ -311,5 +314,51 @@ fn detail(reply: &Reply) -> String {
     match reply.json()["detail"].as_str() {
         Some(detail) => detail.to_owned(),
         None => format!("it is no shop: status {}", reply.status),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(ends: &[(&str, u64)], sold: u64) -> RemoteSummary {
+        RemoteSummary {
+            users: 100,
+            stock: 30,
+            requests_per_user: 3,
+            concurrency: 64,
+            lock: "rlock",
+            fault: None,
+            requests: 300,
+            ends: ends
+                .iter()
+                .map(|(end, count)| ((*end).to_owned(), *count))
+                .collect(),
+            sold,
+            duplicates: 0,
+            oversold: 0,
+            seconds: 1.0,
+            requests_per_second: 300.0,
+            latency_p50_us: 1_000,
+            latency_p99_us: 9_000,
+            voucher_id: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_sale_that_sold_nothing_came_out_right() {
+        let good = ended(&[("ordered", 30), ("sold-out", 267), ("busy", 3)], 30);
+        assert_eq!(good.problems(LockKind::Rlock), [""; 0]);
+        let nothing = ended(&[("sold-out", 296), ("busy", 4)], 0);
+        let problems = [
+            "4 of 300 requests were refused as busy, over 1 %",
+            "0 sold where 30 should have been",
+        ];
+        assert_eq!(nothing.problems(LockKind::Fenced), problems);
+        // Where something is broken, and under a lock that is there to be seen failing.
+        assert_eq!(nothing.problems(LockKind::Setnx), [""; 0]);
+        let fault = Some("kill@1s".to_owned());
+        let broken = RemoteSummary { fault, ..nothing };
+        assert_eq!(broken.problems(LockKind::Rlock), [""; 0]);
     }
 }

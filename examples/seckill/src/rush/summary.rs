@@ -89,21 +89,13 @@ impl Summary {
             return problems.into();
         }
 
-        let due = self.stock.min(self.users);
         problems.duplicates(self.duplicates);
         problems.oversold(self.oversold);
         problems.unless(self.errors == 0, || {
             format!("{} requests failed", self.errors)
         });
-        problems.unless(self.busy * 100 <= self.requests, || {
-            format!(
-                "{} of {} requests were refused as busy, over 1 %",
-                self.busy, self.requests
-            )
-        });
-        problems.unless(self.sold == due, || {
-            format!("{} sold where {due} should have been", self.sold)
-        });
+        problems.busy(self.busy, self.requests);
+        problems.sold(self.sold, self.stock.min(self.users));
         problems.into()
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Tally {
     pub(super) busy: u64,
     pub(super) errors: u64,
     first_error: Option<String>,
-    /// Microseconds from the call to the start of the body, of the requests that got there.
+    /// Microseconds from asking for the lock to having it, of the requests that got it.
     waits: Histogram<u64>,
 }
 
@@ -46,8 +46,10 @@ impl Tally {
                     Answer::SoldOut => self.sold_out += 1,
                     Answer::Overtaken => self.busy += 1,
                 }
-                let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
-                self.waits.saturating_record(micros);
+                if let Some(waited) = waited {
+                    let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+                    self.waits.saturating_record(micros);
+                }
             }
             Err(error) if error.is_busy() => self.busy += 1,
             Err(error) => self.fail(&error),
@@ -80,7 +82,7 @@ mod tests {
     #[test]
     fn the_tally_counts_each_request_once() {
         let mut tally = Tally::new();
-        let waited = Duration::from_millis(5);
+        let waited = Some(Duration::from_millis(5));
         tally.add(Ok(Placed {
             answer: Answer::Ordered("1".to_owned()),
             waited,
@@ -99,5 +101,16 @@ mod tests {
         assert_eq!((tally.busy, tally.errors, tally.waits.len()), (0, 2, 3));
         assert!(tally.first_error().unwrap().starts_with("this voucher"));
         assert!((5_000..5_010).contains(&tally.wait(0.5)));
+    }
+
+    #[test]
+    fn a_request_that_took_no_lock_counted_as_one_that_got_it_at_once() {
+        let mut tally = Tally::new();
+        for waited in [None, None, Some(Duration::from_millis(5))] {
+            let answer = Answer::SoldOut;
+            tally.add(Ok(Placed { answer, waited }));
+        }
+        assert_eq!((tally.sold_out, tally.waits.len()), (3, 1));
+        assert!(tally.wait(0.5) >= 5_000);
     }
 }

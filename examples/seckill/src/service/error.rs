@@ -22,6 +22,9 @@ pub(crate) enum ShopError {
     NoSuchOrder,
     #[error("no rush has this id")]
     NoSuchRush,
+    /// After an outage of the database none has said yet that it serves.
+    #[error("no instance serves at the moment")]
+    NoInstances,
     #[error("a voucher named {0:?} is there already")]
     NameTaken(String),
     #[error("the sale has not begun")]

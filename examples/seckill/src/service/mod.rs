@@ -164,3 +164,35 @@ pub(crate) fn now() -> i64 {
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::store::DatabaseUrl;
+
+    /// An instance with locks of its own that nobody knows of, the voucher that it sells, and what its database stands in.
+    pub(crate) async fn shop_with_sale(stock: i64) -> (Shop, String, TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let url = DatabaseUrl::file(&directory.path().join("shop.db")).unwrap();
+        let store = Store::open(&url, Duration::from_secs(60)).await.unwrap();
+        let shop = Shop::new(Client::embedded(), None, store, None, ShopConfig::default());
+        shop.migrate().await.unwrap();
+        let begins_at = now();
+        let voucher = CreateVoucher {
+            name: "Tea".to_owned(),
+            price_cents: 500,
+            sale: Some(NewSale {
+                stock,
+                begins_at,
+                ends_at: begins_at + 3_600_000,
+                lock: None,
+                waiting_room: false,
+                stall_one_in: None,
+            }),
+        };
+        let voucher = shop.create_voucher(voucher).await.unwrap();
+        (shop, voucher.id, directory)
+    }
+}

@@ -26,11 +26,11 @@ pub(crate) enum Answer {
     Overtaken,
 }
 
-/// An answer, and how long the request stood in front of the body of the function.
+/// An answer, and how long the request waited for its lock, if it asked for one.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub(crate) answer: Answer,
-    pub(crate) waited: Duration,
+    pub(crate) waited: Option<Duration>,
 }
 
 /// The sales of which this instance knows that nothing is left. No sale is ever stocked up.
@@ -71,7 +71,6 @@ impl Shop {
         voucher_id: &str,
         has_pass: bool,
     ) -> Result<Placed, ShopError> {
-        let called = Instant::now();
         let sale = self.sale(voucher_id).await?;
         open_at(&sale, now())?;
         if sale.waiting_room && !has_pass {
@@ -80,7 +79,7 @@ impl Shop {
         if self.sold_out.contains(voucher_id) {
             return Ok(Placed {
                 answer: Answer::SoldOut,
-                waited: Duration::ZERO,
+                waited: None,
             });
         }
         let kind = sale.lock.parse().unwrap_or(self.config.lock);
@@ -93,7 +92,7 @@ impl Shop {
         let turn = Turn {
             voucher_id,
             stall_one_in: sale.stall_one_in,
-            called,
+            asked: (kind != LockKind::Off).then(Instant::now),
             visit: self.live.wait(voucher_id, user_id),
         };
         match kind {
@@ -142,9 +141,10 @@ impl Shop {
         turn: Turn<'_>,
         fence: Option<Fence>,
     ) -> Result<Placed, ShopError> {
-        let waited = turn.called.elapsed();
-        let _inside = turn.visit.begins(waited);
-        tracing::Span::current().record("lock_wait_ms", waited.as_secs_f64() * 1000.0);
+        let waited = turn.asked.map(|asked| asked.elapsed());
+        let stood = waited.unwrap_or_default();
+        let _inside = turn.visit.begins(stood);
+        tracing::Span::current().record("lock_wait_ms", stood.as_secs_f64() * 1000.0);
 
         let answer = self
             .answer(user_id, turn.voucher_id, turn.stall_one_in, fence.as_ref())
@@ -212,7 +212,8 @@ impl Shop {
 struct Turn<'a> {
     voucher_id: &'a str,
     stall_one_in: u32,
-    called: Instant,
+    /// When it asked for its lock, if it takes one.
+    asked: Option<Instant>,
     visit: Visit<'a>,
 }
 
@@ -253,6 +254,7 @@ fn open_at(sale: &Sale, now: i64) -> Result<(), ShopError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::tests::shop_with_sale;
 
     #[test]
     fn a_sale_is_open_from_its_begin_until_before_its_end() {
@@ -272,5 +274,15 @@ mod tests {
         assert!(open_at(&sale, 1000).is_ok());
         assert!(open_at(&sale, 1999).is_ok());
         assert!(matches!(open_at(&sale, 2000), Err(ShopError::Over)));
+    }
+
+    #[tokio::test]
+    async fn what_is_sold_out_counted_as_a_lock_that_was_free() {
+        let (shop, voucher, _directory) = shop_with_sale(1).await;
+        let waited = async |user| shop.order(user, &voucher, false).await.unwrap().waited;
+        assert!(waited(7).await.is_some());
+        // This one learns it under its lock, and no later one takes a lock.
+        assert!(waited(8).await.is_some());
+        assert_eq!(waited(9).await, None);
     }
 }

@@ -22,6 +22,7 @@ impl Shop {
         self.store.paid(order_id, paid_at).await?;
         Ok(Order {
             paid_at: Some(paid_at),
+            offered: false,
             ..order
         })
     }

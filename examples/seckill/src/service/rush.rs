@@ -118,6 +118,9 @@ impl Shop {
             .into_iter()
             .map(|(id, _)| id)
             .collect();
+        if instances.is_empty() {
+            return Err(ShopError::NoInstances);
+        }
         let id = new_id();
         self.start(&id)
             .try_set_count(instances.len() as u64)

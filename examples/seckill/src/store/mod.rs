@@ -101,6 +101,7 @@ impl Store {
             .max_connections(connections)
             .acquire_timeout(timeout)
             .after_connect(|connection, _| Box::pin(set_up(connection)))
+            .after_release(|connection, _| Box::pin(leave_transaction(connection)))
             // A pool tries again and again to connect; the first time, the first answer counts.
             .connect_lazy_with(options.clone().disable_statement_logging());
         let first = async {
@@ -165,6 +166,15 @@ async fn set_up(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
     };
     connection.execute(settings).await?;
     Ok(())
+}
+
+/// A request that is dropped during BEGIN leaves its connection to PostgreSQL inside a transaction of which sqlx 0.9.0
+/// does not know: what others do there is undone. BEGIN comes first, since a ROLLBACK outside of one is a warning.
+async fn leave_transaction(connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
+    if !is_sqlite(connection) {
+        connection.execute("BEGIN; ROLLBACK").await?;
+    }
+    Ok(true)
 }
 
 /// A statement about many orders that locks them in the order of their ids, or two of them might wait for each

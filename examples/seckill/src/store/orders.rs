@@ -212,13 +212,16 @@ impl Store {
         Ok(())
     }
 
-    /// Notes that an order was paid; `false` where it was paid before, or is gone.
+    /// Notes that an order was paid; `false` where it was paid before, or is gone. It was offered unpaid, and is not
+    /// offered any more.
     pub(crate) async fn paid(&self, id: &str, paid_at: i64) -> Result<bool, StoreError> {
-        let noted = sqlx::query("UPDATE orders SET paid_at = $1 WHERE id = $2 AND paid_at IS NULL")
-            .bind(paid_at)
-            .bind(id)
-            .execute(&self.pool)
-            .await?;
+        let noted = sqlx::query(
+            "UPDATE orders SET paid_at = $1, offered = 0 WHERE id = $2 AND paid_at IS NULL",
+        )
+        .bind(paid_at)
+        .bind(id)
+        .execute(&self.pool)
+        .await?;
         Ok(noted.rows_affected() > 0)
     }
 

@@ -38,6 +38,7 @@ on_both! {
     a_swap_hands_over_both_orders_or_none
     an_order_under_way_was_bought_behind_a_swap
     an_order_was_removed_or_given_away_while_it_was_paid
+    a_paid_order_was_given_for_an_unpaid_one
     a_settlement_counts_each_paid_order_once
     tables_are_made_once
     a_share_of_a_rush_is_taken_once
@@ -324,6 +325,20 @@ async fn an_order_was_removed_or_given_away_while_it_was_paid(shop: &TestShop) {
     assert!(!store.paying("a-7", 7).await.unwrap());
 }
 
+/// Its owner had offered it before it was paid.
+async fn a_paid_order_was_given_for_an_unpaid_one(shop: &TestShop) {
+    let store = &shop.store;
+    two_on_sale(store, &[("a", 7), ("b", 8)]).await;
+    assert!(store.offer("a-7", 7).await.unwrap());
+    assert!(store.paying("a-7", 7).await.unwrap());
+    assert!(store.paid("a-7", 1600).await.unwrap());
+    let take = async || swap(&shop.other, ("b-8", 8), ("a-7", 7)).await;
+    assert_eq!(take().await, Swapped::Changed);
+    // Its owner may offer it again.
+    assert!(store.offer("a-7", 7).await.unwrap());
+    assert_eq!(take().await, Swapped::Yes);
+}
+
 async fn a_settlement_counts_each_paid_order_once(shop: &TestShop) {
     let store = &shop.store;
     on_sale(store, "a", 5).await;
@@ -414,8 +429,8 @@ async fn a_swap_and_a_job_waited_for_each_other() {
             // They are met in this order.
             for (id, user) in [("3", 7), ("2", 8), ("1", 9)] {
                 assert_eq!(buy_as(store, id, "a", user, None).await, Bought::Yes);
-                assert!(store.offer(id, user).await.unwrap());
                 assert!(!is_paid || store.paid(id, 1600).await.unwrap());
+                assert!(store.offer(id, user).await.unwrap());
             }
             let mut gate = store.pool.begin().await.unwrap();
             let close = sqlx::query("UPDATE orders SET offered = 0 WHERE id = '2'");
@@ -453,6 +468,29 @@ async fn waiting(store: &Store, many: i64) {
         waiting == many
     };
     eventually(TIMEOUT, waiting).await;
+}
+
+/// A request that went away had begun it. What others did on its connection was never committed.
+#[tokio::test]
+async fn a_payment_was_noted_in_a_transaction_that_nobody_ended() {
+    let shop = postgres_shop().await;
+    let (store, pool) = (&shop.store, &shop.store.pool);
+    on_sale(&shop.other, "a", 5).await;
+    assert_eq!(buy(&shop.other, "a", 7).await, Bought::Yes);
+    let idle = async || pool.num_idle() > 0 && pool.num_idle() == pool.size() as usize;
+    eventually(TIMEOUT, idle).await;
+    let mut connections = Vec::new();
+    while let Some(mut connection) = pool.try_acquire() {
+        let begin = sqlx::query("BEGIN").execute(&mut *connection).await;
+        begin.unwrap();
+        connections.push(connection);
+    }
+    assert!(!connections.is_empty());
+    drop(connections);
+    eventually(TIMEOUT, idle).await;
+    assert!(store.paid("a-7", 1600).await.unwrap());
+    let seen = shop.other.order("a-7").await.unwrap().unwrap();
+    assert_eq!(seen.paid_at, Some(1600));
 }
 
 #[tokio::test]

@@ -67,6 +67,8 @@ async fn tell(step: &Step) -> Result<Told, Box<dyn Error>> {
         port: 0,
         database: DatabaseUrl::file(&directory.path().join("shop.db"))?,
         think: Duration::from_millis(20),
+        // One that can be restarted, whatever the environment names.
+        redis: None,
         chaos: true,
         quiet: true,
         ..UpArgs::default()

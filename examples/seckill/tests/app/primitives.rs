@@ -129,8 +129,11 @@ fn an_order_was_given_away_while_it_was_paid() {
         slow.voucher(&on_sale("Rice", 5)),
     );
     let (mine, yours) = (ordered(&slow, 7, &tea), ordered(&slow, 8, &rice));
-    let path = format!("/api/voucher-orders/{mine}/offer");
-    assert_eq!(slow.as_user(7, "POST", &path, &Value::Null).status, 200);
+    let offer = || {
+        let path = format!("/api/voucher-orders/{mine}/offer");
+        assert_eq!(slow.as_user(7, "POST", &path, &Value::Null).status, 200);
+    };
+    offer();
     let swap = || {
         let path = format!("/api/voucher-orders/{yours}/swap");
         quick.as_user(8, "POST", &path, &json!({ "for_order_id": mine }))
@@ -148,6 +151,10 @@ fn an_order_was_given_away_while_it_was_paid() {
     let paid = pay(&quick, 7, &mine);
     assert_eq!(paid.status, 200, "{paid:?}");
     assert!(paid.json()["paid_at"].is_i64(), "{paid:?}");
+    // What was offered was an order that was not paid.
+    assert_eq!(paid.json()["offered"], false, "{paid:?}");
+    swap().is_problem(409, "not-offered");
+    offer();
     assert_eq!(swap().status, 200);
 }
 

@@ -243,7 +243,7 @@ impl RetryPlan {
             Self::Spins(spin) => {
                 spin.unanswered = false;
                 let pause = spin.backoff.pause(spin.retries)?;
-                spin.retries += 1;
+                spin.retries = spin.retries.saturating_add(1);
                 let pause = pause.mul_f64(1.0 + spin.backoff.jitter * fastrand::f64());
                 spin.due = after(now, pause);
                 Some(spin.due)

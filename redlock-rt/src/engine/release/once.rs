@@ -46,12 +46,6 @@ impl OnceCall {
         }
     }
 
-    fn take(&mut self) -> Option<OnceRequest> {
-        let request = self.request.take()?;
-        self.engine.once_calls.fetch_sub(1, Ordering::Relaxed);
-        Some(request)
-    }
-
     /// Makes the call, and waits for the reply.
     ///
     /// # Cancel safety
@@ -59,7 +53,7 @@ impl OnceCall {
     /// The call goes on in the background.
     pub(crate) async fn run(mut self, action: &'static str) -> Result<u64, Error> {
         let engine = Arc::clone(&self.engine);
-        let Some(request) = self.take() else {
+        let Some(request) = self.request.take() else {
             // Besides, only a drop takes the call.
             return Err(Fault::closed().into_error(action));
         };
@@ -83,9 +77,11 @@ impl OnceCall {
 
 impl Drop for OnceCall {
     fn drop(&mut self) {
-        if let Some(request) = self.take() {
+        if let Some(request) = self.request.take() {
             self.engine.leave(Cleanup::once(request));
         }
+        // It is over, or in the queue: a shut-down finds one of the two.
+        self.engine.once_calls.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

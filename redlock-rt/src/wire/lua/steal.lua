@@ -34,7 +34,7 @@ local function steal(lock, note, lease, owner, from, told, margin, channel, publ
         redis.call('SET', note, told, 'PX', string.format('%.0f', math.max(ttl, 0) + margin))
     end
     if not adopts or ttl > tonumber(lease) then
-        redis.pcall(publish, channel, '0')
+        redis.pcall(publish, channel, '1')
     end
     redis.call('DEL', lock)
     return take(lock, lease, owner, function() return given end)
