@@ -31,8 +31,10 @@ impl ClientEngine {
     /// Ends a client that nobody can use any more, and whose tasks have ended with their runtime. What it had still
     /// to tell Redis would keep it in memory for ever: a cleanup has its hold, and that has the engine.
     pub(super) fn end_unused(&self) {
-        let handles = self.handles.load(Ordering::SeqCst) + self.uncounted.load(Ordering::SeqCst);
-        if handles == 0 && !self.releases.signal.is_running() {
+        // One of a kind is made before the one of the other kind that it is made from is dropped.
+        let counts = [&self.uncounted, &self.handles, &self.uncounted];
+        let unused = counts.iter().all(|count| count.load(Ordering::SeqCst) == 0);
+        if unused && !self.releases.signal.is_running() {
             self.releases.close();
         }
     }

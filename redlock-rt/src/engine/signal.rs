@@ -59,39 +59,41 @@ impl Signal {
 }
 
 /// Marks the end of a task, also when its runtime drops it.
-struct RunningTask<A: Fn()> {
+struct RunningTask<A: Fn() -> B, B: FnOnce()> {
     signal: Arc<dyn AsRef<Signal> + Send + Sync>,
-    /// Once it may be started again.
-    after: A,
+    /// Called at its end; what this returns, once it may be started again.
+    ending: A,
     /// The task itself has panicked. A panic of its thread may also be what ends the runtime.
     failed: bool,
     /// Its runtime, until it begins.
     unbegun: Option<Id>,
 }
 
-impl<A: Fn()> Drop for RunningTask<A> {
+impl<A: Fn() -> B, B: FnOnce()> Drop for RunningTask<A, B> {
     fn drop(&mut self) {
         let signal = (*self.signal).as_ref();
         if self.unbegun.is_some() {
             *lock_std(&signal.over) = self.unbegun;
         }
+        let after = (self.ending)();
         signal.running.store(false, Ordering::SeqCst);
         // A restart after a panic would fail again; the next use of the client starts the task.
         if !signal.is_closed() && !self.failed {
-            (self.after)();
+            after();
         }
     }
 }
 
 /// Starts the task of `owner` unless it runs. A client outlives runtimes (each `#[tokio::test]`
 /// has its own), so this is asked on every use.
-pub(crate) fn ensure<T, F>(
+pub(crate) fn ensure<T, F, B>(
     spawner: &Spawner,
     owner: &Arc<T>,
-    after: impl Fn() + Send + 'static,
+    ending: impl Fn() -> B + Send + 'static,
     task: impl FnOnce() -> F,
 ) where
     T: AsRef<Signal> + Send + Sync + 'static,
+    B: FnOnce() + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
     let signal: &Signal = (**owner).as_ref();
@@ -112,7 +114,7 @@ pub(crate) fn ensure<T, F>(
     }
     let running = RunningTask {
         signal: Arc::clone(owner) as _,
-        after,
+        ending,
         failed: false,
         unbegun: Some(site.id()),
     };
@@ -151,10 +153,13 @@ mod tests {
         let (owner, told) = (Arc::new(Owner::default()), Arc::new(AtomicUsize::new(0)));
         for _ in 0..times {
             let told = Arc::clone(&told);
-            let after = move || {
-                told.fetch_add(1, Ordering::Relaxed);
+            let ending = move || {
+                let told = Arc::clone(&told);
+                move || {
+                    told.fetch_add(1, Ordering::Relaxed);
+                }
             };
-            ensure(&Spawner::default(), &owner, after, || async {});
+            ensure(&Spawner::default(), &owner, ending, || async {});
         }
         assert!(!owner.0.is_running());
         told.load(Ordering::Relaxed)

@@ -53,12 +53,12 @@ impl ClientEngine {
         F: Future<Output = ()> + Send + 'static,
     {
         let engine = Arc::downgrade(self);
-        let after = move || {
-            if let Some(engine) = engine.upgrade() {
-                engine.task_ended();
-            }
+        // It counts as a use, from before the task has ended: what the last guard leaves meanwhile may still be told.
+        let ending = move || {
+            let engine = engine.upgrade().map(|engine| Handle::new(&engine));
+            move || engine.iter().for_each(|engine| engine.task_ended())
         };
-        signal::ensure(&self.spawner, owner, after, task);
+        signal::ensure(&self.spawner, owner, ending, task);
     }
 
     /// Adds a hold to the watchdog, and starts the client's tasks. Their runtime may
@@ -99,7 +99,6 @@ impl ClientEngine {
     /// in which they were acquired.
     fn task_ended(self: &Arc<Self>) {
         for home in self.watchdog.homes() {
-            // It counts as a use: what the last guard left may be in the queue.
             let engine = Handle::new(self);
             // The list includes the runtime that has just ended; it drops this work.
             home.run(move || engine.ensure_tasks());
@@ -115,6 +114,5 @@ impl ClientEngine {
         if self.latches.waiting() > 0 {
             self.latches.notify_all();
         }
-        self.end_unused();
     }
 }

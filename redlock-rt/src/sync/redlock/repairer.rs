@@ -235,12 +235,11 @@ impl Repairer {
             return;
         };
         let repairer = Arc::downgrade(self);
-        let after = move || {
-            if let Some(repairer) = repairer.upgrade() {
-                repairer.task_ended();
-            }
+        let ending = move || {
+            let repairer = repairer.upgrade();
+            move || repairer.iter().for_each(Self::task_ended)
         };
-        ensure(&engine.spawner, self, after, || run(Arc::clone(self)));
+        ensure(&engine.spawner, self, ending, || run(Arc::clone(self)));
     }
 
     /// The runtime of the task has ended. The task continues in a runtime in which a guard was

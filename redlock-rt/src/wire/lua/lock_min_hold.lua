@@ -13,7 +13,8 @@
 -- * The field stays with a count of 0: the hold has ended, so a renewal or an extension that comes late
 --   does not lengthen the rest.
 -- * The TTL is set, also to a shorter one. Waiters sleep for the lease that they were told, so they
---   are woken and told the new one: by 1, since 0 wakes one thread of a Redisson client.
+--   are woken and told the new one: of a Redisson client by 1 all threads that sleep, and by 0 one that does
+--   not sleep yet.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: has no equivalent; its clients see a holder that does not release.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
@@ -26,4 +27,8 @@ if KEYS[2] ~= KEYS[1] then
     local head = redis.call('LINDEX', KEYS[2], 0)
     return head and {2, wake(head, KEYS[1], ARGV[4], ARGV[5], ARGV[3]) and 1 or 0, head} or 2
 end
-return ARGV[3] ~= '' and {2, type(redis.pcall(ARGV[4], ARGV[3], '1')) == 'number' and 1 or 0} or 2
+if ARGV[3] == '' then
+    return 2
+end
+redis.pcall(ARGV[4], ARGV[3], '1')
+return {2, type(redis.pcall(ARGV[4], ARGV[3], '0')) == 'number' and 1 or 0}

@@ -17,8 +17,8 @@ local lock = KEYS[1]
 if redis.call('HEXISTS', lock, ARGV[1]) == 0 then
     return -redis.call('EXISTS', lock)
 end
-local function publish(answer)
-    return {answer, type(redis.pcall(ARGV[5], ARGV[4], '1')) == 'number' and 1 or 0}
+local function publish(answer, payload)
+    return {answer, type(redis.pcall(ARGV[5], ARGV[4], payload)) == 'number' and 1 or 0}
 end
 local longest = lease_of_all(ARGV[3], redis.call('HGETALL', lock))
 if longest ~= 0 then
@@ -27,9 +27,10 @@ if longest ~= 0 then
     if longest > 0 then
         redis.call('PEXPIRE', lock, string.format('%.0f', longest))
     end
-    return publish(1)
+    return publish(1, '1')
 end
 redis.call('PEXPIRE', lock, ARGV[2])
 -- Behind a write, so that a full memory does not refuse it.
 redis.call('HSET', lock, ARGV[1], 0)
-return publish(2)
+redis.pcall(ARGV[5], ARGV[4], '1')
+return publish(2, '0')

@@ -35,6 +35,7 @@ local function steal(lock, note, lease, owner, from, told, margin, channel, publ
     end
     if not adopts or ttl > tonumber(lease) then
         redis.pcall(publish, channel, '1')
+        redis.pcall(publish, channel, '0')
     end
     redis.call('DEL', lock)
     return take(lock, lease, owner, function() return given end)
