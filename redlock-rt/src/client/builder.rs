@@ -16,7 +16,7 @@ use crate::connection::{
 #[cfg(feature = "redis-1")]
 use crate::connection::{IntoConnectionInfo, RedisClient, RedisSettings};
 use crate::engine::{ClientEngine, Config, Fsync, Handle, ReplicaAck};
-use crate::error::Error;
+use crate::error::{Error, Theft};
 use crate::sync::check_lease;
 
 /// Builds a [`Client`].
@@ -654,17 +654,15 @@ impl ClientBuilder {
         } = &self.config;
         check_lease(ACTION, self.config.lease)?;
         let waits = [timeouts.connect, timeouts.response, *poll_interval];
-        // With less, a client would ask without end.
-        if waits.iter().any(|wait| *wait < SHORTEST) {
-            return refused("a time-out or the poll interval is shorter than a millisecond");
-        }
-        if waits.iter().any(|wait| *wait > LONGEST) {
-            return refused("a time-out or the poll interval is longer than a day");
+        let is_out_of_range = |span: Duration| span < SHORTEST || span > LONGEST;
+        if waits.into_iter().any(is_out_of_range) {
+            return refused(
+                "a time-out or the poll interval is shorter than a millisecond or longer than a day",
+            );
         }
         if let Some(flaw) = timeouts.retry.flaw() {
             return refused(flaw);
         }
-        let is_out_of_range = |span: Duration| span < SHORTEST || span > LONGEST;
         if is_out_of_range(self.config.replica_timeout) {
             return refused(
                 "the time-out of replicas is shorter than a millisecond or longer than a day",
@@ -677,8 +675,9 @@ impl ClientBuilder {
         if namespace.is_some_and(|namespace| namespace.trim().is_empty()) {
             return refused("the namespace is empty or blank");
         }
-        if let Some(flaw) = self.config.identity.as_ref().and_then(identity::flaw) {
-            return refused(flaw);
+        let identity = self.config.identity.as_ref();
+        if let Some(flaw) = identity.and_then(|of| Theft::flaw(&of.name)) {
+            return Err(Error::bad_input(ACTION, format!("the identity {flaw}")));
         }
         if flush_on_drop.is_some() && !self.dedicated_thread {
             return refused(
@@ -738,7 +737,7 @@ fn refused<T>(why: &'static str) -> Result<T, Error> {
     Err(Error::bad_input(ACTION, why))
 }
 
-/// No time-out may be shorter.
+/// No time-out may be shorter, and with a shorter poll interval a client would ask without end.
 const SHORTEST: Duration = Duration::from_millis(1);
 /// No time-out may be longer.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

@@ -330,7 +330,8 @@ impl<K: Kind> Lock<K> {
 
     fn check_reason(&self, action: &'static str, why: &str) -> Result<(), Error> {
         let name = self.wire()?.name();
-        let flaw = Theft::flaw(why).map(|flaw| Error::bad_input(action, flaw));
+        let flaw =
+            Theft::flaw(why).map(|flaw| Error::bad_input(action, format!("the reason {flaw}")));
         flaw.map_or(Ok(()), |error| Err(error.named(name.as_arc())))
     }
 

@@ -52,12 +52,12 @@ impl Steal {
 }
 
 impl Theft {
-    /// Why a reason is refused, if it is.
-    pub(crate) fn flaw(why: &str) -> Option<&'static str> {
-        match why {
-            _ if why.trim().is_empty() => Some("the reason is empty or blank"),
-            _ if why.contains('\0') => Some("the reason contains a NUL character"),
-            _ if why.len() > LONGEST_REASON => Some("the reason is longer than 1024 bytes"),
+    /// Why one of the two texts of a note is refused, if it is: what it is or has.
+    pub(crate) fn flaw(text: &str) -> Option<&'static str> {
+        match text {
+            _ if text.trim().is_empty() => Some("is empty or blank"),
+            _ if text.contains('\0') => Some("contains a NUL character"),
+            _ if text.len() > LONGEST_REASON => Some("is longer than 1024 bytes"),
             _ => None,
         }
     }

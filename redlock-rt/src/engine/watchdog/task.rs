@@ -66,10 +66,11 @@ pub(crate) async fn run(
             let any = !lock(&watchdog.schedule).tracked.is_empty();
             tracking.listen(any);
         }
-        let wake_at = lock(&watchdog.schedule).holds.arm(clock::now());
+        let now = clock::now();
+        let wake_at = lock(&watchdog.schedule).holds.arm(now);
         let sleep = wake_at.into_iter().chain(watchdog.losses.wake_at()).min();
         // Timers stand still while the machine is suspended, and leases do not.
-        let sleep = sleep.map(|at| at.min(clock::after(clock::now(), LONGEST_SLEEP)));
+        let sleep = sleep.map(|at| at.min(clock::after(now, LONGEST_SLEEP)));
         tokio::select! {
             // Answers first: there are no more than were asked for. Every turn checks what is due
             // and what a signal announces.
@@ -86,7 +87,7 @@ pub(crate) async fn run(
                 }
             }
             Some(()) = task.introducing.next(), if !task.introducing.is_empty() => {}
-            () = clock::sleep_until(sleep.unwrap_or_else(clock::now)), if sleep.is_some() => {}
+            () = clock::sleep_until(sleep.unwrap_or(now)), if sleep.is_some() => {}
             () = watchdog.signal.notified() => {}
         }
     }
