@@ -5,6 +5,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::name::Shown;
+
 /// The kind of an error: what went wrong, as far as a caller can act on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -142,7 +144,9 @@ pub struct Replicas {
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Stolen(theft) => return write!(f, "stolen by {}: {}", theft.by, theft.why),
+            Self::Stolen(theft) => {
+                return write!(f, "stolen by {}: {}", Shown(&theft.by), Shown(&theft.why));
+            }
             Self::Expired => "the lease ran out before it was renewed",
             Self::Deleted => "the key is gone from redis",
             Self::Taken => "somebody else holds it",

@@ -15,3 +15,4 @@ mod scripts;
 mod seeds;
 mod server;
 mod session;
+mod tenant;

@@ -78,5 +78,9 @@ async fn the_patterns_of_a_namespace_are_enough_and_other_keys_are_refused_by_na
     let text = tests::told(&error);
     let queue = "\"~redisson_lock_queue:other:my sh[o]p:{x}\"";
     assert!(text.contains(queue), "{text}");
+    // And those that only contain a name of the namespace.
+    let tag = format!("other:{{{NAMESPACE}:x}}");
+    let error = elsewhere.rlock(&tag).lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     stage.end().await;
 }

@@ -10,6 +10,10 @@ const SCRIPT: &str = "EVALSHA 0 1 K";
 const SUBSCRIBE: &str = "SUBSCRIBE C";
 /// The notes of thefts.
 const STOLEN: &str = "~redlock_stolen";
+/// The leases of readers and of permits.
+const LEASES: &str = "~{";
+/// The channels of latches have every name in braces.
+const LATCHES: &str = "&redisson_countdownlatch__channel__{";
 /// Of fair locks.
 const WAKE: &str = "&redlock_wake:*";
 
@@ -81,21 +85,21 @@ pub(super) fn of(namespace: Option<&str>, rule: &str) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
     for start in starts(rule) {
         let (sign, name) = start.split_at(1);
-        let all = match sign {
-            "~" => "~*".to_owned(),
-            _ if name.starts_with("redisson_") => "&redisson_*".to_owned(),
-            _ => format!("{start}:"),
-        };
         let Some(namespace) = namespace else {
+            let pattern = match sign {
+                "~" => "~*".to_owned(),
+                _ if name.starts_with("redisson_") => "&redisson_*".to_owned(),
+                _ => format!("{start}:*"),
+            };
             places.push(Place {
-                pattern: format!("{}*", all.trim_end_matches('*')),
+                pattern,
                 sample: format!("{name}:{{redlock_probe}}"),
                 braced: false,
             });
             continue;
         };
         places.push(Place {
-            pattern: format!("{all}{{{namespace}:*"),
+            pattern: format!("{start}:{{{namespace}:*"),
             sample: format!("{name}:{{{namespace}:redlock_probe}}"),
             braced: false,
         });
@@ -104,6 +108,17 @@ pub(super) fn of(namespace: Option<&str>, rule: &str) -> Vec<Place> {
             sample: format!("{name}:{namespace}:redlock_probe:{{1}}"),
             braced: true,
         });
+    }
+    for start in [LEASES, LATCHES] {
+        if let Some(namespace) = namespace
+            && rule.contains(&format!("{start}any:"))
+        {
+            places.push(Place {
+                pattern: format!("{start}{namespace}:*"),
+                sample: format!("{}{namespace}:redlock_probe}}:1", &start[1..]),
+                braced: false,
+            });
+        }
     }
     if rule.contains(WAKE) {
         places.push(Place {

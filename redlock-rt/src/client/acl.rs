@@ -70,7 +70,7 @@ impl AclKind {
     }
 
     /// How its keys and channels begin that belong to a name, as `wire::keys` makes them. Behind it, and a colon, a
-    /// name that contains `{` stands as it is, so no one pattern has all of them and nobody else's.
+    /// name that contains `{` stands as it is, and any other in braces.
     fn derived(self) -> &'static str {
         match self {
             Self::FencedLock => "~redisson_lock_token ~redlock_fence",
@@ -79,7 +79,7 @@ impl AclKind {
             Self::Semaphore | Self::PermitExpirableSemaphore => {
                 "~redlock_sem ~redlock_op &redisson_sc"
             }
-            // Its channel has every name in braces.
+            // `places` has its channel.
             Self::CountDownLatch => "~redlock_latch_end ~redlock_op",
             Self::Barrier => {
                 "~redlock_barrier ~redlock_barrier_parties ~redlock_double_barrier ~redlock_double_barrier_parties \
@@ -99,32 +99,32 @@ fn places(namespace: Option<&str>, kinds: &[AclKind]) -> Vec<String> {
     // No pattern may have a space.
     let is_space = |char| matches!(char, ' ' | '\t'..='\r');
     let all = pattern_in(namespace, "*").replace(is_space, "?");
-    let (mut places, barriers) = match namespace {
+    let derived = iter::once(DERIVED).chain(kinds.iter().map(|kind| kind.derived()));
+    let starts = derived.flat_map(str::split_whitespace);
+    let mut places = match namespace {
+        None => vec!["~*".to_owned(), "&redisson_*".to_owned()],
         Some(_) => {
-            let tag = format!("{{{all}");
-            let places = vec![
-                format!("~{all}"),
-                format!("~*{tag}"),
-                format!("&redisson_*{tag}"),
-            ];
-            (places, tag)
+            let derived =
+                starts.flat_map(|start| ["", "{"].map(|open| format!("{start}:{open}{all}")));
+            iter::once(format!("~{all}")).chain(derived).collect()
         }
-        None => (
-            vec!["~*".to_owned(), "&redisson_*".to_owned()],
-            "*".to_owned(),
-        ),
     };
+    // The leases of readers and of permits.
+    let leases = |kind: &AclKind| {
+        use self::AclKind::{Inspect, PermitExpirableSemaphore, ReadWriteLock};
+        matches!(kind, ReadWriteLock | PermitExpirableSemaphore | Inspect)
+    };
+    if kinds.iter().any(leases) && namespace.is_some() {
+        places.push(format!("~{{{all}"));
+    }
     if kinds.contains(&AclKind::FairLock) {
         places.push("&redlock_wake:*".to_owned());
     }
-    if kinds.contains(&AclKind::Barrier) {
-        places.push(format!("&redlock_barrier:{barriers}"));
+    if kinds.contains(&AclKind::CountDownLatch) && namespace.is_some() {
+        places.push(format!("&redisson_countdownlatch__channel__{{{all}"));
     }
-    if namespace.is_some() {
-        let derived = kinds.iter().map(|kind| kind.derived());
-        let derived = iter::once(DERIVED).chain(derived);
-        let starts = derived.flat_map(str::split_whitespace);
-        places.extend(starts.map(|start| format!("{start}:{all}")));
+    if kinds.contains(&AclKind::Barrier) && namespace.is_none() {
+        places.push("&redlock_barrier:*".to_owned());
     }
     places
 }
@@ -155,8 +155,9 @@ impl Client {
     /// let client = Client::builder().url("redis://localhost").namespace("shop").build()?;
     /// assert_eq!(
     ///     client.acl_rule([AclKind::FencedLock]),
-    ///     "nocommands resetkeys resetchannels ~shop:* ~*{shop:* &redisson_*{shop:* \
-    ///      ~redlock_stolen:shop:* &redisson_lock__channel:shop:* ~redisson_lock_token:shop:* ~redlock_fence:shop:* \
+    ///     "nocommands resetkeys resetchannels ~shop:* ~redlock_stolen:shop:* ~redlock_stolen:{shop:* \
+    ///      &redisson_lock__channel:shop:* &redisson_lock__channel:{shop:* ~redisson_lock_token:shop:* \
+    ///      ~redisson_lock_token:{shop:* ~redlock_fence:shop:* ~redlock_fence:{shop:* \
     ///      +evalsha +script|load +client|id +client|kill +client|setname +info +ping +select +subscribe \
     ///      +unsubscribe +pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish \
     ///      +incr +get +set +time +hmget"

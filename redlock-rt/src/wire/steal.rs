@@ -86,6 +86,7 @@ impl Theft {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::LostReason;
     use crate::wire::script::headers::assert_agrees;
     use crate::wire::{HoldReply, Reply};
 
@@ -115,6 +116,17 @@ mod tests {
         let read = HoldReply::try_from(Reply::Text(words[2].to_owned()));
         assert_eq!(read, Ok(HoldReply::Stolen(theft)));
         assert!(HoldReply::try_from(Reply::Text("nothing".to_owned())).is_err());
+    }
+
+    /// Anybody who may write the note could forge a line of a log.
+    #[test]
+    fn what_others_wrote_into_a_note_moved_the_cursor() {
+        let theft = Theft::read("x\0\n\u{1b}[2J WARN all is lost").unwrap();
+        let reason = LostReason::Stolen(Arc::new(theft));
+        let shown = "stolen by x: \\n\\u{1b}[2J WARN all is lost";
+        assert_eq!(reason.to_string(), shown);
+        let id = HoldId::from_wire("u\n:1");
+        assert_eq!(format!("{id} {id:?}"), "u\\n:1 u\\n:1");
     }
 
     #[test]

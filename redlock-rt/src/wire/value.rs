@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::name::Shown;
+
 /// A reply in the types of RESP2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
@@ -19,9 +21,6 @@ pub(crate) enum Value {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerError(String);
 
-/// The most characters of a server's error that are shown.
-const MOST_SHOWN: usize = 1000;
-
 impl Value {
     pub(crate) fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
@@ -38,8 +37,14 @@ impl Value {
 }
 
 impl ServerError {
+    /// Redis quotes the words of a command that it does not know: of `AUTH`, the password.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        let mut text = text.into();
+        text.truncate(
+            text.find(", with args beginning with")
+                .unwrap_or(text.len()),
+        );
+        Self(text)
     }
 
     pub(crate) fn code(&self) -> &str {
@@ -71,15 +76,8 @@ impl ServerError {
 }
 
 impl fmt::Display for ServerError {
-    /// What a server says may contain anything, as what moves the cursor of a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .chars()
-            .take(MOST_SHOWN)
-            .try_for_each(|c| match c.is_control() {
-                true => write!(f, "{}", c.escape_default()),
-                false => write!(f, "{c}"),
-            })
+        Shown(&self.0).fmt(f)
     }
 }
 

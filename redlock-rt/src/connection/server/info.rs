@@ -58,7 +58,9 @@ impl Info {
             let lines = texts.iter().flat_map(|text| text.lines());
             let mut fields = lines.filter_map(|line| line.split_once(':'));
             let (_, value) = fields.find(|(key, _)| *key == name)?;
-            Some(value.trim().to_owned()).filter(|value| !value.is_empty())
+            // A broken server may say anything, and what is said is kept.
+            let said = |value: &String| (1..=128).contains(&value.len());
+            Some(value.trim().to_owned()).filter(said)
         };
         let role = || match replies.last() {
             Some(Value::List(parts)) => parts.first().map(text),
@@ -135,6 +137,8 @@ mod tests {
         let text = "# Server\r\nredis_version:7.0.15\r\nrun_id:0f1e\r\ntcp_port:1\r\n";
         assert_eq!(said(&[text]).run_id.as_deref(), Some("0f1e"));
         assert_eq!(said(&["run_id:\r\n"]), Info::default());
+        let long = format!("run_id:{}\r\n", "x".repeat(129));
+        assert_eq!(said(&[&long]), Info::default());
         assert_eq!(Info::of(&[Value::Okay, Value::Nil]), Info::default());
         assert_eq!(Info::default().unfit(false), None);
         assert_eq!(Info::default().unfit(true), None);

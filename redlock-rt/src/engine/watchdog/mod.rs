@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use self::losses::Losses;
 pub(super) use self::schedule::Schedule;
-use self::tracking::{APART, WATCHED_AFTER};
+use self::tracking::{ALL_APART, APART, WATCHED_AFTER};
 use super::hold::{GuardId, Hold, LostReason, RenewalPlan};
 use super::signal::Signal;
 use crate::clock;
@@ -199,13 +199,16 @@ impl Watchdog {
     /// those that are watched.
     fn written_to(&self, key: Option<&str>) {
         let mut schedule = lock(&self.schedule);
-        let known: Vec<_> = match key {
-            Some(key) => schedule.tracked.get(key).copied().into_iter().collect(),
-            None => schedule.tracked.values().copied().collect(),
+        let (known, apart): (Vec<_>, _) = match key {
+            Some(key) => {
+                let known = schedule.tracked.get(key).copied();
+                (known.into_iter().collect(), APART)
+            }
+            None => (schedule.tracked.values().copied().collect(), ALL_APART),
         };
         let mut wake = false;
         for (id, since) in known {
-            let at = clock::now().max(clock::after(since, APART));
+            let at = clock::now().max(clock::after(since, apart));
             if let Some(hold) = schedule.holds.get(id) {
                 let mut lease = hold.lease();
                 lease.doubt(at);

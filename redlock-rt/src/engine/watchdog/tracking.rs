@@ -24,6 +24,9 @@ pub(super) const WATCHED_AFTER: Duration = Duration::from_secs(1);
 /// and again.
 pub(super) const APART: Duration = Duration::from_millis(2);
 
+/// The same where one message is about all keys, which anybody may publish again and again.
+pub(super) const ALL_APART: Duration = Duration::from_millis(100);
+
 /// The subscription to what the server tells.
 pub(crate) struct Tracking {
     hub: Arc<Hub>,
@@ -64,7 +67,7 @@ impl ChannelListener for Tracking {
     fn heard(&self, message: &Message, _: Option<Duration>) {
         match (self.watchdog.upgrade(), &*message.payload) {
             // All keys: the server was flushed.
-            (Some(watchdog), "") => watchdog.doubt(),
+            (Some(watchdog), "") => watchdog.written_to(None),
             (Some(watchdog), key) => watchdog.written_to(Some(key)),
             (None, _) => {}
         }

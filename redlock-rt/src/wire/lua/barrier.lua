@@ -23,12 +23,13 @@ now = now[1] * 1000 + math.floor(now[2] / 1000)
 
 local state = redis.call('HMGET', KEYS[1], 'generation', 'parties', 'inside')
 local generation = tonumber(state[1] or 1)
-if not state[2] then
+if not tonumber(state[2]) then
     redis.call('DEL', KEYS[2])
 end
 local count = redis.call('ZCARD', KEYS[2])
 local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-local rest = tonumber(first[2] or now) - now
+-- At most a year: another program may have written any number.
+local rest = math.min(tonumber(first[2] or now) - now, 31536000000)
 
 local function keep()
     redis.call('PEXPIRE', KEYS[1], 2592000000)

@@ -63,7 +63,7 @@ for keys = 0, #KEYS - 4, 4 do
             wake_next(head)
         end
     end
-    local reply = {head or '', left}
+    local reply = {shown(head or ''), left}
     for _, owner in ipairs(oldest) do
         if not deadline_of(owner) then
             reply[#reply + 1] = string.sub(owner, #client + 2)

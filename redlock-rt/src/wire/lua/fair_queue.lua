@@ -266,7 +266,7 @@ end
 
 -- The reply of a script that may have woken a waiter.
 local function answer(number)
-    return woken and {number, told, woken} or number
+    return woken and {number, told, shown(woken)} or number
 end
 
 -- Forgets dead clients: amortised O(1) for each new client, since the next time there are twice as

@@ -11,6 +11,7 @@
 -- * A waiter of ours that is next, but cannot have the lock yet, is told when the holder's lease ends:
 --   NUMBER@MS. Its client asks again then, since the end of a lease is not announced.
 -- * A waiter of another client is woken through its own channel, as Redisson wakes it.
+-- * What another program has put into a queue may be of any length, and is never ours.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: subscribes each waiter to a separate channel.
 local function client_of(owner)
@@ -20,6 +21,11 @@ end
 -- The UUID marks our clients.
 local function is_ours(owner)
     return string.sub(owner, 15, 18) == '8fa1'
+end
+
+-- A waiter in a reply.
+local function shown(waiter)
+    return string.sub(waiter, 1, 600)
 end
 
 -- Returns false if Redis refuses to publish. `publish`: the command for the channels of waiters,

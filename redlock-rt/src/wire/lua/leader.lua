@@ -13,5 +13,8 @@ if flaw then
     return flaw
 end
 local token = redis.call('GET', KEYS[2])
+if token and (#token > 19 or not string.match(token, '^%d+$')) then
+    return redis.error_reply('WRONGTYPE the counter of fencing tokens holds no number')
+end
 local leads = #(fields or {}) == 2 and fields[2] ~= '0'
 return token and {token, leads and fields[1] or nil} or {}

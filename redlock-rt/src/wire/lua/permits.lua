@@ -17,7 +17,7 @@ now = now[1] * 1000 + math.floor(now[2] / 1000)
 
 -- The free permits; false if there is no semaphore.
 local free = redis.call('GET', KEYS[1])
-if free and (not string.match(free, '^-?%d+$') or string.format('%.0f', free + 0) ~= free) then
+if free and (#free > 16 or not string.match(free, '^-?%d+$') or string.format('%.0f', free + 0) ~= free) then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
 free = free and tonumber(free)

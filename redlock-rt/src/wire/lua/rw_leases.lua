@@ -6,15 +6,21 @@
 --
 -- Invariants:
 -- * It changes nothing.
--- * For an invalid hold count (another program wrote it) at most 1000 leases are read: a script
---   that does not end stops the server.
+-- * For an invalid hold count (another program wrote it) at most 1000 leases are read, and 100 000 of all
+--   readers: a script that does not end stops the server.
 -- Redisson: has the loop in each script.
 
--- The longest lease of one reader in ms; 0: none is left, -1: one does not end. `leases`: start of
--- the names of all keys that carry leases.
+local most_read = 100000
+
+-- The longest lease of one reader in ms; 0: none is left, -1: one does not end, or too many were read. `leases`:
+-- start of the names of all keys that carry leases.
 local function lease_of(leases, reader, count)
-    local longest = 0
-    for hold = 1, math.min(tonumber(count) or 0, 1000) do
+    local longest, holds = 0, math.min(tonumber(count) or 0, 1000)
+    most_read = most_read - holds
+    if most_read < 0 then
+        return -1
+    end
+    for hold = 1, holds do
         local rest = redis.call('PTTL', leases .. ':' .. reader .. ':rwlock_timeout:' .. hold)
         if rest == -1 then
             return -1

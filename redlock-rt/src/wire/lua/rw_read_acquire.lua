@@ -38,9 +38,10 @@ if not repeated then
         while last[2] do
             local now = time[1] * 1000 + math.floor(time[2] / 1000)
             local rest, most = last[2] - now, tonumber(string.match(last[1], '/(%d+)$'))
-            if not most or rest <= most then
+            -- No wish of ours is that long, and behind 2^53 a cut would not end.
+            if not most or rest <= most or most > 1e12 then
                 if rest > 0 then
-                    return rest
+                    return math.min(rest, 1e12)
                 end
                 break
             end

@@ -18,7 +18,7 @@ if redis.call('EXISTS', KEYS[3]) == 1 then
 end
 local set = redis.call('GET', KEYS[1])
 local free = set or '0'
-if not string.match(free, '^-?%d+$') or string.format('%.0f', free + 0) ~= free then
+if #free > 16 or not string.match(free, '^-?%d+$') or string.format('%.0f', free + 0) ~= free then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
 free = tonumber(free)

@@ -7,7 +7,7 @@
 -- Invariants: reads only.
 -- Redisson: RSemaphore.availablePermits.
 local free = redis.call('GET', KEYS[1]) or '0'
-if not string.match(free, '^-?%d+$') or string.format('%.0f', free + 0) ~= free then
+if #free > 16 or not string.match(free, '^-?%d+$') or string.format('%.0f', free + 0) ~= free then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
 return tonumber(free)

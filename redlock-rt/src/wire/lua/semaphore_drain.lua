@@ -14,7 +14,7 @@ if told then
 end
 local free = redis.call('GET', KEYS[1])
 if free then
-    if not string.match(free, '^-?%d+$') or string.format('%.0f', free + 0) ~= free then
+    if #free > 16 or not string.match(free, '^-?%d+$') or string.format('%.0f', free + 0) ~= free then
         return redis.error_reply('WRONGTYPE the key holds no number of permits')
     end
     redis.call('DECRBY', KEYS[1], free)

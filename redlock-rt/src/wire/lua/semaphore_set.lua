@@ -15,7 +15,7 @@ if redis.call('EXISTS', KEYS[2]) == 1 then
     return 1
 end
 local free = redis.call('GET', KEYS[1])
-if free and (not string.match(free, '^-?%d+$') or string.format('%.0f', free + 0) ~= free) then
+if free and (#free > 16 or not string.match(free, '^-?%d+$') or string.format('%.0f', free + 0) ~= free) then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
 if free then
