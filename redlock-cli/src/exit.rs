@@ -21,7 +21,7 @@ impl Code {
     pub(crate) const LOST: Self = Self(76);
     pub(crate) const DENIED: Self = Self(77);
 
-    /// What a shell says of a process that this signal has ended.
+    /// The exit code of a shell for a process that this signal has ended.
     pub(crate) fn of_signal(signal: i32) -> Self {
         Self(u8::try_from(128 + signal).unwrap_or(u8::MAX))
     }
@@ -51,7 +51,7 @@ impl From<ErrorKind> for Code {
     }
 }
 
-/// Why the program ends without having done what it was told.
+/// Why the program ends without success.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: Code,

@@ -1,4 +1,4 @@
-//! What there is in Redis, for people and for programs.
+//! The objects in Redis, for people and for programs.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ pub(crate) fn kind(kind: FoundKind) -> &'static str {
     }
 }
 
-/// Those who wait, as far as Redis shows them.
+/// The number of waiters that Redis shows.
 pub(crate) fn waiters(found: &Inspection) -> u64 {
     found.queued.max(found.listening.unwrap_or(0))
 }
 
-/// Which library a holder has.
+/// The library of a holder.
 pub(crate) fn library(holding: &Holding) -> &'static str {
     match holding.id.client().split('-').nth(2) {
         Some(MARK) => "redlock-rt",
@@ -75,7 +75,7 @@ pub(crate) fn short(time: Option<Duration>) -> String {
     }
 }
 
-/// Who holds it: the first one, and how many more.
+/// The holder: the first one, and how many more.
 pub(crate) fn holder(found: &Inspection) -> String {
     let first = found.holders.first().map(|holding| holding.id.as_str());
     match (first, found.holders.len(), found.count) {

@@ -62,7 +62,7 @@ pub(crate) async fn perform(
     })
 }
 
-/// The count, whether it was set, and what to say.
+/// The count, whether it was set, and the line to print.
 async fn act(
     action: Action,
     latch: &CountDownLatch,

@@ -1,8 +1,8 @@
-//! `redlock`, the command line of redlock-rt: commands under distributed locks, and what an operator
-//! asks about them. docs/cli.md is its manual.
+//! `redlock`, the command line of redlock-rt: commands under distributed locks, and the questions of an
+//! operator about locks. docs/cli.md is its manual.
 //!
-//! One file for each command. `exit` has the exit codes, `server` how a client is made, `output` what is
-//! printed for people and for programs.
+//! One file for each command. `exit` has the exit codes, `server` makes the client, `output` prints for
+//! people and for programs.
 
 mod args;
 mod doctor;
@@ -37,7 +37,7 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Nobody is left to tell if standard output or error is closed.
+            // If standard output or error is closed, no one can be told.
             let _ = error.print();
             return match error.use_stderr() {
                 true => Code::USAGE.into(),

@@ -10,7 +10,7 @@ use crate::args::Cli;
 use crate::exit::{Code, Failure};
 
 pub(crate) fn completions(shell: Shell) -> Result<Code, Failure> {
-    // It panics where it cannot write.
+    // It panics if it cannot write.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "redlock", &mut text);
     stdout().write_all(&text)?;

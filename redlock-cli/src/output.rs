@@ -1,4 +1,4 @@
-//! What is printed: lines for people, or objects for programs.
+//! Output: lines for people, or objects for programs.
 
 use std::io::{self, Write};
 
@@ -25,12 +25,12 @@ impl Output {
         }
     }
 
-    /// Prints the object, or the line that says the same to people.
+    /// Prints the object, or the line with the same content for people.
     pub(crate) fn say(self, object: &impl Serialize, line: impl AsRef<str>) -> io::Result<()> {
         self.say_lines(object, plain(line.as_ref()))
     }
 
-    /// The same with several lines, or with colours: what is not ours in them has to be [`plain`].
+    /// The same with several lines, or with colours. Foreign text in them must be [`plain`].
     pub(crate) fn say_lines(
         self,
         object: &impl Serialize,
@@ -51,15 +51,15 @@ impl Output {
             true => json!({ "error": failure.message, "exit": failure.code.0 }).to_string(),
             false => format!("redlock: {}", plain(&failure.message)),
         };
-        // Nobody is left to tell if standard error is closed.
+        // If standard error is closed, no one can be told.
         let _ = writeln!(io::stderr(), "{line}");
     }
 }
 
-/// Names and holders come from Redis, so they may contain anything, as what moves the cursor of a terminal.
+/// Names and holders come from Redis, so they may contain anything, such as codes for the terminal.
 pub(crate) fn plain(text: &str) -> String {
     let shown = |c: char| match c {
-        // The others turn the direction of what follows.
+        // These characters change the direction of the text that follows.
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => c.escape_default().to_string(),
         _ if c.is_control() => c.escape_default().to_string(),
         _ => c.to_string(),
@@ -67,7 +67,7 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Prints a line to standard error, where it disturbs no program that reads the output.
+/// Prints a line to standard error, so that programs that read the output do not see it.
 pub(crate) fn warn(line: &str) {
     let _ = writeln!(io::stderr(), "redlock: {}", plain(line));
 }

@@ -74,7 +74,7 @@ async fn without_lease(
         Some(Action::Set { permits }) => semaphore.try_set_permits(permits).await?,
         _ => true,
     };
-    // Who holds the others is not known to Redis.
+    // Redis does not know the holders of the others.
     let free = semaphore.available_permits().await?;
     let object = json!({ "free": free, "set": is_set });
     Ok(match is_set {

@@ -1,4 +1,4 @@
-//! Which server, and how to log in.
+//! The server, and the login.
 
 use std::ffi::OsString;
 use std::fs;
@@ -71,7 +71,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The builder of the client, with all that these options say.
+    /// The builder of the client, with all these options.
     pub(crate) fn builder(&self) -> Result<ClientBuilder, Failure> {
         self.warn_of_passwords();
         let mut builder = Client::builder()
@@ -91,7 +91,7 @@ impl Server {
             builder = builder.sentinel_credentials(None, password);
         }
         if self.password_file.is_some() {
-            // Here, so that a missing file is a wrong argument and not an outage.
+            // Done here, so that a missing file is a wrong argument and not an outage.
             self.login()?;
             let server = self.clone();
             builder = builder.credentials(move || {
@@ -162,14 +162,14 @@ impl Server {
         }
     }
 
-    /// Everybody on the machine reads the arguments of a process.
+    /// Every user of the machine can read the arguments of a process.
     fn warn_of_passwords(&self) {
         let has_password = match Url::parse(&self.url) {
             Ok(url) => {
                 let in_query = url.query_pairs().any(|(key, _)| key == "pass");
                 url.password().is_some() || in_query
             }
-            // Several hosts are no URL for the parser.
+            // The parser does not accept several hosts in a URL.
             Err(_) => self.url.split_once('@').is_some_and(|(login, _)| {
                 login
                     .rsplit_once("//")

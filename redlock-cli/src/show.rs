@@ -22,17 +22,17 @@ pub(crate) struct Show {
     key: String,
 }
 
-/// How many holders are asked about at most.
+/// The most holders whose identity is read.
 const MOST_ASKED: usize = 20;
 
-/// What the library does not ask.
+/// Facts that the library does not read.
 #[derive(Default)]
 struct More {
     /// Waiters of a fair lock, in their order.
     queue: Vec<String>,
     /// Addresses of clients by their UUIDs.
     addresses: HashMap<String, String>,
-    /// What clients say of themselves, by their UUIDs.
+    /// The identities that clients report, by their UUIDs.
     identities: HashMap<String, ClientIdentity>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn perform(show: Show, server: &Server, output: Output) -> Resu
 }
 
 impl More {
-    /// As much as the user may ask.
+    /// As far as the user may ask.
     async fn of(server: &Server, key: &str, found: &Inspection) -> Self {
         let mut more = Self::default();
         let queue = match key.contains('{') {
@@ -75,7 +75,7 @@ impl More {
         };
         for node in masters(server).await.unwrap_or_default() {
             if found.queued > 0 {
-                // Another master of a cluster says where it is.
+                // Another master of a cluster may have it.
                 let there: Vec<String> = node
                     .ask(&["LRANGE", &queue, "0", "99"])
                     .await
@@ -116,7 +116,7 @@ fn object_of(identity: &ClientIdentity) -> Value {
     })
 }
 
-/// The connections of redlock-rt, which carry the UUIDs of their clients.
+/// The connections of redlock-rt, whose names contain the UUIDs of their clients.
 async fn addresses(node: &Node) -> HashMap<String, String> {
     let list: String = node.ask(&["CLIENT", "LIST"]).await.unwrap_or_default();
     let connections = list.lines().filter_map(|line| {

@@ -49,12 +49,12 @@ pub(crate) async fn perform(top: Top, server: &Server) -> Result<Code, Failure> 
     shown.map(|()| Code::DONE)
 }
 
-/// What is on the screen.
+/// The contents of the screen.
 #[derive(Default)]
 struct Screen {
     title: String,
     rows: Vec<[String; 6]>,
-    /// When each holder of a lock was seen first.
+    /// When each holder of a lock was first seen.
     since: HashMap<(String, String), Instant>,
 }
 
@@ -88,7 +88,7 @@ async fn show(
 
 enum Key {
     End,
-    /// Anything else, such as another size of the terminal, is a reason to draw.
+    /// Another event, such as a resize of the terminal, is a reason to draw.
     Draw,
 }
 
@@ -114,7 +114,7 @@ fn keyboard() -> mpsc::UnboundedReceiver<Key> {
 }
 
 impl Screen {
-    /// Without an answer the last rows stay, and the title says why.
+    /// Without an answer the last rows stay, and the title gives the reason.
     fn update(&mut self, server: &Server, found: Result<Vec<Inspection>, Error>) {
         let found = match found {
             Ok(found) => found,

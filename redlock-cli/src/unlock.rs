@@ -1,4 +1,4 @@
-//! `redlock unlock --force`: frees what somebody else holds.
+//! `redlock unlock --force`: frees a lock of another holder.
 
 use std::env;
 use std::io::{IsTerminal, Write, stderr, stdin};
@@ -52,7 +52,7 @@ pub(crate) async fn perform(
         && let Some(asked) = &holder
         && is_agreed(&key, asked)?
     {
-        // The answer took its time, and is about this one only.
+        // The answer took some time, and concerns only this holder.
         let now = lock.holder().await?;
         agreed = now == holder;
         holder = now;
@@ -81,7 +81,7 @@ fn is_agreed(key: &str, holder: &HoldId) -> Result<bool, Failure> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Frees it as its own kind does, so that those who wait for it are woken.
+/// Frees it as its own kind does, so that its waiters are woken.
 async fn free(client: &Client, key: &str, why: Option<&str>) -> Result<bool, Error> {
     let modes = client.read_write_lock(key);
     if end(&modes.write_lock(), why).await? || end(&modes.read_lock(), why).await? {

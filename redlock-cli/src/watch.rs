@@ -1,4 +1,4 @@
-//! `redlock watch`: what happens to one lock, a line an event.
+//! `redlock watch`: the events of one lock, one per line.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -29,10 +29,10 @@ pub(crate) struct Watch {
     duration: Option<Duration>,
 }
 
-/// What is told when it changes.
+/// The state whose changes are reported.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Look {
-    /// How often each has it.
+    /// How often each holder has it.
     holders: BTreeMap<String, u64>,
     count: Option<i64>,
     waiters: u64,

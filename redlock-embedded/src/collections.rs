@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// scripts see the same order there.
 const SMALL: usize = 128;
 
-/// The changes of one command to a sorted set that are made one by one.
+/// The most changes of one command to a sorted set that are made one by one.
 const MANY: usize = 1000;
 
 /// A map that keeps the order of insertion while it is small.
@@ -104,12 +104,12 @@ impl<V> OrderedMap<V> {
 pub(super) struct SortedSet {
     scores: FastMap<Blob, f64>,
     order: VecDeque<(f64, Blob)>,
-    /// `order` waits for the end of many changes.
+    /// Set while `order` waits for the end of many changes.
     unordered: bool,
 }
 
 impl SortedSet {
-    /// Makes so many changes, of which each by itself would move a good part of the others.
+    /// Makes this many changes. Each alone would move a large part of the others.
     pub(super) fn change<T>(&mut self, many: usize, changes: impl FnOnce(&mut Self) -> T) -> T {
         self.unordered = many > MANY;
         let outcome = changes(self);

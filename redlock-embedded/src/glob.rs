@@ -3,7 +3,7 @@
 use super::limits::{MAX_PATTERN, MOST_STEPS};
 use super::resp::Fail;
 
-/// How much longer one command may compare names with patterns.
+/// The remaining steps in which one command may compare names with patterns.
 pub(super) struct Matcher(usize);
 
 impl Matcher {
@@ -20,7 +20,7 @@ impl Matcher {
         pattern == b"*" || self.matches(pattern, text)
     }
 
-    /// Fails if something was left out because it took too long.
+    /// Fails if names were left out because the match took too long.
     pub(super) fn end(self) -> Result<(), Fail> {
         match self.0 {
             0 => Err("ERR matching takes too long for the embedded engine".into()),

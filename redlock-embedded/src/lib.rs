@@ -10,9 +10,8 @@
 //!
 //! # Lock order
 //!
-//! 1. `scripts`: held while the whole requests are served that one write brought, which makes each of
-//!    them atomic. So requests of several sessions never run beside each other, whatever keys they
-//!    have. It also owns the Lua state.
+//! 1. `scripts`: held while the whole requests of one write are served, which makes each of them atomic. So requests of
+//!    several sessions never run at the same time, whatever keys they have. It also owns the Lua state.
 //! 2. `state`: held for one command; a script takes it again for each command that it calls.
 //! 3. The lock of one `Outbox`: innermost.
 //!
@@ -21,13 +20,12 @@
 //!
 //! # What a script costs
 //!
-//! * It is compiled when it comes first, and kept until scripts are forgotten. `EVAL` computes the
-//!   digest of its text each time.
-//! * A word of a request is copied when it comes, and once into Lua's memory, as one of `KEYS` or
-//!   `ARGV`. `redis.call` reads it there, and a command copies what it stores.
-//! * What a command returns is copied once, from the keyspace into Lua's memory. What the script
-//!   returns is copied three times: out of that memory, to the replies of its session, and to its
-//!   reader.
+//! * It is compiled on its first use, and kept until scripts are forgotten. `EVAL` computes the digest of its text each
+//!   time.
+//! * A word of a request is copied when it arrives, and once into Lua's memory, as one of `KEYS` or `ARGV`.
+//!   `redis.call` reads it there, and a command copies the words that it stores.
+//! * The reply of a command is copied once, from the keyspace into Lua's memory. The result of the script is copied
+//!   three times: out of that memory, to the replies of its session, and to its reader.
 
 #![warn(clippy::unwrap_used)]
 
@@ -70,11 +68,10 @@ use tokio::net::ToSocketAddrs;
 ///
 /// # Limits
 ///
-/// A client that is broken, or hostile, does not stop the process or the other clients, except that
-/// a script may hold them up for its time. That is looked at every 1000 instructions of Lua, and between
-/// functions that go through long texts or lists. Not bounded more closely is what an instruction
-/// or another function does with texts of many MiB, some 0.1 s each: `..`, `string.format`, `tonumber`.
-/// Of the limits, only the number of clients can be changed.
+/// A client that is broken, or hostile, does not stop the process or the other clients, except that a script may block
+/// them for its time limit. The limit is checked every 1000 instructions of Lua, and between functions that process
+/// long texts or lists. One instruction or function with texts of many MiB (`..`, `string.format`, `tonumber`) has no
+/// closer limit, and takes some 0.1 s each. Of the limits, only the number of clients can be changed.
 ///
 /// | of | limit | what happens beyond it |
 /// | --- | --- | --- |
@@ -83,7 +80,7 @@ use tokio::net::ToSocketAddrs;
 /// | replies that a client does not read | 64 MiB | its further commands wait |
 /// | one reply | 64 MiB | the connection is closed |
 /// | messages that a subscriber does not read | 32 MiB | the connection is closed |
-/// | the requests and replies of all clients | 128 MiB | what those that are gone have not read is dropped, and else the connection of the largest client is closed |
+/// | the requests and replies of all clients | 128 MiB | unread replies of disconnected clients are dropped, else the largest client is disconnected |
 /// | subscriptions of all clients | 64 MiB, each with 200 bytes and its name | an error |
 /// | connections of a [`Listener`] | [10 000](Listener::max_clients) | an error, and the connection is closed |
 /// | a peer that accepts no byte of its replies | 60 s | the connection is closed |
@@ -92,14 +89,14 @@ use tokio::net::ToSocketAddrs;
 /// | the commands `POST` and `Host:`, of HTTP | | the connection is closed, as in Redis |
 /// | the time of a script | 5 s | an error; what it has written stays |
 /// | the memory of scripts | 64 MiB | an error |
-/// | what a script returns | 64 MiB, 262 144 items | an error |
+/// | the result of a script | 64 MiB, 262 144 items | an error |
 /// | scripts that are kept | 1000 | all are forgotten, as by SCRIPT FLUSH |
 /// | a pattern of `KEYS` and the like | 1024 bytes, and 200 million steps for all names together | an error |
 /// | lists that Lua's functions take, and positions in them | 4 194 304 items; 7 900 results | an error |
 /// | a pattern of Lua | 1000 bytes, and where it repeats, text so short that matching takes seconds at most; plain text likewise | an error |
 ///
-/// Buffers may take twice the memory of what is in them. Keys have no limit: whoever may write can
-/// fill the memory.
+/// Buffers may take twice the memory of their contents. Keys have no limit: a client that may write can fill the
+/// memory.
 ///
 /// # Examples
 ///
@@ -136,8 +133,8 @@ impl Engine {
         Self::start(Some(password.as_ref()), TimeAndRandom::Process)
     }
 
-    /// Starts an empty engine for a deterministic simulation: `time` returns its time since the Unix
-    /// epoch, and its random numbers follow from `seed`.
+    /// Starts an empty engine for a deterministic simulation.
+    /// `time` returns its time since the Unix epoch, and its random numbers follow from `seed`.
     ///
     /// The time must not go back. Each command or script calls `time` once.
     ///
@@ -187,7 +184,7 @@ impl Engine {
         Session::open(Arc::clone(&self.shared))
     }
 
-    /// Returns a name that no other engine of this process has, and that all clones of this one have.
+    /// Returns a name that is unique in this process, and the same for all clones of this engine.
     #[must_use]
     pub fn name(&self) -> String {
         format!("embedded {:p}", Arc::as_ptr(&self.shared))
@@ -197,8 +194,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the address cannot be resolved or bound, or others than this machine can reach it and the
-    /// engine has [no password](Self::with_password).
+    /// When the address cannot be resolved or bound, or when other machines can reach it and the engine has [no
+    /// password](Self::with_password).
     pub async fn listen(&self, address: impl ToSocketAddrs) -> io::Result<Listener> {
         Listener::start(Arc::clone(&self.shared), address).await
     }

@@ -26,11 +26,11 @@ pub(super) const SUBSCRIPTION_LIMIT: usize = 64 * 1024 * 1024;
 pub(super) const MOST_CLIENTS: usize = 10_000;
 /// A connection that accepts no byte for this long is closed.
 pub(super) const WRITE_PATIENCE: Duration = Duration::from_secs(60);
-/// A connection that is silent for so long is closed, unless it has subscriptions.
+/// A connection that is silent for this long is closed, unless it has subscriptions.
 pub(super) const IDLE: Duration = Duration::from_secs(3600);
 /// The same before a client has given the password.
 pub(super) const IDLE_UNKNOWN: Duration = Duration::from_secs(10);
-/// So far apart the wrong passwords of all connections are answered.
+/// The interval between answers to wrong passwords, for all connections together.
 pub(super) const GUESS: Duration = Duration::from_millis(100);
 
 /// The longest pattern of KEYS, SCAN, PSUBSCRIBE and PUBSUB.
@@ -41,7 +41,7 @@ pub(super) const MOST_STEPS: usize = 200_000_000;
 
 /// The memory of Lua, with the scripts that are kept.
 pub(super) const LUA_MEMORY: usize = 64 * 1024 * 1024;
-/// If so many scripts are kept, all are forgotten.
+/// If this many scripts are kept, all are forgotten.
 pub(super) const MOST_SCRIPTS: usize = 1000;
 /// A script that runs longer is stopped, since it blocks every client.
 pub(super) const SCRIPT_TIME: Duration =
@@ -49,7 +49,7 @@ pub(super) const SCRIPT_TIME: Duration =
 /// The most items that a script may return, in all of its tables together.
 pub(super) const MOST_RETURNED: usize = 256 * 1024;
 
-/// What the requests and replies of all clients take.
+/// The memory of the requests and replies of all clients.
 #[derive(Debug, Default)]
 pub(super) struct Load(AtomicUsize);
 

@@ -15,20 +15,20 @@ use tokio::sync::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-/// What a connection gets that is one too many.
+/// The reply to a connection beyond the limit.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
-/// What one read from a socket takes at most.
+/// The most bytes of one read from a socket.
 const CHUNK: usize = 64 * 1024;
 
 /// A TCP port on which an [`Engine`](super::Engine) is served.
 ///
 /// Dropping it stops accepting and closes its connections.
 ///
-/// It has at most 10 000 connections at a time, or what [`max_clients`](Self::max_clients) says;
-/// further ones get `-ERR max number of clients reached` and are closed. A connection that accepts
-/// no byte for 60 s is closed, and one without subscriptions that sends nothing for an hour, or for
-/// 10 s while a password is missing. Wrong passwords are logged, and answered 100 ms apart, those
-/// of all connections together. The other limits are those of [`Engine`](super::Engine#limits).
+/// It has at most 10 000 connections at a time, or [`max_clients`](Self::max_clients); further ones
+/// get `-ERR max number of clients reached` and are closed. A connection that accepts no byte for 60 s
+/// is closed. So is one without subscriptions that sends nothing for an hour, or for 10 s while a
+/// password is missing. Wrong passwords are logged, and answered 100 ms apart for all connections
+/// together. The other limits are those of [`Engine`](super::Engine#limits).
 #[derive(Debug)]
 #[must_use = "dropping the listener stops it"]
 pub struct Listener {
@@ -58,8 +58,8 @@ impl Listener {
         })
     }
 
-    /// Sets how many connections there may be at a time. Defaults to 10 000. Connections that exist
-    /// already stay.
+    /// Sets how many connections there may be at a time. Defaults to 10 000. Existing connections
+    /// stay.
     pub fn max_clients(self, most: usize) -> Self {
         self.most.store(most, Ordering::Relaxed);
         self
@@ -116,11 +116,11 @@ async fn copy(stream: &mut TcpStream, session: &mut Session) -> io::Result<()> {
     let mut incoming = BytesMut::with_capacity(CHUNK);
     let mut outgoing = BytesMut::with_capacity(CHUNK);
     loop {
-        // Nothing of the last round is left in either: the same memory is used again.
+        // Both are empty after the last round, so the same memory is used again.
         incoming.reserve(CHUNK);
         outgoing.reserve(CHUNK);
         let patience = session.patience();
-        // Replies go out before more commands come in: a client that does not read is not served.
+        // Replies go out before more commands are read: a client that does not read is not served.
         tokio::select! {
             biased;
             read = session.read_buf(&mut outgoing) => {
@@ -145,7 +145,7 @@ async fn copy(stream: &mut TcpStream, session: &mut Session) -> io::Result<()> {
     }
 }
 
-/// Nobody guesses faster by having many connections.
+/// More connections do not allow faster guesses.
 async fn slow_down(stream: &TcpStream) {
     static GUESSES: Mutex<()> = Mutex::const_new(());
     let _turn = GUESSES.lock().await;
@@ -154,7 +154,7 @@ async fn slow_down(stream: &TcpStream) {
     tokio::time::sleep(GUESS).await;
 }
 
-/// Writes all of it, unless the peer accepts nothing for too long, or is cut off meanwhile.
+/// Writes all of it, unless the peer accepts nothing for too long, or is disconnected meanwhile.
 async fn write(
     stream: &mut TcpStream,
     session: &Session,
@@ -179,7 +179,7 @@ mod tests {
     use super::super::Engine;
     use super::*;
 
-    /// So many sockets are more than a process may open on some machines.
+    /// Some machines do not allow a process this many sockets.
     #[tokio::test]
     async fn a_listener_takes_ten_thousand_clients_unless_told_otherwise() {
         let listener = Engine::new().listen("127.0.0.1:0").await.unwrap();

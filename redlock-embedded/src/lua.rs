@@ -2,19 +2,19 @@
 //!
 //! # Why Lua 5.1 of mlua
 //!
-//! Scripts run on Redis in Lua 5.1 afterwards: the texts of its errors, how it prints numbers, and what is
-//! no keyword are compared with a real server. Nobody maintains 5.1 any more, so its faults are met in
-//! front of it, in `prelude.lua`. Luau is maintained, but prints numbers differently, has other texts and
-//! keywords, and takes a C++ compiler. LuaJIT is maintained, but mlua cannot limit its memory, and its
-//! compiled loops do not look at the clock. Redis' own copy is no crate, and a system's Lua would differ
+//! On Redis the scripts run in Lua 5.1: the texts of its errors, its format of numbers, and its keywords
+//! are compared with a real server. Lua 5.1 is no longer maintained, so its faults are handled before it is
+//! called, in `prelude.lua`. Luau is maintained, but prints numbers differently, has other texts and
+//! keywords, and needs a C++ compiler. LuaJIT is maintained, but mlua cannot limit its memory, and its
+//! compiled loops do not check the time. Redis' own copy is not a crate, and a system's Lua would differ
 //! from machine to machine.
 //!
-//! Of the faults that Redis mended in its copy these are met: the overflow of `unpack` (CVE-2025-46817), by
-//! checks of every function that takes a list and positions; a name that is freed while a reader is called
-//! (CVE-2025-49844), since no reader of C is used; metatables of basic types (CVE-2025-46818), since that
-//! of strings is read-only and scripts cannot set others. The level of a long bracket (CVE-2025-46819)
-//! overflows behind 2 GiB, and a request has 64 MiB. `bit`, `struct` and `cmsgpack` are not there. The
-//! tests' build optimises Lua as users' builds do, since optimisers make overflows into faults.
+//! Of the faults that Redis fixed in its copy these are handled: the overflow of `unpack` (CVE-2025-46817),
+//! by checks of every function that takes a list and positions; a name that is freed while a reader is
+//! called (CVE-2025-49844), since no reader of C is used; metatables of basic types (CVE-2025-46818), since
+//! that of strings is read-only and scripts cannot set others. The level of a long bracket (CVE-2025-46819)
+//! overflows after 2 GiB, and a request has 64 MiB. `bit`, `struct` and `cmsgpack` do not exist. The tests'
+//! build optimises Lua as users' builds do, since optimisers make overflows into faults.
 
 use super::limits::{LUA_MEMORY, MOST_RETURNED, REPLY_LIMIT};
 use super::num;
@@ -57,7 +57,7 @@ pub(super) struct Explained {
     pub(super) text: Vec<u8>,
     /// The script must not catch it.
     pub(super) fatal: bool,
-    /// Of the form of an error reply, with its code in front; otherwise a plain message.
+    /// Has the format of an error reply, with its code first; otherwise a plain message.
     pub(super) is_reply: bool,
 }
 
@@ -101,15 +101,15 @@ pub(super) fn first_line(text: &str) -> &str {
 /// Texts up to this size together are handed to Lua without a protected call for each.
 const LITTLE: usize = 64 * 1024;
 
-/// Runs what hands over texts of this size to Lua. While Lua's memory is limited, mlua makes a
-/// protected call and two closures for each text and each table, which takes longer than most
-/// scripts. So where there is room for certain, the limit is off meanwhile.
+/// Runs code that passes texts of this size to Lua. While Lua's memory is limited, mlua makes a protected
+/// call and two closures for each text and each table, which takes longer than most scripts. So if there is
+/// certainly room, the limit is off meanwhile.
 pub(super) fn quickly<T>(
     lua: &Lua,
     size: usize,
     hand_over: impl FnOnce() -> mlua::Result<T>,
 ) -> mlua::Result<T> {
-    // In memory it takes some times its size.
+    // In memory a text takes several times its size.
     if size > LITTLE || lua.used_memory() > LUA_MEMORY - 16 * LITTLE {
         return hand_over();
     }
@@ -119,7 +119,7 @@ pub(super) fn quickly<T>(
     handed
 }
 
-/// A text for Lua; one in UTF-8 takes a shorter way.
+/// A text for Lua. UTF-8 takes a shorter path.
 pub(super) fn word(text: &[u8]) -> Either<&str, Bytes<'_>> {
     match std::str::from_utf8(text) {
         Ok(text) => Either::Left(text),
@@ -181,7 +181,7 @@ pub(super) fn from_lua(value: Value) -> mlua::Result<RespReply> {
     convert(value, 0, &mut ReplyRoom::whole())
 }
 
-/// The reply for a list, of which these are the first items and, up to the first nil, all.
+/// The reply for a list. These are the first items; up to the first nil, they are all.
 pub(super) fn from_list(items: [Value; 3]) -> mlua::Result<RespReply> {
     let mut room = ReplyRoom::whole();
     room.take(0)?;
@@ -190,7 +190,7 @@ pub(super) fn from_list(items: [Value; 3]) -> mlua::Result<RespReply> {
     items.collect::<mlua::Result<_>>().map(RespReply::Array)
 }
 
-/// What a reply may still have: tables that are in several others make a small script return much.
+/// The remaining size of a reply: with shared tables a small script could return very much.
 struct ReplyRoom {
     items: usize,
     bytes: usize,
@@ -265,7 +265,7 @@ fn truncate(value: f64) -> i64 {
     }
 }
 
-/// An argument of `redis.call`: a text of Lua in its place, or a number's digits.
+/// An argument of `redis.call`: a borrowed Lua text, or the digits of a number.
 pub(super) enum Argument {
     Text(BorrowedBytes),
     Digits(Vec<u8>),

@@ -113,7 +113,7 @@ pub(super) fn format_float(value: f64) -> String {
     if value == 0.0 {
         return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
     }
-    // That many significant digits, correctly rounded: "d.ddde±x".
+    // This many significant digits, correctly rounded: "d.ddde±x".
     let scientific = format!("{value:.*e}", DIGITS - 1);
     let Some((mantissa, exponent)) = scientific.split_once('e') else {
         return scientific;

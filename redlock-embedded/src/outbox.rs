@@ -9,8 +9,8 @@ use tokio::io::ReadBuf;
 
 /// One session's outgoing bytes.
 ///
-/// Its lock is the innermost one: nothing is called while it is held. Wakers come out of it and
-/// are woken, or dropped, by callers that hold no lock at all.
+/// Its lock is the innermost one: nothing is called while it is held. It returns wakers, which
+/// callers wake or drop without holding any lock.
 #[derive(Debug)]
 pub(super) struct Outbox {
     pending: Mutex<PendingOutput>,
@@ -24,15 +24,15 @@ struct PendingOutput {
     incoming: usize,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// Waits for the session to be cut off.
+    /// Waits until the session is disconnected.
     watcher: Option<Waker>,
     /// No more bytes will come; the rest may still be read.
     closed: bool,
-    /// Nothing of it may be read.
+    /// No byte of it may be read.
     cut: bool,
 }
 
-/// So much is unread that the session must be cut off.
+/// So much is unread that the session must be disconnected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Flooded;
 
@@ -83,7 +83,7 @@ impl Outbox {
         }
     }
 
-    /// What the session takes in memory.
+    /// The memory of the session.
     pub(super) fn size(&self) -> usize {
         let pending = self.lock();
         pending.bytes.len() + pending.incoming
@@ -116,7 +116,7 @@ impl Outbox {
         self.lock().closed
     }
 
-    /// Waits until the session was cut off.
+    /// Waits until the session was disconnected.
     pub(super) fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
         let mut pending = self.lock();
         if pending.cut {

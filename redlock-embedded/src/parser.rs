@@ -96,7 +96,7 @@ impl Parser {
         self.items.clear();
         self.inline.clear();
         if self.buffer.is_empty() && self.buffer.capacity() > MAX_INLINE {
-            // One big request must not pin its memory for the life of the connection.
+            // One large request must not keep its memory for the life of the connection.
             self.buffer = BytesMut::new();
         }
     }
@@ -212,7 +212,7 @@ impl Parser {
     }
 }
 
-/// Splits a line at blanks, minding quotes; nothing when the quotes are unbalanced.
+/// Splits a line at blanks, respecting quotes; nothing if the quotes are unbalanced.
 fn split_line(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let blank = |byte: u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c);
     let mut words = Vec::new();

@@ -25,7 +25,7 @@ local function protect(real)
   return proxy
 end
 
--- A script that ran out of time must not catch that and continue.
+-- A script that has exceeded its time must not catch the error and continue.
 local function caught(e)
   if type(e) ~= 'userdata' then return e end
   local text, fatal, is_reply = explain(e)
@@ -39,9 +39,9 @@ local function settle(ok, ...)
   return false, (caught((...)))
 end
 
--- `pcall` of C ends the process, where C checks itself, if the function returns more than 20 values:
--- it has no room for its own then. So all of them are one here. For C the function has no name but
--- this one, and its caller is no place.
+-- C's `pcall` ends the process, where C has assertions, if the function returns more than 20 values:
+-- it then has no room for its own value. So all values are packed into one here. In C the function has
+-- only this name, and its caller has no place.
 local function gather(...) return {n = select('#', ...), ...} end
 local function call(named, ...) return gather(named['?'](...)) end
 local function gathering(f)
@@ -125,7 +125,7 @@ function globals.xpcall(f, handler)
   if type(e) == 'userdata' then error(e, 0) end
   return false, e
 end
--- Work of C that no instruction counts: behind so much of it the time is looked at.
+-- Work in C that is not counted in instructions: after this much of it the time is checked.
 local spent = 0
 local function spend(steps)
   spent = spent + steps
@@ -161,8 +161,8 @@ local coroutines = {}
 for name, value in pairs(coroutine) do coroutines[name] = value end
 function coroutines.resume(...) return settle(raw_resume(...)) end
 
--- The hook that stops a script is called between instructions, so no function of C may take long
--- by itself. Lua 5.1 matches patterns by backtracking, on the stack of C.
+-- The hook that stops a script is called between instructions, so no C function may take long on its
+-- own. Lua 5.1 matches patterns by backtracking, on the C stack.
 local strings, tables = {}, {}
 for name, value in pairs(string) do strings[name] = value end
 for name, value in pairs(table) do tables[name] = value end
@@ -177,7 +177,7 @@ for _, name in ipairs {'lower', 'reverse', 'upper'} do
 end
 redis.sha1hex = native.checked('sha1hex', spend_text, redis.sha1hex)
 
--- The texts of C, which would name a function of this file.
+-- C's own texts would name a function of this file.
 local function check_type(at, name, expected, ...)
   local value = select(at, ...)
   local is = at > select('#', ...) and 'no value' or type(value)
@@ -196,7 +196,7 @@ local function check_pattern(name, ...)
   end
   local _, repeats = raw_gsub(pattern, '[*+?-]', '')
   local _, balances = raw_gsub(pattern, '%%b', '')
-  -- From each place in the text, each repetition may end at each place, and what stands behind it is
+  -- From each place in the text, each repetition may end at each place, and the rest of the pattern is
   -- compared there.
   local anchored = name ~= 'gmatch' and string.byte(pattern) == 94
   local tries = repeats + balances + (anchored and 0 or 1)
@@ -232,17 +232,17 @@ end
 strings.gfind = strings.gfind and strings.gmatch
 strings.rep = native.rep
 
--- Where C takes a list and positions, it computes with ints of 32 bits. Their overflow, which
--- optimisers take for impossible, made `unpack` write beyond the stack. And a list with gaps may be
--- longer than what fits into the memory. So both are looked at before: here are the arguments of each
--- function that takes a list, of which the numbers are positions. (`select`, `string.byte` and
--- `string.sub` cut a range to what there is.)
+-- For lists and positions, C computes with 32-bit ints. Optimisers assume that these never overflow, and
+-- an overflow made `unpack` write beyond the stack. Also, a list with gaps may be longer than the memory
+-- allows. So both are checked first. Here are the argument types of each function that takes a list; a
+-- 'number' is a position. (`select`, `string.byte` and `string.sub` cut a range to the existing
+-- items.)
 local ARGUMENTS = {
   concat = {'table', 'string', 'number', 'number'}, foreach = {'table', 'function'},
   foreachi = {'table', 'function'}, getn = {'table'}, insert = {'table', 'number'}, maxn = {'table'},
   remove = {'table', 'number'}, sort = {'table', 'function'}, unpack = {'table', 'number', 'number'},
 }
--- C takes some more results, the arguments included.
+-- C takes somewhat more results, including the arguments.
 local MOST_ITEMS, MOST_RESULTS = 2 ^ 22, 7900
 local function check_list(name, ...)
   local list, from, to = ...
@@ -250,11 +250,11 @@ local function check_list(name, ...)
   local fits = #list <= MOST_ITEMS
   for at = 2, #ARGUMENTS[name] do
     local expected, value = ARGUMENTS[name][at], select(at, ...)
-    -- `insert` has a position only if the item stands behind it.
+    -- `insert` has a position only if the item follows it.
     local given = value ~= nil or expected == 'function' and name ~= 'sort'
     if given and (name ~= 'insert' or select('#', ...) > 2) then
       check_type(at, name, expected, ...)
-      -- What is no number compares with none.
+      -- A value that is not a number cannot be compared with one.
       fits = fits and (expected ~= 'number' or math.abs(value) <= MOST_ITEMS)
     end
   end
@@ -265,13 +265,13 @@ local function check_list(name, ...)
     text = 'too many results to unpack'
   end
   if not fits then error(string.format(text, name, MOST_ITEMS), 3) end
-  -- What `concat` copies are not its items alone.
+  -- `concat` copies more than its items.
   spend(#list + (name == 'concat' and 1e5 or 0))
 end
 local raws = {
   unpack = unpack,
   sort = function(list, less, ...)
-    -- Some long lists take a time that grows with the square of their length.
+    -- Sorting some long lists takes quadratic time.
     if less == nil and #list > LONGEST_LIST then
       less = function(a, b) return a < b end
     end
@@ -280,7 +280,7 @@ local raws = {
 }
 for name, arguments in pairs(ARGUMENTS) do
   local raw = raws[name] or table[name]
-  -- What calls back a function of the script must hand its errors on as they are.
+  -- A function that calls back into the script must pass its errors on unchanged.
   tables[name] = arguments[2] ~= 'function' and native.checked(name, check_list, raw)
     or function(...)
       check_list(name, ...)
@@ -324,8 +324,8 @@ local function describe(e)
   return {e, source and source .. ':' .. line}
 end
 
--- A short list is returned as its items, which are handed over quicker: behind a nil, so that they
--- are told from another value, which stands there by itself.
+-- A short list is returned as its items, which are passed faster. They follow a nil, so that they differ
+-- from another value, which is returned alone.
 local function shorten(ok, value)
   if not ok or type(value) ~= 'table' or raw_getmetatable(value) ~= nil then return ok, value end
   local a, b, c = value[1], value[2], value[3]

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The release of Redis whose behaviour this is.
+/// The release of Redis whose behaviour is implemented.
 pub(super) const VERSION: &str = "7.0.15";
 
 /// About how many bytes a text or an item takes besides its content.
@@ -19,7 +19,7 @@ pub(super) type Blob = Arc<[u8]>;
 pub(super) struct Fail(pub(super) Cow<'static, [u8]>);
 
 impl Fail {
-    /// The text as it goes out: on one line.
+    /// The text as it is sent: on one line.
     pub(super) fn on_one_line(self) -> Self {
         let text = trim_line_ends(&self.0);
         if text.len() == self.0.len() && !text.iter().any(is_line_end) {

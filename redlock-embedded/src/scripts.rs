@@ -16,7 +16,7 @@ use std::time::Instant;
 const PRELUDE: &str = include_str!("prelude.lua");
 /// The number of Lua instructions between two checks of the time. Some take milliseconds each.
 const CHECK_EVERY: u32 = 1000;
-/// The same for the words of quick commands, a long one counted for several.
+/// The same for the words of quick commands. A long word counts as several.
 const QUICK_WORDS: usize = 3000;
 pub(super) const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 const CHUNK_NAME: &str = "@user_script";
@@ -147,8 +147,8 @@ impl ScriptTime {
         *lock(&self.0) = ScriptProgress::default();
     }
 
-    /// Checks before a quick command, which takes less time than reading the clock, unless it has
-    /// many words or long ones.
+    /// Checks before a quick command. Such a command takes less time than reading the clock, unless
+    /// it has many words or long ones.
     fn check_quick(&self, words: &[&[u8]]) -> mlua::Result<VmState> {
         let work: usize = words.iter().map(|word| 1 + word.len() / 256).sum();
         let mut running = lock(&self.0);
@@ -244,7 +244,7 @@ impl Vm {
         })
     }
 
-    /// Whether what scripts leave behind takes so much memory that later ones might find too little.
+    /// Whether the memory that scripts have left in use may be too much for later ones.
     fn is_filled(&self) -> bool {
         let full = || self.lua.used_memory() > LUA_MEMORY / 2;
         full() && (self.lua.gc_collect().is_err() || full())

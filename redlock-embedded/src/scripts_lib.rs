@@ -42,7 +42,7 @@ fn script_place(lua: &Lua) -> Option<(String, usize)> {
     }
 }
 
-/// An error with the place in the script in front, as functions of C make it.
+/// An error that begins with the place in the script, as C functions make it.
 fn placed(lua: &Lua, text: &str) -> mlua::Error {
     mlua::Error::RuntimeError(match script_place(lua) {
         Some((source, line)) => format!("{}:{line}: {text}", source.trim_start_matches('@')),
@@ -50,8 +50,8 @@ fn placed(lua: &Lua, text: &str) -> mlua::Error {
     })
 }
 
-/// Makes a function that calls `raw`, which is one of C, after `check`. It is itself one of C for
-/// scripts: unlike one of Lua it leaves the place of a script that returns what it returns.
+/// Makes a function that calls `raw`, a C function, after `check`. For scripts it is itself a C
+/// function: unlike a Lua function it keeps the place of a script that returns its result.
 fn checked(
     lua: &Lua,
     (name, check, raw): (LuaString, Function, Function),
@@ -67,7 +67,7 @@ fn checked(
     })
 }
 
-/// `string.rep`. That of Lua 5.1 repeats an empty string as often as it is told to.
+/// `string.rep`. The one of Lua 5.1 repeats an empty string as often as requested.
 fn rep(lua: &Lua, args: &MultiValue) -> mlua::Result<LuaString> {
     let bad = |at: usize, expected: &str| {
         let got = args.get(at - 1).map_or("no value", Value::type_name);
@@ -96,7 +96,7 @@ fn rep(lua: &Lua, args: &MultiValue) -> mlua::Result<LuaString> {
     lua.create_string(bytes.repeat(times))
 }
 
-/// A number; a string that can be read as a number is none.
+/// A number; a string that can be read as a number does not count.
 fn number(value: Option<&Value>) -> Option<f64> {
     match value? {
         Value::Integer(value) => Some(*value as f64),

@@ -47,8 +47,8 @@ impl SharedServer {
         }
     }
 
-    /// Runs every complete request that the parser holds, up to a wrong password; says whether there
-    /// was one. `out`: of this client, since a restart gives its id to another.
+    /// Runs every complete request in the parser, up to a wrong password; returns whether there was
+    /// one. `out`: the outbox of this client, since a restart gives its id to another.
     pub(super) fn serve(&self, (id, out): (u64, &Outbox), parser: &mut Parser) -> bool {
         let mut scripts = lock(&self.scripts);
         let mut is_wrong = false;
@@ -139,7 +139,7 @@ impl SharedServer {
     }
 }
 
-/// As Redis since 3.2.7: the body of a request would run as commands.
+/// As Redis since 3.2.7: otherwise the body of a request would run as commands.
 fn is_http(request: &[&[u8]]) -> bool {
     let first = request.first().copied().unwrap_or_default();
     first.eq_ignore_ascii_case(b"post") || first.eq_ignore_ascii_case(b"host:")

@@ -1,4 +1,4 @@
-//! One connection, as a byte stream that needs no task behind it.
+//! One connection, as a byte stream that needs no task.
 
 use super::outbox::Outbox;
 use super::parser::Parser;
@@ -21,7 +21,7 @@ pub struct Session {
     out: Arc<Outbox>,
     /// Commands may have been left in the parser, since too much was unread.
     stalled: bool,
-    /// Commands were left in the parser behind a wrong password.
+    /// Commands were left in the parser after a wrong password.
     is_wrong: bool,
 }
 
@@ -66,7 +66,7 @@ impl Session {
         self.shared.patience(self.id)
     }
 
-    /// Waits until the client was cut off, or killed.
+    /// Waits until the client was disconnected, or killed.
     pub(super) fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
         self.out.poll_cut(cx)
     }

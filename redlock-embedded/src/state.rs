@@ -19,13 +19,13 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The source of an engine's time and random numbers.
 pub(super) enum TimeAndRandom {
-    /// Tokio's clock and the process.
+    /// Tokio's clock, and random numbers of the process.
     Process,
     /// A simulation: one history for each seed.
     Simulation { seed: u64, time: Box<TimeFn> },
 }
 
-/// Tells the time since the Unix epoch.
+/// Returns the time since the Unix epoch.
 pub(super) type TimeFn = dyn Fn() -> Duration + Send + Sync;
 
 enum Clock {
@@ -124,10 +124,10 @@ pub(super) struct ScriptRun {
 pub(super) struct ServerState {
     dbs: Vec<Db>,
     pub(super) clients: FastMap<u64, ConnectedClient>,
-    /// Of clients that are gone, and may have to read replies.
+    /// The outboxes of disconnected clients that may have unread replies.
     ended: Vec<Weak<Outbox>>,
     pub(super) subscribers: [Subscribers; 2],
-    /// About what all subscriptions take.
+    /// The approximate memory of all subscriptions.
     subscribed: usize,
     pub(super) script: ScriptRun,
     connections: u64,
@@ -234,7 +234,7 @@ impl ServerState {
     /// While clients together take too much memory, cuts off the one that takes most.
     pub(super) fn relieve(&mut self) {
         if self.load.is_too_much() {
-            // Else the others would be cut off, one by one, for what these do not read.
+            // Otherwise other clients would be disconnected for the unread replies of these.
             let ended = self.ended.drain(..).filter_map(|out| out.upgrade());
             let wakers = ended.flat_map(|out| out.close(true)).flatten();
             self.wakers.extend(wakers);
@@ -256,7 +256,7 @@ impl ServerState {
         self.disconnect(client, true);
     }
 
-    /// Forgets a client and all that it had; its stream ends.
+    /// Forgets a client and all its state; its stream ends.
     pub(super) fn disconnect(&mut self, id: u64, discard: bool) {
         let Some(client) = self.clients.remove(&id) else {
             return;
@@ -341,14 +341,14 @@ impl ServerState {
                 // It was cut off meanwhile.
                 None => {}
             }
-            // Not only behind the last: a long message to many would take all memory until then.
+            // Not only after the last one: a long message to many would take all memory until then.
             self.relieve();
         }
         Ok(sent)
     }
 }
 
-/// About what a subscription takes, here and at its client.
+/// The approximate memory of a subscription, here and at its client.
 fn taken_by(name: &[u8]) -> usize {
     name.len() + 200
 }

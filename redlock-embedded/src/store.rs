@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
-/// Expired keys that one command cleans up beside its own work.
+/// Expired keys that one command removes in addition to its own work.
 const SWEEP: usize = 8;
 
 #[derive(Debug)]
@@ -46,19 +46,19 @@ struct StoredValue {
     value: Value,
     /// Milliseconds since the Unix epoch.
     expires: Option<i64>,
-    /// The earliest time under which this key stands in the queue.
+    /// The earliest time for which this key is in the queue.
     queued: Option<i64>,
 }
 
 /// # Invariants
 ///
-/// 1. Every entry that expires stands in `queue` at or before its time: a sweep never misses one.
+/// 1. Every entry that expires is in `queue` at or before its time: a sweep never misses one.
 /// 2. No container in `entries` is empty once a command has ended.
-/// 3. `queue` is at most twice as long as `entries`, plus a constant: stale places are rebuilt away.
+/// 3. `queue` is at most twice as long as `entries`, plus a constant: stale places are removed.
 #[derive(Debug, Default)]
 pub(super) struct Db {
     entries: FastMap<Blob, StoredValue>,
-    /// When to look at a key again. Later expiry of a key leaves its place as it is.
+    /// When to check a key again. If a key's expiry becomes later, its place does not change.
     queue: BinaryHeap<Reverse<(i64, Blob)>>,
     /// Milliseconds since the Unix epoch, frozen for the length of a command or script.
     pub(super) now: i64,
@@ -240,7 +240,7 @@ impl Db {
         true
     }
 
-    /// Upholds invariant 3; the pushes since the last rebuild pay for it.
+    /// Upholds invariant 3. The cost is amortised over the pushes since the last rebuild.
     fn shrink_queue(&mut self) {
         if self.queue.len() <= 64 + 2 * self.entries.len() {
             return;

@@ -56,7 +56,7 @@ async fn a_lock_script_runs() {
     assert_eq!(ask(&mut session, "HGET lock owner:1").await, "$1\r\n1\r\n");
 }
 
-/// Compiling runs a little Lua, whose time was taken for that of the script that ran last.
+/// Compiling runs a little Lua, whose time was counted for the last script.
 #[tokio::test]
 async fn a_script_was_refused_because_another_had_run_long_before() {
     let engine = Engine::new();
@@ -70,7 +70,7 @@ async fn a_script_was_refused_because_another_had_run_long_before() {
     }
 }
 
-/// Numbers, texts that are not UTF-8, lists that are handed over item by item and those that are not.
+/// Numbers, texts that are not UTF-8, and lists, with and without copying item by item.
 #[tokio::test]
 async fn scripts_return_what_they_were_given() {
     let engine = Engine::new();
@@ -129,7 +129,7 @@ async fn a_restart_keeps_the_keys_and_nothing_else() {
     assert_ne!(run_id(ask(&mut third, "INFO server").await), before);
 }
 
-/// It was a client with the number of the old one.
+/// The new session had the client number of the old one.
 #[tokio::test]
 async fn the_end_of_a_session_from_before_a_restart_ended_a_new_one() {
     let engine = Engine::new();
@@ -380,7 +380,7 @@ async fn a_command_missing_in_the_engine_is_named() {
     }
 }
 
-/// Drops a session when it is woken, as a task does whose last reference the waker is.
+/// Drops a session when it is woken, like a task whose last reference is the waker.
 struct DropOnWake(Mutex<Option<Session>>);
 
 impl Wake for DropOnWake {

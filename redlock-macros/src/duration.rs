@@ -18,7 +18,7 @@ const UNITS: [(&str, u64); 5] = [
 /// Far below the limits of `PEXPIRE` and `Instant`, and far longer than any sensible lock.
 const LONGEST: u64 = 100 * 365 * 86_400_000;
 
-/// Why a text is no duration.
+/// Why a text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DurationError {
     Empty,

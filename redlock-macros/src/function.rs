@@ -23,7 +23,7 @@ pub(crate) struct Function {
     /// `#![..]` at the start of the body.
     pub(crate) inner_attrs: Vec<Attribute>,
     pub(crate) body: TokenStream,
-    /// Whether its caller's thread waits for the lock: it is not async.
+    /// Whether it is not async: its caller's thread waits for the lock.
     pub(crate) blocking: bool,
 }
 
@@ -65,7 +65,7 @@ impl Parse for Function {
     }
 }
 
-/// Names the item that is here instead of a function.
+/// Names the item that was found instead of a function.
 fn other_item(input: ParseStream<'_>) -> Option<&'static str> {
     if input.peek(Token![const]) && !input.peek2(Token![fn]) && is_constant(input) {
         return Some("a constant");
@@ -121,8 +121,8 @@ impl Function {
         });
     }
 
-    /// Where the work is done. `check` refuses a function whose work is done neither in its body nor
-    /// in a boxed future; here the work of such a function counts as done in its body.
+    /// Where the work is done. `check` refuses a function whose work is neither in its body nor in a
+    /// boxed future. Here the work of such a function counts as done in its body.
     pub(crate) fn form(&self) -> Form {
         match self.boxed() {
             Some(boxed) => Form::Boxed(Box::new(boxed)),

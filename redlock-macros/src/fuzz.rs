@@ -18,7 +18,7 @@ fn config() -> ProptestConfig {
     ProptestConfig::with_cases(if soak { 20_000 } else { 400 })
 }
 
-/// Options, each of them right by itself.
+/// Options that are each valid alone.
 const OPTIONS: [&str; 45] = [
     r#"key = "order:<id>""#,
     r#"key = "<self.a.b():08x>""#,
@@ -175,7 +175,7 @@ fn concat(streams: Vec<TokenStream>) -> TokenStream {
     streams.into_iter().collect()
 }
 
-/// Right options in which one token is removed, doubled or replaced.
+/// Valid options in which one token is removed, doubled or replaced.
 fn mutilated() -> impl Strategy<Value = TokenStream> {
     let options = prop::collection::vec(select(&OPTIONS[..]), 1..5);
     (options, any::<prop::sample::Index>(), 0..3, soup(&PIECES)).prop_map(

@@ -4,8 +4,8 @@ use proc_macro2::TokenStream;
 
 use crate::expand::distributed_lock;
 
-/// The first line is what stands in the parentheses, and the rest the function. The result is Rust, with
-/// or without messages.
+/// The first line is the text in the parentheses, and the rest the function. The result is Rust, with or
+/// without messages.
 pub(crate) fn any_text_is_expanded(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else {
         return;

@@ -32,8 +32,8 @@ mod messages;
 mod plan;
 mod template;
 
-// The library of the tests runs the examples, and `tests/attribute` tests the attribute: a development dependency of a
-// procedural macro is built a second time, as a part of the compiler.
+// The library of the tests runs the examples, and `tests/attribute` tests the attribute. A development dependency of a
+// procedural macro would be built a second time, as a part of the compiler.
 #[cfg_attr(not(doctest), doc = include_str!("../docs/distributed_lock.md"))]
 #[proc_macro_attribute]
 pub fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {

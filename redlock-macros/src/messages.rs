@@ -1,4 +1,4 @@
-//! Words for messages: lists of names, and the name that was probably meant.
+//! Words for messages: lists of names, and the name that was probably intended.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ impl fmt::Display for Names<'_> {
     }
 }
 
-/// The one of `names` nearest to `wrong`, if it is near enough to be the name that was meant.
+/// The one of `names` nearest to `wrong`, if it is near enough to be the intended name.
 pub(crate) fn nearest<'a>(
     wrong: &str,
     names: impl IntoIterator<Item = &'a str>,
@@ -33,7 +33,7 @@ pub(crate) fn nearest<'a>(
         .map(|(_, name)| name)
 }
 
-/// The hint at the name that was meant, if there is one.
+/// The hint at the intended name, if there is one.
 pub(crate) fn did_you_mean(meant: Option<impl fmt::Display>) -> String {
     meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "))
 }

@@ -10,7 +10,7 @@ use syn::{Expr, ExprPath, LitStr, Path, Type};
 pub(crate) struct Plan {
     pub(crate) keys: Keys,
     pub(crate) kind: LockKindArg,
-    /// Of a type that is `Into<SystemTime>`: the fire for which the function runs once.
+    /// An expression that is `Into<SystemTime>`: the fire for which the function runs once.
     pub(crate) once: Option<Expr>,
     pub(crate) wait: Option<Wait>,
     pub(crate) lease: Option<TimeArg>,
@@ -25,7 +25,7 @@ pub(crate) struct Plan {
     pub(crate) on_unavailable: Fallback,
     pub(crate) on_lost: OnLostArg,
     pub(crate) map_err: Option<Expr>,
-    /// Of type `bool`; where it is false, the body runs without a lock.
+    /// An expression of type `bool`. If it is false, the body runs without a lock.
     pub(crate) when: Option<Expr>,
     /// The name of the guard in the body; no parameter has this name.
     pub(crate) guard: Option<Ident>,
@@ -58,7 +58,7 @@ pub(crate) struct LockedKey {
 pub(crate) enum KeyWhat {
     Template {
         parts: Vec<KeyPart>,
-        /// What the compiler warns of.
+        /// The text of the compiler's warning.
         warning: Option<String>,
     },
     /// An expression for a string.
@@ -90,7 +90,7 @@ pub(crate) enum AccessStep {
 pub(crate) enum Wait {
     Literal(Duration),
     Forever,
-    /// Of type `Duration`.
+    /// An expression of type `Duration`.
     Expr(Expr),
 }
 
@@ -98,7 +98,7 @@ pub(crate) enum Wait {
 #[derive(Debug)]
 pub(crate) enum TimeArg {
     Literal(Duration),
-    /// Of type `Duration`.
+    /// An expression of type `Duration`.
     Expr(Expr),
 }
 
@@ -108,7 +108,7 @@ pub(crate) enum RenewArg {
     Bool(bool),
     /// Not zero.
     Every(Duration),
-    /// Of a type that is `Into<Renew>`.
+    /// An expression of a type that is `Into<Renew>`.
     Expr(Expr),
 }
 
@@ -120,7 +120,7 @@ pub(crate) enum ReplicaAckArg {
     AtLeast(u32),
     Majority,
     All,
-    /// Of type `ReplicaAck`.
+    /// An expression of type `ReplicaAck`.
     Expr(Expr),
 }
 
@@ -130,7 +130,7 @@ pub(crate) enum FsyncArg {
     None,
     Replicas,
     All,
-    /// Of type `Fsync`.
+    /// An expression of type `Fsync`.
     Expr(Expr),
 }
 
@@ -160,7 +160,7 @@ pub(crate) enum Fallback {
     Error,
     /// Returns `Ok(Default::default())`. The place of the word.
     Skip(Span),
-    /// Returns `Ok(None)`: others run what is done once, or have done it.
+    /// Returns `Ok(None)`: another caller runs the job, or has done it.
     NotRun,
     /// Returns this value, of the declared type.
     Value(Expr),

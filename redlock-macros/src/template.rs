@@ -38,7 +38,7 @@ pub(crate) enum Access {
     Method(String),
 }
 
-/// Why a text is no template. `within` is the placeholder as written.
+/// Why a text is not a template. `within` is the placeholder as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TemplateError {
     EmptyKey,

@@ -1,7 +1,7 @@
 //! Calls that block their thread: for threads without a runtime, rayon, and a plain `main`.
 //!
-//! [`block_on`](BlockOn::block_on) behind any call of this crate waits for its end. The client needs a
-//! [thread of its own](crate::ClientBuilder::dedicated_thread), which renews leases while other threads work.
+//! Append [`block_on`](BlockOn::block_on) to any call of this crate to wait for its end. The client needs a [thread of
+//! its own](crate::ClientBuilder::dedicated_thread), which renews leases while other threads work.
 //!
 //! ```
 //! use redlock_rt::blocking::BlockOn as _;
@@ -27,11 +27,11 @@
 //! }
 //! ```
 //!
-//! A body that blocks cannot be cancelled when its lock is lost: ask [`is_valid`](crate::LockGuard::is_valid) before
-//! each step, which takes no call to Redis, or let [`on_lost`](crate::LockGuard::on_lost) interrupt it.
+//! A body that blocks cannot be cancelled when its lock is lost. Before each step, ask
+//! [`is_valid`](crate::LockGuard::is_valid) (no round trip), or let [`on_lost`](crate::LockGuard::on_lost) interrupt it.
 //!
-//! Do not wait for jobs of rayon under a lock (`join`, `scope`, a parallel iterator): the waiting thread runs other
-//! jobs meanwhile, and one that takes the same lock re-enters it amid the body, or behind a guard waits for ever.
+//! Do not wait for rayon jobs (`join`, `scope`, a parallel iterator) under a lock: the waiting thread runs other jobs.
+//! A job that takes the same lock re-enters it in the middle of the body, or under a guard waits for ever.
 #![cfg_attr(
     feature = "macros",
     doc = r##"
@@ -61,9 +61,9 @@ assert_eq!(place_order(7).unwrap(), "paid");
 //!
 //! # Panics
 //!
-//! In an asynchronous task of Tokio, with a text that begins with "Cannot start a runtime from within a runtime": the call
-//! would block all tasks of its thread. There, await the call instead. `tokio::task::spawn_blocking` and
-//! `block_in_place` are no such place. The tasks of other executors are blocked without a panic.
+//! The call panics in an asynchronous task of Tokio ("Cannot start a runtime from within a runtime …"), because it
+//! would block all tasks of its thread. Await the call there instead. `tokio::task::spawn_blocking` and
+//! `block_in_place` allow it. In tasks of other executors the call blocks the thread without a panic.
 
 use std::future::{IntoFuture, ready};
 use std::pin::pin;
@@ -86,7 +86,7 @@ pub trait BlockOn: IntoFuture + Sized {
     #[track_caller]
     fn block_on(self) -> Self::Output {
         if let Ok(runtime) = Handle::try_current() {
-            // Panics in an asynchronous task, and not on a thread for calls that block.
+            // Panics in an asynchronous task, but not on a thread for blocking calls.
             runtime.block_on(ready(()));
         }
         // Not within the runtime's `block_on`: a call within the body, or Tokio's own, would panic.
@@ -118,7 +118,7 @@ fn park_on<F: Future>(future: F) -> F::Output {
 
 struct Unpark {
     thread: Thread,
-    /// A call inside this one on the same thread may be who the thread was unparked for.
+    /// The unpark of the thread may have been meant for a nested call on the same thread.
     woken: AtomicBool,
 }
 

@@ -43,7 +43,7 @@ fn with_suspends(now: Instant) -> Instant {
     later(now, suspend::total(now))
 }
 
-/// The sum, which is nearly always that of nothing.
+/// The sum. `suspended` is nearly always zero.
 fn later(now: Instant, suspended: Duration) -> Instant {
     match suspended.is_zero() {
         true => now,
@@ -63,8 +63,8 @@ thread_local! {
     static IS_PARKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `body`, which parks the thread: the thread may have entered a runtime that nobody drives then, or that
-/// ends in the meantime, and whose timers panic from then on.
+/// Runs `body`, which parks the thread. The thread may have entered a runtime that is not driven while it is
+/// parked, or that ends meanwhile: its timers then panic.
 pub(crate) fn parking<T>(body: impl FnOnce() -> T) -> T {
     struct Before(bool);
     impl Drop for Before {
@@ -153,7 +153,7 @@ fn whole_nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Less up to a tenth, at random.
+/// The span less a random part of up to a tenth.
 pub(crate) fn shortened(span: Duration) -> Duration {
     span - part_of(span / 10)
 }
@@ -186,7 +186,7 @@ mod suspend {
     /// The known suspend time in nanoseconds. It only grows.
     static KNOWN: AtomicU64 = AtomicU64::new(0);
 
-    /// Of the first call.
+    /// Set by the first call.
     static ORIGIN: OnceLock<Origin> = OnceLock::new();
 
     /// Both clocks at the first call.

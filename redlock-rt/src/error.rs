@@ -11,11 +11,11 @@ use crate::name::Shown;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Another owner holds the lock, and the call was not to wait.
+    /// Another owner holds the lock, and the call does not wait.
     Contended,
-    /// The wait ran out while another owner held the lock, or before the latch opened; or behind a caller of
-    /// the same client whose future [is not polled](crate::Lock#futures-that-are-not-polled). A wait of a few
-    /// milliseconds can also end while the client lets others go first, before it has asked.
+    /// The wait ended while another owner held the lock, before the latch opened, or behind a caller of the same
+    /// client whose future [is not polled](crate::Lock#futures-that-are-not-polled). A wait of a few
+    /// milliseconds can also end before the client has asked Redis, because it lets other clients try first.
     TimedOut,
     /// Redis could not be reached, or did not answer, within the given time.
     Unavailable,
@@ -26,12 +26,12 @@ pub enum ErrorKind {
     /// The lock was lost before the operation: it expired, was deleted or was taken over.
     /// [`lost_reason`](Error::lost_reason) returns the reason.
     Lost,
-    /// The caller holds the lock for reading, or runs what is done [once](crate::Once), and would wait for
-    /// itself for ever.
+    /// The caller would wait for itself for ever: it holds the lock for reading, or runs this
+    /// [job](crate::Once).
     UpgradeWouldDeadlock,
-    /// Fewer servers than [`replica_ack`](crate::LockOptions::replica_ack) and
-    /// [`fsync`](crate::LockOptions::fsync) ask for acknowledged the lock in time. The lock was
-    /// released. [`replicas`](Error::replicas) returns how many.
+    /// Too few servers acknowledged the lock in time, by [`replica_ack`](crate::LockOptions::replica_ack) or
+    /// [`fsync`](crate::LockOptions::fsync). The lock was released. [`replicas`](Error::replicas) returns how
+    /// many servers acknowledged it.
     NotReplicated,
     /// A newer fencing token was seen: the caller's lock was lost before, and another owner has
     /// held it since.
@@ -40,16 +40,16 @@ pub enum ErrorKind {
     LatchDeleted,
     /// The latch's TTL was over before it was counted down.
     LatchExpired,
-    /// A party of the barrier died, and none passes it any more, until it is reset.
+    /// A party of the barrier died. No party passes the barrier until it is reset.
     BarrierBroken,
     /// The barrier was reset while parties waited, or were inside.
     BarrierReset,
     /// The caller does not hold the lock.
     NotOwner,
-    /// The key was used for another request, by its fingerprint.
+    /// The key was used for another request: the fingerprints differ.
     OtherRequest,
-    /// An argument is invalid. As a rule nothing was sent; a body whose answer to an
-    /// [`Idempotent`](crate::Idempotent) request is too long has run.
+    /// An argument is invalid. As a rule nothing was sent. If the answer to an [`Idempotent`](crate::Idempotent)
+    /// request is too long, its body has run.
     BadInput,
     /// The key holds something else: a value of another type, a string that is not a number, or a
     /// hash that is not a lock; see [names](crate::Lock#names). Nothing was changed.
@@ -60,16 +60,16 @@ pub enum ErrorKind {
     /// Redis), or the client cannot talk to it (an unknown host name, an untrusted certificate). No
     /// call succeeds until the configuration changes.
     Misconfigured,
-    /// The server runs no Lua scripts, without which no lock is renewed: it does not know `SCRIPT` or
-    /// `EVALSHA`, or Lua is switched off there. No call succeeds until that changes.
+    /// The server runs no Lua scripts, which renewals need: it does not know `SCRIPT` or `EVALSHA`, or Lua is
+    /// disabled there. No call succeeds until that changes.
     NoScripts,
-    /// The client was shut down: no lock is acquired any more, and its locks were released although
-    /// guards and bodies still existed. Or it was made before this process was
+    /// The client was shut down. It acquires no more locks, and has released its locks although guards and
+    /// bodies still existed. Or the client was created before this process was
     /// [forked](crate::recipes#processes-that-fork).
     ShutDown,
-    /// The reply makes no sense for the command, or is an error that has no kind of its own. After a
-    /// reply without sense it is unknown whether the command took effect: a lock that it may have
-    /// acquired is released in the background.
+    /// The reply is invalid for the command, or is an error that has no kind of its own. After an invalid reply
+    /// it is unknown whether the command took effect: a lock that it may have acquired is released in the
+    /// background.
     Protocol,
 }
 
@@ -114,20 +114,20 @@ pub enum LostReason {
     Taken,
     /// The guard's `max_hold` is over.
     MaxHold,
-    /// Somebody took it or freed it by force, and said why.
+    /// Another client took or freed the lock by force, and gave a reason.
     Stolen(Arc<Theft>),
     /// The client was shut down and released it.
     ShutDown,
 }
 
-/// Who took a lock from its holder, and why, in their own words.
+/// The client that took a lock from its holder by force, and its reason.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Theft {
-    /// The [identity](crate::ClientBuilder::identity) of their client; without one, the id of the new hold or of
+    /// The [identity](crate::ClientBuilder::identity) of that client; without one, the id of the new hold or of
     /// the client.
     pub by: String,
-    /// The reason that they gave.
+    /// The reason that the client gave.
     pub why: String,
 }
 
@@ -137,7 +137,7 @@ pub struct Theft {
 pub struct Replicas {
     /// How many were to acknowledge it.
     pub wanted: u32,
-    /// How many did, as far as is known: the time for it may have ended before they were counted.
+    /// How many did, as far as the client knows: the time limit may have ended before the count.
     pub got: u32,
 }
 
@@ -168,7 +168,7 @@ pub struct Error {
 
 struct Repr {
     kind: ErrorKind,
-    /// Instead of the kind's own text.
+    /// Replaces the text of the kind.
     text: Option<&'static str>,
     action: &'static str,
     name: Option<Arc<str>>,
@@ -195,8 +195,7 @@ impl Error {
         }
     }
 
-    /// For a lock that is no longer held. A lock that the shut-down of the client ended was not
-    /// lost to another owner, so the kind is another.
+    /// For a lock that is no longer held. If the shut-down of the client ended the lock, the kind is `ShutDown`.
     pub(crate) fn lost(action: &'static str, reason: LostReason) -> Self {
         let mut error = match reason {
             LostReason::ShutDown => Self::new(ErrorKind::ShutDown, action),
@@ -261,7 +260,7 @@ impl Error {
         self
     }
 
-    /// Of a call that leaves nothing behind: that its outcome is unknown means that there is none.
+    /// For a call that changes nothing: "outcome unknown" becomes "unavailable".
     pub(crate) fn of_no_change(self) -> Self {
         match self.is_outcome_unknown() {
             true => self.known_as(ErrorKind::Unavailable),
@@ -286,7 +285,7 @@ impl Error {
         self.repr.kind
     }
 
-    /// Returns the name of the lock in Redis, with the namespace; the beginning of an invalid name.
+    /// Returns the name of the lock in Redis, with the namespace; of an invalid name only the beginning.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.repr.name.as_deref()

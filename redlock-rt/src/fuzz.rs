@@ -1,4 +1,4 @@
-//! What the fuzz targets of `tests/fuzz` do with their inputs, and a test that does it with their corpora.
+//! The fuzz targets of `tests/fuzz`, and a test that runs them with their corpora.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::name::LockName;
 use crate::wire::*;
 use crate::{Client, Error, embedded};
 
-/// A name, and a function that panics where something is wrong.
+/// A name, and a function that panics if something is wrong.
 pub type Target = (&'static str, fn(&[u8]));
 
 pub const TARGETS: [Target; 5] = [
@@ -22,7 +22,7 @@ pub const TARGETS: [Target; 5] = [
     ("urls", a_url_makes_a_client_or_an_error),
 ];
 
-/// The first byte says how the others are split.
+/// The first byte tells how the others are split.
 fn any_split_gives_the_same_replies(data: &[u8]) {
     let Some((first, bytes)) = data.split_first() else {
         return;
@@ -91,8 +91,8 @@ fn a_reply_of_a_script_is_read_or_malformed(data: &[u8]) {
     }
 }
 
-/// An engine for all inputs of a thread; to start Lua for each would be most of the time. With a clock of its
-/// own an input does the same again.
+/// An engine for all inputs of a thread, since starting Lua for each would take most of the time. With its own
+/// clock it is repeatable.
 fn session() -> embedded::Session {
     thread_local! {
         static ENGINE: embedded::Engine = embedded::Engine::simulated(7, || {
@@ -105,7 +105,7 @@ fn session() -> embedded::Session {
     session
 }
 
-/// All that the engine says to this command.
+/// The whole answer of the engine to this command.
 fn asked(session: &mut embedded::Session, words: &[&[u8]]) -> Vec<u8> {
     let mut request = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -119,7 +119,7 @@ fn asked(session: &mut embedded::Session, words: &[&[u8]]) -> Vec<u8> {
     said
 }
 
-/// The input is what a dump has before its version and checksum, and a whole dump too, and an owner.
+/// The input is the start of a dump, before its version and checksum; also a whole dump; also an owner.
 fn a_dump_is_read_or_refused(data: &[u8]) {
     let mut session = session();
     let mut ask = |words: &[&[u8]]| asked(&mut session, words);
@@ -151,7 +151,7 @@ fn a_dump_is_read_or_refused(data: &[u8]) {
     assert_eq!(read, [Value::List(owned.into())]);
 }
 
-/// A line is a command, whose words are separated by tabs; behind a first zero byte all is sent as it is.
+/// A line is a command, with words separated by tabs. After a first zero byte all is sent as it is.
 fn the_engine_answers_each_command(data: &[u8]) {
     let mut session = session();
     let (lines, raw) = data.split_at(
@@ -179,7 +179,7 @@ fn the_engine_answers_each_command(data: &[u8]) {
         let _ = session.write_all(part).now_or_never();
     }
     while let Some(Ok(1..)) = session.read_buf(&mut said).now_or_never() {}
-    // A script may return what is more than a client of ours accepts, or no text.
+    // A script may return more than our clients accept, or bytes that are not text.
     let mistake = match replies(&said, &[usize::MAX]).1 {
         Ok(whole) => !whole,
         Err(why) => ["a reply that begins", "a number", "a line or a string"]
@@ -191,7 +191,7 @@ fn the_engine_answers_each_command(data: &[u8]) {
     assert_eq!(asked(&mut self::session(), &[b"PING"]), b"+PONG\r\n");
 }
 
-/// The first line says which method takes the others. `~` ends a password.
+/// The first line selects the method for the others. `~` ends a password.
 fn a_url_makes_a_client_or_an_error(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Some((method, list)) = text.split_once('\n') else {
@@ -211,7 +211,7 @@ fn a_url_makes_a_client_or_an_error(data: &[u8]) {
         assert!(error.as_ref().is_none_or(Error::is_bad_input), "{error:?}");
         (debug, error.map(|error| format!("{error} {error:?}")))
     };
-    // What is shown does not depend on the password. A path is shown, and what is in a URL of a socket may be one.
+    // The shown text does not depend on the password. A path is shown, and a part of a socket's URL may be one.
     let (one, other) = (shown("hunter2"), shown("correct"));
     assert!(
         list.to_ascii_lowercase().contains("unix") || one == other,

@@ -76,12 +76,12 @@ assert_eq!(place_order(7).await?, "paid");
 //! * At most one guard reports [held](GuardState), while clocks run at nearly the same speed and
 //!   Redis keeps the key.
 //! * A guard never reports held after its local deadline, whether or not Redis can be reached.
-//! * A crashed holder's lock is free after its lease, unless the server's clock was set back, or another program
-//!   took the TTL off, behind the last renewal. (A [`Semaphore`] has no lease.)
-//! * Cancelled, dropped and failed calls leave nothing behind, in Redis or in the process. A
-//!   subscription stays for its linger time.
-//! * The tokens of one [`FencedLock`] name only grow, while the clock of the (new) master is 1 ms past
-//!   the last token, and unless a Redisson client is the first to take the lock after the counter was lost.
+//! * The lock of a crashed holder is free after its lease, unless after the last renewal the server's clock was set
+//!   back or another program removed the TTL. (A [`Semaphore`] has no lease.)
+//! * Cancelled, dropped and failed calls leave nothing behind, in Redis or in the process. The exception is a
+//!   subscription, for its linger time.
+//! * The tokens of one [`FencedLock`] name only increase, on two conditions: the clock of the (new) master is 1 ms past
+//!   the last token, and no Redisson client is the first to take the lock after a loss of the counter.
 //!
 //! # What is not guaranteed
 //!
@@ -89,20 +89,19 @@ assert_eq!(place_order(7).await?, "paid");
 //!   guard notices at its next renewal. Another client may acquire the lock before that.
 //! * A paused process (SIGSTOP, a long stall of its runtime) cannot check its guard. When it
 //!   continues, its unfinished work continues too. Only the resource can refuse that work.
-//! * The work under a lock need not stop in time. A body is cancelled at its next `.await`; tasks that
-//!   it has spawned, and code that does not await, continue. What must be correct even then belongs in
-//!   the data store: a conditional update, a unique index, or a fencing token that the store compares.
+//! * The work under a lost lock need not stop in time. A body is cancelled at its next `.await`. Tasks that it has
+//!   spawned, and code that does not await, continue. If data must be correct even then, the data store has to enforce
+//!   that: with a conditional update, a unique index, or a fencing token that it compares.
 //! * Redis must not evict keys: use `maxmemory-policy noeviction`, or a `volatile-*` policy with
 //!   room.
-//! * `CLIENT KILL ID` prevents that a command in a broken connection runs late. Where an ACL
-//!   forbids `CLIENT KILL`, a late acquisition can take the lock for one lease.
-//! * A client talks to one master, which sentinels may name, or which it finds among several
-//!   servers, or to the masters of a cluster ([`Client::connect`]). A server of another kind than
-//!   the URL says is the error [`Misconfigured`](ErrorKind::Misconfigured).
-//! * After a failover, also behind one address, all connections of a client follow the first one that
-//!   reaches the new server, and every lock is verified there. Where an ACL forbids INFO, the
-//!   client cannot distinguish the servers: a lock that is renewed over a connection to the old
-//!   server stays valid until that connection ends.
+//! * `CLIENT KILL ID` prevents a command in a broken connection from running late. Where an ACL forbids `CLIENT KILL`,
+//!   a late acquisition can take the lock for one lease.
+//! * A client talks to one master, or to the masters of a cluster ([`Client::connect`]). Sentinels may name the one
+//!   master, or the client finds it among several servers. A server of another kind than the URL says is the error
+//!   [`Misconfigured`](ErrorKind::Misconfigured).
+//! * After a failover, also behind one address, all connections of a client follow the first one that reaches the new
+//!   server, and the client verifies every lock there. Where an ACL forbids INFO, the client cannot distinguish the
+//!   servers. A lock that is renewed over a connection to the old server then stays valid until that connection ends.
 //! * On systems other than Linux, a guard does not count the time for which the machine was
 //!   suspended.
 //!
@@ -130,41 +129,40 @@ assert_eq!(place_order(7).await?, "paid");
 //!   writes the release to the socket.
 //! * Of several guards dropped in a row, the server may read only the first release: it stops
 //!   reading when it can no longer send a reply.
-//! * Three kinds of locks end only with their lease: those of guards that a runtime drops with its
-//!   tasks, those of calls cancelled at that moment, and all of them while Redis is not reachable.
-//!   Permits of a [`Semaphore`] and counts of a [`CountDownGuard`] have no lease: the permits stay
-//!   taken, and the counts are not made.
+//! * Three kinds of locks end only with their lease: locks of guards that a runtime drops with its tasks, locks of
+//!   calls cancelled at that moment, and all locks while Redis is not reachable. Permits of a [`Semaphore`] and counts
+//!   of a [`CountDownGuard`] have no lease: the permits stay taken, and the counts are not made.
 //!
 //! A program that may leave `main` at any place can use [`ClientBuilder::flush_on_drop`].
 //!
 //! # Permissions
 //!
-//! [`Client::acl_rule`] returns the rule of an ACL user for the kinds of objects that a service uses: all commands
-//! that are sent and that the scripts call, the keys, and the channels. Without SUBSCRIBE the waiters of the user
-//! poll. Without PUBLISH the waiters of other clients poll for what the user releases.
+//! [`Client::acl_rule`] returns the ACL rule for the kinds of objects that a service uses: all commands that the client
+//! sends and that its scripts call, the keys, and the channels. Without SUBSCRIBE the waiters of the user poll. Without
+//! PUBLISH the waiters of other clients poll for what the user releases.
 //!
-//! With `+restore` and `+hdel`, a free [`RLock`] or [`SpinLock`] is taken by one plain command. HDEL
-//! releases them and a [`FencedLock`], with a PUBLISH behind it where waiters are told. Without one of
-//! the two rights scripts do all that, for three times the server's time, as with
-//! [`ClientBuilder::plain_commands`]`(false)`. RESTORE is in the category `@dangerous`: whoever may send it may send any
-//! payload, and not every server's reader is free of weaknesses
-//! ([SECURITY.md](https://github.com/redlock-rt/redlock-rt/blob/main/SECURITY.md#restore)). The client never needs it.
+//! With `+restore` and `+hdel`, a free [`RLock`] or [`SpinLock`] is taken by one plain command. HDEL releases them and
+//! a [`FencedLock`], with a PUBLISH behind it where waiters are told. Without one of the two rights scripts do all
+//! that, in three times the server time, as with [`ClientBuilder::plain_commands`]`(false)`. RESTORE is in the category
+//! `@dangerous`: a user with this right may send any payload, and the parsers of some servers have vulnerabilities
+//! ([SECURITY.md](https://github.com/redlock-rt/redlock-rt/blob/main/SECURITY.md#restore)). The client never needs
+//! RESTORE.
 //!
-//! Where the user may not track keys ([`ClientBuilder::tracking`]), a lock that others delete or take is noticed at
-//! its next renewal.
+//! Where the user may not track keys ([`ClientBuilder::tracking`]), a holder notices at its next renewal that another
+//! client has deleted or taken its lock.
 //!
-//! A user without a [namespace](ClientBuilder::namespace), or with the channels `&redisson_*`, hears and wakes the
-//! waiters of other tenants, `+client|kill` ends the connections of all of them, and `+restore`
-//! writes any value into the keys that it may write. Whoever has the same rights as a holder can release
-//! its lock, or forge an owner: the protocol knows owners by what they say.
+//! A user without a [namespace](ClientBuilder::namespace), or with the channels `&redisson_*`, can read the messages to
+//! the waiters of other tenants, and wake these waiters. `+client|kill` lets it end the connections of all tenants, and
+//! `+restore` lets it write any value into its keys. A user with the same rights as a holder can release its lock, or
+//! forge an owner: the protocol does not authenticate owners.
 //!
-//! The first connection to a server asks for what each renewal needs (`SCRIPT LOAD`, `EVALSHA`, and HGET, PTTL
-//! and PEXPIRE of the key `redlock_probe`, to which no right is needed), and changes nothing. Without one of
-//! them, [`Client::connect`] and each call fail at once with [`NoScripts`](ErrorKind::NoScripts),
-//! [`Misconfigured`](ErrorKind::Misconfigured) or [`Denied`](ErrorKind::Denied), and the error names the command. It asks for HDEL there too, without
-//! which guards that are dropped send scripts.
+//! The first connection to a server checks what each renewal needs (`SCRIPT LOAD`, `EVALSHA`, and HGET, PTTL and
+//! PEXPIRE of the key `redlock_probe`; the key itself needs no right), and changes nothing. Without one of them,
+//! [`Client::connect`] and each call fail at once with [`NoScripts`](ErrorKind::NoScripts),
+//! [`Misconfigured`](ErrorKind::Misconfigured) or [`Denied`](ErrorKind::Denied), and the error names the command. The
+//! connection also checks HDEL: without it, dropped guards send scripts.
 //!
-//! One right is missed late. Without `+incr` a [`FencedLock`] is refused only if its last token is ahead of
+//! A missing right to INCR shows late. Without `+incr` a [`FencedLock`] is refused only if its last token is ahead of
 //! the server's clock.
 //!
 //! # Logs
@@ -183,13 +181,13 @@ assert_eq!(place_order(7).await?, "paid");
 //!
 //! # Recipes
 //!
-//! [After the work](crate::recipes#after-the-work) (why not `unlock().await?`), N a second, names from what
-//! users write, processes that fork: see [recipes].
+//! See [recipes]: [after the work](crate::recipes#after-the-work) (why not `unlock().await?`), N a second, names from
+//! what users write, processes that fork.
 //!
 //! # Other executors, and none
 //!
-//! A client with [a thread of its own](ClientBuilder::dedicated_thread) works under `smol` and any other executor, and
-//! [`blocking`] lets plain threads wait.
+//! A client with [a dedicated thread](ClientBuilder::dedicated_thread) works under `smol` and any other executor. With
+//! [`blocking`], threads without a runtime can wait.
 //!
 //! # Tests of your service
 //!
@@ -207,8 +205,8 @@ assert_eq!(place_order(7).await?, "paid");
 //! * `embedded`: an in-process engine for tests and demos. The build compiles Lua 5.1 and needs a C
 //!   compiler.
 //!
-//! [What may change](https://github.com/redlock-rt/redlock-rt/blob/main/docs/stability.md), and what stays: the format in
-//! Redis does, so versions share locks.
+//! [Stability](https://github.com/redlock-rt/redlock-rt/blob/main/docs/stability.md) says what may change. The format
+//! in Redis stays the same, so different versions can share locks.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::unwrap_used)]
 

@@ -39,7 +39,7 @@ impl Limit {
     }
 }
 
-/// A [`Limit`] that threads share. It has the clock of the process: a line is also left out where a
+/// A [`Limit`] that threads share. It uses the clock of the process, so it also works where a
 /// runtime has paused its own.
 #[derive(Debug)]
 pub(crate) struct SharedLimit(Mutex<Limit>);
@@ -49,7 +49,7 @@ impl SharedLimit {
         Self(Mutex::new(Limit::new()))
     }
 
-    /// How many lines were left out before this one; `None`: it is left out.
+    /// How many lines were left out before this one; `None` if this one is left out.
     pub(crate) fn pass(&self) -> Option<u64> {
         let mut limit = lock_std(&self.0);
         limit.pass(Instant::now())

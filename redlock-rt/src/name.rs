@@ -55,7 +55,7 @@ impl LockName {
         Ok(Self(full))
     }
 
-    /// One that no caller can give: the name of a part of what has this name.
+    /// The name of a part of the object with this name. No caller can give such a name.
     pub(crate) fn part(&self, number: u64) -> Self {
         Self(format!("{}\0{number}", self.0).into())
     }
@@ -123,20 +123,20 @@ impl fmt::Debug for LockName {
 pub(crate) struct ClientId(Arc<str>);
 
 impl ClientId {
-    /// The third group of the UUID of each client of ours, by which the scripts of fair locks know
-    /// them: version 8, of one's own making. Those of Redisson are of version 4.
+    /// The third group of the UUID of each client of ours, by which the scripts of fair locks
+    /// recognise them: version 8 (custom). Redisson uses version 4.
     pub(crate) const MARK: &str = "8fa1";
 
     pub(crate) fn random() -> Self {
         let mut id = [0; 16];
-        // No generator of the process: a forked child would go on with that of its parent.
+        // Not a generator of the process: a forked child would continue the sequence of its parent.
         getrandom::fill(&mut id).expect("the system has random bytes");
         // The variant of RFC 9562.
         id[8] = id[8] & 0x3f | 0x80;
         Self::fixed(u128::from_be_bytes(id))
     }
 
-    /// One that is the same in each run of a simulation.
+    /// An identity that is the same in each run of a simulation.
     pub(crate) fn fixed(number: u128) -> Self {
         let mut id = format!("{number:032x}");
         for at in [8, 13, 18, 23] {

@@ -9,7 +9,7 @@ pub(crate) struct Growth {
     pub(crate) longest: Duration,
     /// By how much each is longer than the one before it.
     pub(crate) factor: f64,
-    /// Which part of a pause is taken at least: the rest is left to chance.
+    /// The fraction of a pause that is always taken. The rest is random.
     pub(crate) least: f64,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// For what follows from cancelled calls and dropped guards: 5 ms to half a second.
+    /// For background work after cancelled calls and dropped guards: 5 ms to half a second.
     pub(crate) const BACKGROUND: Self = Self::new(&Growth {
         shortest: Duration::from_millis(5),
         longest: Duration::from_millis(500),
@@ -46,7 +46,7 @@ impl Pause {
         least: 1.0,
     });
     /// For the tasks that subscribe and that ask for the layout of a cluster: 10 ms to half a second.
-    /// Varied, so that clients that lost one server together do not come back together.
+    /// Randomised, so that clients that lost one server together do not reconnect together.
     pub(crate) const SUBSCRIBING: Self = Self::new(&Growth {
         shortest: Duration::from_millis(10),
         longest: Duration::from_millis(500),
@@ -58,7 +58,7 @@ impl Pause {
         Self { growth, grown: 0 }
     }
 
-    /// Whether none was taken yet.
+    /// Whether no pause was taken yet.
     pub(crate) const fn is_first(&self) -> bool {
         self.grown == 0
     }
@@ -72,7 +72,7 @@ impl Pause {
         self.take_up_to(self.growth.longest)
     }
 
-    /// Takes the next pause, with another longest one.
+    /// Takes the next pause, with another upper limit.
     pub(crate) fn take_up_to(&mut self, longest: Duration) -> Duration {
         let before = self.grown;
         self.grown = before.saturating_add(1);

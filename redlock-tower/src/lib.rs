@@ -33,17 +33,17 @@
 //!
 //! # The answer without the lock
 //!
-//! Its status is [`status`] of the error, which is an extension of the response as an `Arc<`[`Error`]`>`. Its body is empty:
-//! a layer around this one can write one.
+//! Its status is [`status`] of the error. The error is an extension of the response, as an `Arc<`[`Error`]`>`. Its body
+//! is empty: a layer around this one can write a body.
 //!
 //! # How long the lock is held
 //!
-//! Until the inner service has answered: the release has ended before the answer is sent, so that the client's next request finds
+//! Until the inner service has answered. The release ends before the answer is sent, so the client's next request finds
 //! the lock free. A response body that is streamed afterwards has no lock, unless the handler keeps the guard.
 //!
 //! # The guard
 //!
-//! An extension of the request has it, for instance for the fencing token:
+//! The guard is an extension of the request. The handler can use it, for instance for the fencing token:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -129,13 +129,13 @@ impl<F> LockLayer<F> {
     }
 
     /// Sets how requests acquire the lock. Defaults to a wait of zero: 423 at once if another request has it. Options
-    /// without a [`wait`](LockOptions::wait) wait for ever.
+    /// without a [`wait`](LockOptions::wait) have no limit.
     #[must_use]
     pub fn options(self, options: LockOptions) -> Self {
         Self { options, ..self }
     }
 
-    /// Sets after how many seconds, rounded up, a client is told to try again, by `Retry-After`. Defaults to 1 s.
+    /// Sets the seconds, rounded up, after which a client is told to try again, by `Retry-After`. Defaults to 1 s.
     #[must_use]
     pub fn retry_after(self, retry_after: Duration) -> Self {
         Self {
@@ -194,7 +194,7 @@ where
         let Some(lock) = (self.layer.lock_of)(&request) else {
             return Box::pin(self.inner.call(request));
         };
-        // The clone may not be ready; the service that was asked is.
+        // The clone may not be ready; the service that was polled is.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let (options, retry_after) = (self.layer.options.clone(), self.layer.retry_after);
@@ -205,9 +205,9 @@ where
             };
             request.extensions_mut().insert(Arc::clone(&guard));
             let answer = guard.run(inner.call(request)).await;
-            // Otherwise the handler keeps it.
+            // Otherwise the handler keeps the guard.
             if let Some(guard) = Arc::into_inner(guard) {
-                // The request has had its effect. A release that fails goes on in the background.
+                // The request has had its effect. A failed release continues in the background.
                 let _ = guard.unlock().await;
             }
             answer.unwrap_or_else(|error| Ok(refusal(error, retry_after)))
@@ -229,7 +229,7 @@ fn refusal<R: Default>(error: Error, retry_after: Duration) -> Response<R> {
     response
 }
 
-/// Whether the request had no effect, and the same one may soon succeed.
+/// Whether the request had no effect, and a repeat may soon succeed.
 fn is_to_be_repeated(error: &Error) -> bool {
     let status = status(error);
     error.lost_reason().is_none()

@@ -1,4 +1,4 @@
-//! What a server says of itself.
+//! Facts that a server reports about itself.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -52,7 +52,7 @@ impl Facts {
         self.info(name)?.parse().ok()
     }
 
-    /// The lines whose name begins so.
+    /// The lines whose name begins with `start`.
     pub(super) fn lines(&self, start: &str) -> impl Iterator<Item = (&str, &str)> {
         let lines = self
             .info
@@ -61,7 +61,7 @@ impl Facts {
         lines.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// A setting; `None` where the user may not ask, or the server has none of that name.
+    /// A setting; `None` if the user may not ask, or the server has none of that name.
     pub(super) fn config(&self, name: &str) -> Option<&str> {
         self.config.get(name).map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! Waiters of fair locks that are dead, and permits that nobody renews.
+//! Dead waiters of fair locks, and permits that are not renewed.
 
 use redis::RedisError;
 
@@ -6,9 +6,9 @@ use super::keys::{Keys, semaphore_of};
 use super::{Said, note, ok, warning};
 use crate::nodes::Node;
 
-/// Milliseconds for which a deadline may have passed: the next call for the lock takes the waiter out.
+/// Milliseconds for which a deadline may have passed: the next call for the lock removes the waiter.
 const GRACE: f64 = 60_000.0;
-/// The end of a lease farther away than this is none.
+/// An end of a lease that is farther away than this counts as none.
 const A_DAY: f64 = 86_400_000.0;
 
 /// The time of the server in milliseconds.
@@ -54,7 +54,7 @@ pub(super) async fn permits(node: &Node, keys: &Keys) -> Result<Vec<Said>, Redis
         let Some(name) = semaphore_of(leases) else {
             continue;
         };
-        // Others have keys of such a name, too.
+        // Other programs may have keys with such a name.
         if node.ask::<String>(&["TYPE", leases]).await? != "zset" {
             continue;
         }

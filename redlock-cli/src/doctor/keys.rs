@@ -1,4 +1,4 @@
-//! Keys that are no locks where locks are, and locks of others under another prefix.
+//! Keys in the place of locks that are no locks, and locks of other programs under another prefix.
 
 use std::collections::HashSet;
 
@@ -13,10 +13,10 @@ const AT_ONCE: &str = "500";
 /// How many of a finding are named.
 const NAMED: usize = 5;
 
-/// The keys of a master, as far as they were looked at.
+/// The keys of a master that were looked at.
 pub(super) struct Keys {
     names: Vec<Vec<u8>>,
-    /// Why not all are there.
+    /// Why not all keys are there.
     why_not_all: Option<String>,
 }
 
@@ -114,11 +114,11 @@ fn named(keys: &[&str]) -> String {
     format!("{}{more}", keys[..keys.len().min(NAMED)].join(", "))
 }
 
-/// Whether the key can be no lock, semaphore or latch, nor what the library writes beside them.
+/// Whether the key cannot be a lock, semaphore or latch, nor another key of the library.
 async fn is_foreign(node: &Node, key: &str, start: &str) -> Result<bool, RedisError> {
     let kind: String = node.ask(&["TYPE", key]).await?;
     Ok(match kind.as_str() {
-        // It has ended since.
+        // It has expired since.
         "none" => false,
         "hash" => !is_identity(&key[start.len()..]) && !is_lock(node, key).await?,
         "string" => {
@@ -131,7 +131,7 @@ async fn is_foreign(node: &Node, key: &str, start: &str) -> Result<bool, RedisEr
     })
 }
 
-/// Whether a client says under this name who it is.
+/// Whether this is the key of a client's identity.
 fn is_identity(name: &str) -> bool {
     name.starts_with("redlock_client:{") && name.ends_with('}')
 }
@@ -165,7 +165,7 @@ async fn is_lock(node: &Node, key: &str) -> Result<bool, RedisError> {
     }))
 }
 
-/// Locks without the namespace that have the name of one of ours behind it.
+/// Locks without the namespace whose names end like one of ours.
 async fn elsewhere<'a>(
     node: &Node,
     keys: &'a Keys,
@@ -181,7 +181,7 @@ async fn elsewhere<'a>(
     let is_ours = |key: &str| key.starts_with(start) || key.starts_with(&holds);
     let mut found = Vec::new();
     for key in keys.names().filter(|key| !is_ours(key)) {
-        // Behind any colon a name may begin.
+        // A name may begin after any colon.
         let ends = key.match_indices(':').map(|(at, _)| &key[at + 1..]);
         if ends.chain([key]).any(|name| names.contains(name))
             && node.ask::<String>(&["TYPE", key]).await? == "hash"

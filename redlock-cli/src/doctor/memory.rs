@@ -1,9 +1,9 @@
-//! What is evicted: keys, and scripts.
+//! Eviction of keys and of scripts.
 
 use super::facts::Facts;
 use super::{Said, error, note, ok, warning};
 
-/// With so many scripts somebody makes a new one for each call.
+/// With this many scripts, some client makes a new one for each call.
 const MANY_SCRIPTS: u64 = 1000;
 
 pub(super) fn check(facts: &Facts) -> Vec<Said> {

@@ -1,7 +1,7 @@
-//! `redlock doctor`: what is wrong with a Redis for locks, and how to mend it.
+//! `redlock doctor`: what is wrong with a Redis for locks, and how to fix it.
 //!
-//! A check is a function of one master that returns its findings. What a user may not ask is no finding
-//! of a check, but a note that it was left out.
+//! A check is a function of one master that returns its findings. If the user may not ask a question, that
+//! is not a finding of a check, but a note that the check was left out.
 
 mod clock;
 mod facts;
@@ -65,11 +65,11 @@ enum Kind {
 #[serde(rename_all = "lowercase")]
 enum Severity {
     Ok,
-    /// Worth to know, or a check that was left out.
+    /// Good to know, or a check that was left out.
     Note,
-    /// Locks can be lost, or wait, when something else goes wrong.
+    /// Locks can be lost, or have to wait, when something else goes wrong.
     Warning,
-    /// Locks are lost, or cannot be had.
+    /// Locks are lost, or cannot be acquired.
     Error,
 }
 
@@ -94,7 +94,7 @@ struct Finding {
     remedy: Option<String>,
 }
 
-/// What one check says of one server.
+/// The result of one check of one server.
 #[derive(Debug)]
 struct Said {
     severity: Severity,
@@ -161,7 +161,7 @@ pub(crate) async fn perform(
     })
 }
 
-/// Connects as the services do, which finds what is no server to lock on, and then for questions.
+/// Connects as the services do, which detects unsuitable servers, and then for questions.
 async fn reach(server: &Server, report: &mut Report) -> Result<Vec<Node>, Failure> {
     let client = server.client().await?;
     client.shutdown(Shutdown::ReleaseAll).await?;

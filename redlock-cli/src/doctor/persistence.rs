@@ -1,4 +1,4 @@
-//! What a restart leaves of the locks.
+//! The locks that a restart keeps.
 
 use super::facts::Facts;
 use super::{Said, error, note, ok, warning};

@@ -1,4 +1,4 @@
-//! The rule of the library for the kinds in use, and the keys and channels that they need a right to.
+//! The library's ACL rule for the kinds in use, and the keys and channels that they need rights to.
 
 use redlock_rt::{AclKind, Client, Error};
 
@@ -14,22 +14,22 @@ const STOLEN: &str = "~redlock_stolen";
 const LEASES: &str = "~{";
 /// The channels of latches have every name in braces.
 const LATCHES: &str = "&redisson_countdownlatch__channel__{";
-/// Of fair locks.
+/// The channels of fair locks.
 const WAKE: &str = "&redlock_wake:*";
 
 /// Keys, or channels.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// As a rule has it: `~` and keys, or `&` and channels.
+    /// As in a rule: `~` and keys, or `&` and channels.
     pub(super) pattern: String,
-    /// One of them.
+    /// One such key or channel.
     pub(super) sample: String,
-    /// Only names that contain `{` have something there.
+    /// Only names that contain `{` have keys or channels there.
     pub(super) braced: bool,
 }
 
 impl Place {
-    /// What is asked for with the sample.
+    /// The command that is checked with the sample.
     pub(super) fn command(&self) -> &'static str {
         match self.pattern.starts_with('~') {
             true => SCRIPT,
@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-/// The kinds of the library that one of ours stands for; an RLock is in each rule.
+/// The kinds of the library for one of ours; an RLock is in each rule.
 fn in_rules(kind: Kind) -> &'static [AclKind] {
     match kind {
         Kind::Rlock => &[],
@@ -57,7 +57,7 @@ fn in_rules(kind: Kind) -> &'static [AclKind] {
     }
 }
 
-/// The library's rule for any namespace, of a server like this one.
+/// The library's rule for any namespace, for a server like this one.
 pub(super) fn rule(kinds: &[Kind], facts: &Facts) -> Result<String, Error> {
     let url = match facts.info("cluster_enabled") {
         Some("1") => "redis+cluster://localhost",
@@ -68,19 +68,19 @@ pub(super) fn rule(kinds: &[Kind], facts: &Facts) -> Result<String, Error> {
     Ok(client.acl_rule(kinds))
 }
 
-/// How the keys (`~`) and channels (`&`) of a rule begin that belong to a name. Behind it the name is in braces,
-/// unless it contains `{`.
+/// The prefixes of the keys (`~`) and channels (`&`) of a rule that belong to a name. After the prefix the name
+/// is in braces, unless it contains `{`.
 fn starts(rule: &str) -> Vec<&str> {
     let words = rule.split(' ');
     let mut starts: Vec<_> = words
         .filter_map(|word| word.strip_suffix(":any:*"))
         .collect();
-    // Last: what only this key needs is not serious, and a pattern is asked for once.
+    // Last: a right that only this key needs is not serious, and each pattern is checked once.
     starts.sort_by_key(|start| *start == STOLEN);
     starts
 }
 
-/// Besides the keys that begin with the namespace, where there is one.
+/// The places besides the keys that begin with the namespace, if there is one.
 pub(super) fn of(namespace: Option<&str>, rule: &str) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
     for start in starts(rule) {

@@ -1,9 +1,9 @@
-//! What a failover loses.
+//! What a failover can lose.
 
 use super::facts::Facts;
 use super::{Said, error, note, ok, warning};
 
-/// Seconds since a replica was heard last. They report every second.
+/// Seconds since a replica last reported. Replicas report every second.
 const LATE: u64 = 3;
 
 /// Bytes behind the master.

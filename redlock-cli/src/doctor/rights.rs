@@ -64,7 +64,7 @@ const SAMPLES: &[&str] = &[
     "SSUBSCRIBE C",
     "SUNSUBSCRIBE C",
 ];
-/// By which a free lock is taken without a script.
+/// Takes a free lock without a script.
 const RESTORE: &str = "RESTORE K 0 v";
 /// Locks work without these.
 const MINOR: [&str; 6] = [
@@ -78,7 +78,7 @@ const MINOR: [&str; 6] = [
 /// Names of connections.
 const NAMES: &[&str] = &["CLIENT|SETNAME x", "CLIENT|SETINFO LIB-NAME x"];
 
-/// With these, Redis tells of a lock that others delete or take.
+/// With these, Redis reports a lock that others delete or take.
 const TRACKING: &[(&str, &str)] = &[
     ("CLIENT|TRACKING OFF", "+client|tracking"),
     ("CLIENT|CACHING YES", "+client|caching"),
@@ -92,14 +92,14 @@ fn in_use(doctor: &Doctor) -> &[Kind] {
     }
 }
 
-/// Those of a rule. Names of connections are left out.
+/// The commands of a rule, without those for names of connections.
 fn commands(rule: &str) -> Vec<&'static str> {
     let samples = SAMPLES.iter().copied();
     let has = |right: &str| rule.split(' ').any(|word| word == right);
     samples.filter(|sample| has(&right(sample))).collect()
 }
 
-/// Whether the user may send this; an error if nobody says so.
+/// Whether the user may send this; an error if that cannot be found out.
 async fn may(
     node: &Node,
     user: &str,
@@ -110,7 +110,7 @@ async fn may(
     may_with(node, user, command, [name, &channel]).await
 }
 
-/// The same, of this key and this channel.
+/// The same, for this key and this channel.
 async fn may_with(
     node: &Node,
     user: &str,
@@ -138,23 +138,23 @@ async fn user_of(doctor: &Doctor, node: &Node) -> Option<String> {
     }
 }
 
-/// `None`: nobody says so.
+/// `None`: that cannot be found out.
 pub(super) async fn may_restore(doctor: &Doctor, node: &Node) -> Option<bool> {
     let user = user_of(doctor, node).await?;
     may(node, &user, RESTORE, "redlock_probe").await.ok()
 }
 
-/// What a user lacks.
+/// The missing rights of a user.
 #[derive(Default)]
 struct Lacking {
     /// For all names, or for those without `{`.
     rights: Vec<String>,
-    /// For those with it only.
+    /// For those with `{` only.
     braced: Vec<String>,
-    /// Without what is here calls are refused. Without the rest waiters poll, late commands are not prevented,
-    /// and nobody is told of a theft.
+    /// Without these rights calls are refused. Without the others waiters poll, late commands are not prevented,
+    /// and no holder is told of a theft.
     is_serious: bool,
-    /// Why it is not known of some.
+    /// Why the result for some is not known.
     unknown: Option<redis::RedisError>,
 }
 
@@ -180,7 +180,7 @@ impl Lacking {
         }
         let refused = lacking.rights.clone();
         for place in places {
-            // Else it is the command that is refused.
+            // Otherwise the command itself is refused.
             let may_ask = !refused.contains(&right(place.command()));
             let sample = [place.sample.as_str(); 2];
             let missing = match place.braced {
@@ -271,7 +271,7 @@ async fn noticed_late(facts: &Facts, node: &Node, user: &str) -> Option<Said> {
     (!missing.is_empty()).then(|| note(message))
 }
 
-/// What it lacks that nothing fails without.
+/// Missing rights that cause no failure.
 async fn extra(node: &Node, user: &str, name: &str) -> String {
     let mut missing = Vec::new();
     for command in [&[RESTORE], NAMES].concat() {
@@ -290,7 +290,7 @@ fn right(command: &str) -> String {
     format!("+{}", name.to_lowercase())
 }
 
-/// The least rights, as an administrator gives them.
+/// The minimal rights, as an administrator grants them.
 fn line(server: &Server, places: &[Place], commands: &[&str]) -> String {
     let mut words = match &server.namespace {
         Some(namespace) => vec![format!("~{namespace}:*"), "~redlock_probe".to_owned()],

@@ -18,7 +18,7 @@ fn shown((major, minor, patch): Version) -> String {
     format!("{major}.{minor}.{patch}")
 }
 
-/// The first version of each branch of Redis in which no crafted value does harm by RESTORE (SECURITY.md).
+/// The first version of each branch of Redis in which RESTORE of any crafted value is safe (SECURITY.md).
 const MENDED: [Version; 6] = [
     (6, 2, 23),
     (7, 4, 10),

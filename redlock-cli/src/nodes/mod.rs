@@ -39,7 +39,7 @@ impl From<RedisError> for Failure {
     }
 }
 
-/// The masters that the URL leads to: one, or all of a cluster.
+/// The masters of the URL: one, or all of a cluster.
 pub(crate) async fn masters(server: &Server) -> Result<Vec<Node>, Failure> {
     let place = Place::parse(&server.url).ok_or_else(|| Failure::usage("not a URL of Redis"))?;
     let dialer = Dialer::new(server, &place)?;
@@ -54,7 +54,7 @@ pub(crate) async fn masters(server: &Server) -> Result<Vec<Node>, Failure> {
     }
 }
 
-/// The first answer of these hosts; the error of the last one, if none has any.
+/// The first answer of these hosts; the error of the last one, if none answers.
 async fn first<T>(
     place: &Place,
     ask: impl AsyncFn(&str, u16) -> Result<Option<T>, Failure>,
@@ -121,7 +121,7 @@ async fn masters_of_cluster(dialer: &Dialer, place: &Place) -> Result<Vec<Node>,
         };
         let host: Option<String> = redis::from_redis_value(host).map_err(RedisError::from)?;
         let port: u16 = redis::from_redis_value(port).map_err(RedisError::from)?;
-        // Without a host it means its own.
+        // A node without a host means its own.
         let host = host.filter(|host| !host.is_empty() && host != "?");
         let found = (host.unwrap_or_else(|| asked.clone()), port);
         if !places.contains(&found) {

@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-/// What the hosts of a URL are.
+/// The kind of the hosts of a URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// One server, or a master and its replicas.

@@ -1,11 +1,11 @@
-//! The command as a process group: it is started, stopped, continued and waited for as a job of a shell.
+//! The command as a process group. It is started, stopped, continued and waited for like a job of a shell.
 //!
 //! Invariants:
 //!
 //! 1. The group has the terminal only while it runs and this process was in the foreground.
-//! 2. This process stops only after its child has, and only where a shell can continue it.
+//! 2. This process stops only after its child has, and only if a shell can continue it.
 //! 3. A signal is sent to the group only until the child has been waited for, or while others of the group
-//!    live: its number belongs to nobody else until then.
+//!    live. Until then no other group has its number.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -24,15 +24,16 @@ use crate::exit::{Code, Failure};
 const NOT_FOUND: Code = Code(127);
 const NOT_EXECUTABLE: Code = Code(126);
 
-/// How often to look whether the rest of a group has ended, which nobody tells.
+/// How often to check whether the rest of a group has ended, since there is no signal for that.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often to look whose the terminal is: a shell that brings a job to the front which runs tells nobody.
+/// How often to check which group has the terminal: a shell does not tell when it brings a running job to
+/// the front.
 const LOOK_AT_TERMINAL: Duration = Duration::from_millis(200);
 
 pub(super) struct Child {
     group: Pid,
     terminal: Option<Terminal>,
-    /// It has stopped, and this process is to stop too.
+    /// The child has stopped, and this process must stop too.
     has_stopped: bool,
 }
 
@@ -57,8 +58,7 @@ impl Child {
         Ok(this)
     }
 
-    /// Waits for the end of the child, and does meanwhile what signals ask for. May be dropped and called
-    /// again.
+    /// Waits for the end of the child, and handles signals meanwhile. May be dropped and called again.
     pub(super) async fn ended(&mut self, signals: &mut Signals) -> Code {
         loop {
             if let Some(code) = self.look() {
@@ -84,7 +84,7 @@ impl Child {
     pub(super) async fn stop(&mut self, kill_after: Duration, signals: &mut Signals) {
         let deadline = Instant::now() + kill_after;
         self.send(Signal::SIGTERM);
-        // One that is stopped gets it only then.
+        // A stopped process gets SIGTERM only then.
         self.send(Signal::SIGCONT);
         let mut child_ended = false;
         while Instant::now() < deadline {
@@ -119,7 +119,7 @@ impl Child {
                 }
                 Ok(WaitStatus::Stopped(_, signal)) => self.stopped(signal),
                 Ok(_) => return None,
-                // Nobody else waits for it, so it is there.
+                // No other code waits for it, so it exists.
                 Err(_) => return Some(Code::SOFTWARE),
             }
         }
@@ -131,11 +131,11 @@ impl Child {
         };
         let by_terminal = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
         if by_terminal && terminal.is_in_front(self.group) {
-            // It was faster than the hand-over of the terminal, or a shell has brought us to the front.
+            // The child ran before it had the terminal, or a shell has brought us to the front.
             return self.go_on();
         }
         terminal.take_back(self.group);
-        // The shell waits for our group. Where there is none to continue us, the kernel drops this.
+        // The shell waits for our group. If no shell can continue us, the kernel drops this signal.
         self.has_stopped = true;
         let signal = match by_terminal {
             true => signal,
@@ -163,7 +163,7 @@ impl Child {
     }
 
     fn send(&self, signal: Signal) {
-        // It fails only if nobody of the group is left.
+        // It fails only if the group is empty.
         let _ = killpg(self.group, signal);
     }
 }

@@ -1,4 +1,4 @@
-//! What is held while the command runs.
+//! The lock or permit that is held while the command runs.
 
 use std::pin::Pin;
 

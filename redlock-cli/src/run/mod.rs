@@ -20,7 +20,7 @@ use crate::output::warn;
 use crate::server::Server;
 use crate::span::span;
 
-/// That of the library.
+/// The default of the library.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
 /// Runs a command under a lock, and stops it when the lock is lost
@@ -138,7 +138,7 @@ impl Run {
         }
     }
 
-    /// The lease, where one is set: a longest hold below the default lease makes it shorter.
+    /// The lease, if one is set: a `max_hold` below the default lease shortens it.
     fn lease(&self) -> Option<Duration> {
         let short = self.max_hold.filter(|hold| *hold < DEFAULT_LEASE);
         self.lease.or(short)
@@ -173,9 +173,9 @@ impl Run {
 
 pub(crate) async fn perform(run: Run, server: &Server) -> Result<Code, Failure> {
     run.check()?;
-    // Before the lock: from here on no signal ends this process with a lock.
+    // Before the lock: from now on no signal ends this process while it has a lock.
     let mut signals = Signals::catch()?;
-    // Told of a loss at once, where the server does that.
+    // With tracking, a loss is reported at once, if the server supports it.
     let builder = server.builder()?.tracking(true);
     let client = tokio::select! {
         client = builder.connect() => client?,
@@ -201,7 +201,7 @@ pub(crate) async fn perform(run: Run, server: &Server) -> Result<Code, Failure> 
     };
     let ended = under(&run, &held, &mut signals).await;
     let name = held.name().to_owned();
-    // What is not delivered, the end of the client reports.
+    // The end of the client reports an undelivered release.
     let released = held.release().await;
     if !matches!(ended, Ok(None)) && matches!(released, Ok(Unlocked::AlreadyExpired)) {
         warn(&format!(
@@ -218,7 +218,7 @@ async fn under(run: &Run, held: &Held, signals: &mut Signals) -> Result<Option<C
     command.env("REDLOCK_NAME", held.name());
     match held.token() {
         Some(token) => command.env("REDLOCK_TOKEN", token.to_string()),
-        // That of a lock around this one says nothing about this one.
+        // The token of an outer lock is not one of this lock.
         None => command.env_remove("REDLOCK_TOKEN"),
     };
     let mut child = Child::start(command)?;
@@ -226,7 +226,7 @@ async fn under(run: &Run, held: &Held, signals: &mut Signals) -> Result<Option<C
         code = child.ended(signals) => return Ok(Some(code)),
         reason = held.lost() => {
             let lost = format!("the lock {:?} was lost: {reason}", held.name());
-            // `stty tostop` would stop this process before the command.
+            // With `stty tostop` this process would stop before the command.
             terminal::from_behind(|| warn(&lost));
         }
     }

@@ -7,21 +7,21 @@ use std::task::Poll;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// What the group of the command gets as well.
+/// Signals that are passed on to the command's group.
 const PASSED_ON: [Signal; 3] = [Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2];
-/// And these, if they were not ignored when this process began: nohup ignores SIGHUP, and a shell without job control
-/// the others, for what it starts behind.
+/// Also these, if they were not ignored when this process began: nohup ignores SIGHUP, and a shell without job
+/// control the others, for background commands.
 const PASSED_ON_IF_HEARD: [Signal; 3] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
 
 pub(super) struct Signals {
     passed_on: Vec<(Signal, Stream)>,
     /// A child has ended, or has stopped.
     of_children: Stream,
-    /// A shell lets this process continue, in the foreground or behind.
+    /// A shell continues this process, in the foreground or in the background.
     to_continue: Stream,
 }
 
-/// What a signal asks for.
+/// The request of a signal.
 #[derive(Debug)]
 pub(super) enum Heard {
     Pass(Signal),
@@ -44,7 +44,7 @@ impl Signals {
         })
     }
 
-    /// The next signal that the command is to get.
+    /// The next signal to be passed on to the command.
     pub(super) async fn passed_on(&mut self) -> Signal {
         first_of(&mut self.passed_on).await
     }
@@ -70,8 +70,7 @@ async fn first_of(streams: &mut [(Signal, Stream)]) -> Signal {
     .await
 }
 
-/// The signals that were ignored when this process began, a bit for each; none where the system has no
-/// such file.
+/// The signals that were ignored when this process began, a bit for each; none if the system has no such file.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -36,12 +36,12 @@ impl Terminal {
 
 fn hand_to(group: Pid) {
     from_behind(|| {
-        // Fails if the terminal is gone, or the group: then nobody has it.
+        // Fails if the terminal or the group is gone.
         let _ = tcsetpgrp(stdin(), group);
     });
 }
 
-/// Uses the terminal, which stops a process in the background by SIGTTOU unless that is blocked.
+/// Uses the terminal. SIGTTOU, which would stop a process in the background, is blocked meanwhile.
 pub(super) fn from_behind(uses: impl FnOnce()) {
     let mut stops = SigSet::empty();
     stops.add(Signal::SIGTTOU);

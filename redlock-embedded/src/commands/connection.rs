@@ -60,7 +60,7 @@ pub(super) fn id(ctx: &mut Ctx<'_>, _: CommandArgs<'_>) -> Result<RespReply, Fai
     ))
 }
 
-/// Nothing shows the name.
+/// No command shows the name.
 pub(super) fn set_name(_: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     if args[2].iter().all(u8::is_ascii_graphic) {
         return Ok(RespReply::Ok);

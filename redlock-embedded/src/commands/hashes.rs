@@ -54,7 +54,7 @@ pub(super) fn hvals(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespRepl
     Ok(RespReply::bulks(fields.map(|(_, value)| value)))
 }
 
-/// Draws so many different fields; with a count below zero, the same field may be drawn again.
+/// Draws this many different fields; with a count below zero, the same field may be drawn again.
 pub(super) fn hrandfield(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let count = args.get(2).map(|count| int(count)).transpose()?;
     let with_values = match args.get(3..) {
@@ -63,7 +63,7 @@ pub(super) fn hrandfield(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<Res
         Some(_) => return Err(SYNTAX.into()),
     };
     if count.is_some_and(|count| count < 0 && count.unsigned_abs() > MOST_RETURNED as u64 / 2) {
-        // Redis sends as many as that, piece by piece.
+        // Redis sends this many, piece by piece.
         return Err("ERR value is out of range (for the embedded engine)".into());
     }
     let len = ctx.db().hash(args[1])?.map_or(0, |hash| hash.len());
@@ -78,7 +78,7 @@ pub(super) fn hrandfield(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<Res
         }
     };
     let hash = ctx.db().hash(args[1])?;
-    // Once for all: to go to each place by itself takes the square of the time.
+    // All at once: a separate walk to each place would take quadratic time.
     let fields: Vec<_> = match drawn.len() {
         0 | 1 => Vec::new(),
         _ => hash.into_iter().flat_map(|hash| hash.iter()).collect(),

@@ -1,4 +1,4 @@
-//! Commands about keys whatever their type.
+//! Commands about keys of any type.
 
 use super::super::glob::{self, Matcher};
 use super::super::resp::{Fail, RespReply};
@@ -37,8 +37,8 @@ pub(super) fn keys(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply
     matcher.end().map(|()| keys)
 }
 
-/// One page gives everything, so the cursor is always back at zero: that keeps the promise of SCAN
-/// (whatever was there throughout is returned) without any state between calls.
+/// One page has everything, so the cursor is always back at zero. That keeps the guarantee of SCAN
+/// (keys that exist throughout are returned) without any state between calls.
 pub(super) fn scan(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let cursor = std::str::from_utf8(args[1]).ok();
     // As strtoul reads it: nothing is zero, and a sign may stand before the digits.

@@ -27,7 +27,7 @@ use self::call::{CommandArgs, c_string, wrong_arity};
 
 pub(super) struct Command {
     pub(super) name: &'static str,
-    /// The number of arguments with the name; negative: at least so many.
+    /// The number of arguments with the name; negative: at least this many.
     arity: i64,
     flags: u8,
     pub(super) run: CommandRun,
@@ -125,7 +125,7 @@ pub(super) fn find_in_script(args: CommandArgs<'_>) -> Result<&'static Command, 
     }
 }
 
-/// Adds to what Redis says that another server may have the command.
+/// Adds to Redis' text that another server may have the command.
 fn not_here(mut text: Vec<u8>, name: &[u8], sub: Option<&[u8]>) -> Fail {
     if text.last() != Some(&b' ') {
         text.push(b' ');

@@ -1,4 +1,4 @@
-//! `RESTORE`, for hashes in the oldest form of a dump.
+//! `RESTORE`, for hashes in the oldest format of a dump.
 
 use std::collections::HashSet;
 
@@ -35,7 +35,7 @@ pub(super) fn restore(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespRe
     }
     let fields = fields(value)?;
     let base = if absolute { 0 } else { db.now };
-    // Beyond the end of time, as in Redis, whose number becomes negative then.
+    // Overflow of time, as in Redis, whose number then becomes negative.
     let at = deadline(ttl, Unit::Milliseconds, base).unwrap_or(0);
     db.remove(key);
     if ttl != 0 && at <= db.now {
@@ -81,7 +81,7 @@ fn read(rest: &mut &[u8]) -> Option<Fields> {
 
 enum Len {
     Bytes(usize),
-    /// A number of so many bytes takes the place of the text.
+    /// A number of this many bytes replaces the text.
     Number(usize),
 }
 

@@ -33,7 +33,7 @@ pub(super) fn evalsha(
     db: usize,
     args: CommandArgs<'_>,
 ) -> ScriptReply {
-    // The length of a digest is looked at before anything else.
+    // The length of a digest is checked before anything else.
     if args[1].len() != 40 {
         return Err(NO_SCRIPT.into());
     }

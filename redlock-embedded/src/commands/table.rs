@@ -15,7 +15,7 @@ pub(in super::super) const NO_AUTH: u8 = 2;
 pub(in super::super) const WHILE_SUBSCRIBED: u8 = 4;
 /// Has subcommands, which are commands of their own, named `container|sub`.
 pub(super) const CONTAINER: u8 = 8;
-/// Takes about the same short time whatever is stored.
+/// Takes about the same short time for any data.
 pub(in super::super) const QUICK: u8 = 16;
 
 const SUBSCRIPTION: u8 = NO_SCRIPT | WHILE_SUBSCRIBED;

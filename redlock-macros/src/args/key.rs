@@ -32,7 +32,7 @@ impl KeyArg {
 /// Several keys.
 #[derive(Debug)]
 pub(crate) enum KeysArg {
-    /// At least one was written; keys that are wrong by themselves are left out.
+    /// At least one was written. Keys that are invalid alone are left out.
     Each(Vec<Spanned<KeyArg>>),
     List(Expr),
 }

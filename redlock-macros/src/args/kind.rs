@@ -19,7 +19,7 @@ const KINDS: [&str; 7] = [
     "semaphore",
 ];
 
-/// The names of kinds in other libraries, in lower case and in one word. For hints only.
+/// The names of kinds in other libraries, in lower case and as one word. For hints only.
 const FOREIGN: [(&str, &str); 28] = [
     ("exclusive", "reentrant"),
     ("mutex", "reentrant"),

@@ -1,5 +1,5 @@
-//! The options of the attribute, each by itself: its name and its values. Rules that concern
-//! several options, or the function, are in `check`.
+//! The options of the attribute, each separately: its name and its values. Rules that concern several
+//! options, or the function, are in `check`.
 
 mod fsync;
 mod key;
@@ -28,7 +28,7 @@ pub(crate) use self::key::{KeyArg, KeysArg};
 #[derive(Debug, Clone)]
 pub(crate) struct Spanned<T> {
     pub(crate) value: T,
-    /// Of the first token, if there are several.
+    /// The place of the first token, if there are several.
     pub(crate) span: Span,
 }
 
@@ -64,8 +64,8 @@ pub(crate) struct Args {
 #[derive(Debug)]
 pub(crate) enum OptionSlot<T> {
     Unset,
-    /// Set, but to a value that was reported as a mistake. So the option is not missing, and a second
-    /// one is a repetition.
+    /// Set to a value that was reported as a mistake. So the option is not missing, and a second one
+    /// is a repetition.
     Invalid,
     Set(Spanned<T>),
 }
@@ -206,7 +206,7 @@ impl Args {
             slot.spoil();
             return Err(names::without_value(&name));
         }
-        // Apart from the rest, since tokens that are left over in brackets would be one more mistake.
+        // Separate from the rest, since tokens that are left over in brackets would be one more mistake.
         let aside = input.fork();
         match aside.parse() {
             Ok(value) => slot.fill(&name, value, errors),

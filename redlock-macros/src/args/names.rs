@@ -146,7 +146,7 @@ pub(super) fn without_value(name: &Ident) -> syn::Error {
     )
 }
 
-/// The mistake that the value of `name` is no expression; `error` has the reason.
+/// The mistake that the value of `name` is not an expression; `error` has the reason.
 pub(super) fn unreadable(name: &Ident, error: &syn::Error) -> syn::Error {
     let text = error.to_string();
     // An error without a place is reported at all tokens between the parentheses.

@@ -34,7 +34,7 @@ const WORDS: OptionWords = OptionWords {
 pub(super) fn replica_ack(_: &Ident, value: Expr, errors: &mut Errors) -> Option<ReplicaAckArg> {
     match &value {
         Expr::Call(call) => {
-            // `AtLeast(2)` is the name of what a number stands for, and no function here.
+            // `AtLeast(2)` is a variant for which a number is written here; it is not a function.
             if let Some(name) = word(&call.func) {
                 let number = call.args.first().and_then(number).unwrap_or(1).max(1);
                 errors.on(

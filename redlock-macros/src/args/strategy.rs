@@ -12,7 +12,7 @@ use crate::plan::{Fallback, OnLostArg};
 const FALLBACKS: [&str; 4] = ["error", "skip", "value", "call"];
 const FORMS: &str = "`error`, `skip`, `value(expr)` or `call(path)`";
 
-/// The names of strategies in other libraries, in lower case and in one word. For hints only.
+/// The names of strategies in other libraries, in lower case and as one word. For hints only.
 const FOREIGN: [(&str, &str); 19] = [
     ("throw", "error"),
     ("throwing", "error"),

@@ -1,4 +1,4 @@
-//! Values that several options have, and options that are little more than such a value.
+//! Values that several options have, and options that consist of such a value.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens as _;
@@ -28,7 +28,7 @@ pub(super) fn string(value: &Expr) -> Option<&LitStr> {
     }
 }
 
-/// Whether this is a literal, also `-1`, which is none for the compiler.
+/// Whether this is a literal, including `-1`, which is not a literal for the compiler.
 pub(super) fn literal(value: &Expr) -> Option<&Lit> {
     match value {
         Expr::Lit(ExprLit { lit, .. }) => Some(lit),
@@ -49,11 +49,11 @@ pub(super) fn word(value: &Expr) -> Option<&Ident> {
     }
 }
 
-/// The words that an option has as values.
+/// The words that an option accepts.
 pub(super) struct OptionWords {
     pub(super) option: &'static str,
     pub(super) words: &'static [&'static str],
-    /// The words of other libraries, in lower case and in one word. For hints only.
+    /// The words of other libraries, in lower case and as one word. For hints only.
     pub(super) foreign: &'static [(&'static str, &'static str)],
     /// All values of the option.
     pub(super) list: &'static str,
@@ -72,7 +72,7 @@ impl OptionWords {
         }
     }
 
-    /// Reports a word that the option does not have.
+    /// Reports a word that the option does not accept.
     pub(super) fn unknown(&self, value: &Expr, text: &str, errors: &mut Errors) {
         let simple = text.replace('_', "").to_lowercase();
         let foreign = self.foreign.iter().find(|(foreign, _)| *foreign == simple);

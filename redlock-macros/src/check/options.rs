@@ -133,7 +133,7 @@ fn kinds(args: &Args, errors: &mut Errors) {
     let kind = match &args.kind {
         OptionSlot::Unset => &reentrant,
         OptionSlot::Set(kind) => &kind.value,
-        // The option that was meant may go with all others.
+        // The intended option may be compatible with all others.
         OptionSlot::Invalid => return,
     };
     if let (LockKindArg::Semaphore { .. }, Some(owner)) = (kind, args.owner.get()) {
@@ -172,7 +172,7 @@ fn kinds(args: &Args, errors: &mut Errors) {
     }
 }
 
-/// What is done once has a lock of its own, and an answer of its own where it is not run.
+/// A function that runs once has its own lock, and its own result if it is not run.
 fn once(args: &Args, errors: &mut Errors) {
     if args.once.is_unset() {
         return;
@@ -240,7 +240,7 @@ fn bindings(args: &Args, errors: &mut Errors) {
     }
 }
 
-/// As redlock-rt has it: by so much a hold ends here before it does in Redis.
+/// As in redlock-rt: a hold ends here this much earlier than in Redis.
 fn margin(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2).min(lease / 10)
 }

@@ -119,8 +119,8 @@ fn unnamed(parameter: &PatType) -> String {
     )
 }
 
-/// Looks for templates inside an expression. There they would be plain text, which is one lock for
-/// all calls.
+/// Looks for templates inside an expression. There they would be plain text: one lock for all
+/// calls.
 fn unfilled(key: impl ToTokens, fix: &str, function: &Function, errors: &mut Errors) {
     for literal in literals(key.to_token_stream()) {
         if let Some(placeholder) = placeholder(&literal, function) {

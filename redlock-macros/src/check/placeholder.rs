@@ -43,8 +43,8 @@ pub(super) fn value(
 }
 
 /// Finds placeholders in the syntax of other libraries, which are text here: `{user_id}`, `#user_id`,
-/// `${user_id}`. If such text names a parameter, or nothing, a placeholder was meant: text would be
-/// one lock for all calls. (Other text in braces is a hash tag of a cluster.)
+/// `${user_id}`. If such text names a parameter, or nothing, a placeholder was intended: as text it
+/// would be one lock for all calls. (Other text in braces is a hash tag of a cluster.)
 pub(super) fn foreign(text: &str, span: Span, function: &Function) -> Option<syn::Error> {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let bindings = function.bindings();
@@ -176,7 +176,7 @@ fn identifier(name: &str, text: &str, span: Span) -> syn::Result<Ident> {
             format_args!("`<{text}>` cannot await: a key is made before the lock is waited for"),
         ));
     }
-    // Not the user's own text: see `expand::key::value`.
+    // Not with the span of the user's text: see `expand::key::value`.
     let span = Span::call_site().located_at(span);
     if let Ok(ident) = syn::parse_str::<Ident>(name) {
         return Ok(Ident::new(&ident.to_string(), span));

@@ -1,4 +1,4 @@
-//! Checks by the return type that a lock can be taken around the function.
+//! Checks by the return type whether a lock can be taken around the function.
 
 use syn::spanned::Spanned as _;
 use syn::{ReturnType, Type, TypeParamBound};
@@ -100,8 +100,8 @@ pub(super) fn return_type(function: &Function, errors: &mut Errors) -> Option<Ty
     Some(Type::clone(ty))
 }
 
-/// Describes a type whose work is done only after it was returned, so that the lock would cover
-/// nothing. Recognised by its name, so this is a hint and no proof.
+/// Describes a type whose work is done only after it was returned, so that the lock would not cover
+/// the work. Recognised by its name, so this is only a hint.
 fn lazy(ty: &Type) -> Option<&'static str> {
     match ungrouped(ty) {
         Type::ImplTrait(ty) => ty.bounds.iter().find_map(lazy_bound),

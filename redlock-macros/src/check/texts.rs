@@ -1,12 +1,12 @@
-//! Templates whose key is the same for different values.
+//! Templates that give the same key for different values.
 
 use syn::{GenericArgument, Pat, PathArguments, Type};
 
 use crate::function::Function;
 use crate::plan::KeyPart;
 
-/// The warning for a template in which several parameters are text without quotes: where one ends
-/// and the next begins cannot be told from the key. Fields and methods have types unknown here.
+/// The warning for a template in which several parameters are texts without quotes: the key does
+/// not show where one ends and the next begins. The types of fields and methods are unknown here.
 pub(super) fn ambiguous(parts: &[KeyPart], function: &Function) -> Option<String> {
     let mut texts = parts.iter().filter_map(|part| match part {
         KeyPart::Value {

@@ -81,8 +81,8 @@ fn owner(owner: &Expr, private: &TokenStream) -> TokenStream {
     quote_spanned!(here=> .owner(&{ #referred #private::core::clone::Clone::clone(#owner) }))
 }
 
-/// Statements that turn a value that dereferences to a `ty` into a reference, and its name. In two
-/// steps, since the expected type would decide what a generic call returns.
+/// Statements that turn a value that dereferences to a `ty` into a reference, and its name. Done in
+/// two steps: otherwise the expected type would decide what a generic call returns.
 fn referred(value: &Expr, ty: &TokenStream) -> (TokenStream, Ident) {
     let here = Span::mixed_site();
     let at_value = here.located_at(value.span());
@@ -161,7 +161,7 @@ fn fsync(fsync: &FsyncArg, private: &TokenStream) -> TokenStream {
     quote_spanned!(here=> .fsync(#fsync))
 }
 
-/// The value of an expression that must be of a type of ours.
+/// The value of an expression that must have one of our types.
 fn of_type(ty: &str, value: &Expr, private: &TokenStream) -> TokenStream {
     let at_value = Span::mixed_site().located_at(value.span());
     let (private, ty) = (relocated(private, at_value), Ident::new(ty, at_value));

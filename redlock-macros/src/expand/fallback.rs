@@ -1,4 +1,4 @@
-//! The code for the return value where the body does not run.
+//! The code for the return value if the body does not run.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -17,14 +17,14 @@ pub(super) fn fail(plan: &Plan, names: &ExpansionNames) -> TokenStream {
         at_returns,
     } = names;
     match &plan.map_err {
-        // A closure, since the compiler would check the function's own type once more.
+        // A closure, since otherwise the compiler would check the function's own type once more.
         None => quote_spanned! {*at_returns=>
             |error| <#returns as #private::FromLockError>::from_lock_error(error)
         },
         Some(map_err) => {
             let here = Span::mixed_site();
             let at_map = here.located_at(map_err.span());
-            // Passed and not called: the type of a closure's parameter comes from the function to
+            // Passed, not called: the type of a closure's parameter comes from the function to
             // which it is passed.
             let there = relocated(private, at_map);
             let mapped = quote_spanned!(at_map=> #there::map_err(error, #map_err));

@@ -27,14 +27,14 @@ pub(super) fn keys(keys: &Keys, names: &ExpansionNames) -> TokenStream {
     }
 }
 
-/// A block for each key, which ends its borrows and locks before the next option is evaluated.
+/// A block for each key. It ends its borrows and locks before the next option is evaluated.
 fn key(key: &LockedKey, names: &ExpansionNames) -> TokenStream {
     let here = Span::mixed_site().located_at(key.span);
     let private = &names.private;
     match &key.what {
         KeyWhat::Template { parts, warning } => {
             let segments = parts.iter().map(|part| segment(part, here, private));
-            // Only a use of what is deprecated makes the compiler warn with our words.
+            // Only the use of a deprecated item makes the compiler print our warning.
             let warning = warning.as_ref().map(|note| {
                 quote_spanned! {here=>
                     #[deprecated(note = #note)]
@@ -79,8 +79,8 @@ fn segment(part: &KeyPart, here: Span, private: &TokenStream) -> TokenStream {
 /// `user.id()`
 fn value(root: &Ident, accesses: &[AccessStep], here: Span) -> Expr {
     let root: Expr = syn::parse_quote!(#root);
-    // In our parentheses, so that the whole has our span. Otherwise rustc takes a field that does not
-    // exist for the user's text, and proposes to replace the whole template by a similar name.
+    // In our parentheses, so that the whole has our span. Otherwise rustc takes a missing field for
+    // the user's text, and proposes to replace the whole template by a similar name.
     let ours = Span::call_site().located_at(here);
     let root = match accesses {
         [] => root,

@@ -1,8 +1,8 @@
 //! The expansion; `lib.rs` shows it.
 //!
-//! Generated tokens are *located* where the user wrote what they come from, so that the compiler
-//! points there, but *resolved* as the macro's own (`mixed_site`): locals cannot clash with the
-//! user's, and lints treat them as generated.
+//! Generated tokens are *located* at the user's text that they come from, so that the compiler points
+//! there. They are *resolved* as the macro's own (`mixed_site`): locals cannot clash with the user's, and
+//! lints treat them as generated.
 
 mod call;
 mod fallback;
@@ -22,8 +22,8 @@ use crate::form::Form;
 use crate::function::Function;
 use crate::plan::{Fallback, Keys, LockKindArg, Plan};
 
-/// Expands the attribute. After a mistake, the function is kept beside the messages; otherwise every
-/// call of it would be one more error.
+/// Expands the attribute. After a mistake, the function is kept beside the messages. Otherwise every call
+/// of it would be one more error.
 pub(crate) fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     let mut function: Function = match syn::parse2(item.clone()) {
         Ok(function) => function,
@@ -73,8 +73,8 @@ pub(crate) fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStr
     tokens
 }
 
-/// Takes the options of the attributes below this one from the function. The compiler would expand
-/// those later, around this one, and so take the locks in the opposite of their written order.
+/// Takes the options of the attributes below this one from the function. Otherwise the compiler would
+/// expand those later, around this one, and so take the locks in reverse order.
 fn take_further(function: &mut Function) -> Vec<TokenStream> {
     let is_ours = |attr: &mut Attribute| {
         attr.path()
@@ -93,7 +93,7 @@ fn take_further(function: &mut Function) -> Vec<TokenStream> {
         .collect()
 }
 
-/// The values that are the same in a whole expansion.
+/// The values that are constant in an expansion.
 struct ExpansionNames {
     /// The path of the module that expanded code calls.
     private: TokenStream,
@@ -155,9 +155,8 @@ fn locked(
         true => TokenStream::new(),
         false => quote_spanned!(here=> let held = session.held();),
     };
-    // The body takes the parameters, which a fallback may use, so the body is made only when it will
-    // run. Values that the options borrow are dropped before the first await, since they may not be
-    // `Send`.
+    // The body takes the parameters, which a fallback may use. So the body is made only when it will run.
+    // Values that the options borrow are dropped before the first await, since they may not be `Send`.
     quote_spanned! {here=>
         #outer_hint
         #fires
@@ -172,8 +171,8 @@ fn locked(
     }
 }
 
-/// What a function that runs once needs of its return type, and the body that marks the fire where it has
-/// succeeded: the release that follows tells Redis.
+/// The requirements of a function that runs once on its return type, and the body that marks a successful
+/// fire: the release that follows tells Redis.
 fn once(plan: &Plan, names: &ExpansionNames, body: TokenStream) -> (TokenStream, TokenStream) {
     let (here, private, returns) = (Span::mixed_site(), &names.private, &names.returns);
     if plan.once.is_none() {
@@ -195,8 +194,8 @@ fn once(plan: &Plan, names: &ExpansionNames, body: TokenStream) -> (TokenStream,
     (fires, body)
 }
 
-/// The output type of an async block is inferred from its first `return`. So this makes the declared
-/// type the first: a value of another type is reported where the user wrote it.
+/// The output type of an async block is inferred from its first `return`. So this makes the declared type
+/// the first: a value of another type is reported at the user's text.
 fn hint(names: &ExpansionNames) -> TokenStream {
     let ExpansionNames {
         private,
@@ -265,7 +264,7 @@ fn private(krate: Option<&Path>, here: Span) -> TokenStream {
     }
 }
 
-/// The same tokens, located there, since the compiler locates an expression by its first token.
+/// The same tokens, located at `place`, since the compiler locates an expression by its first token.
 fn relocated(tokens: &TokenStream, place: Span) -> TokenStream {
     let moved = |mut token: TokenTree| {
         token.set_span(token.span().located_at(place));

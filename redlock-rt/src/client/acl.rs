@@ -28,34 +28,34 @@ pub enum AclKind {
     Barrier,
     /// [`Once`](crate::Once) and [`Idempotent`](crate::Idempotent).
     Once,
-    /// To [steal](crate::RLock::steal) locks and to free them by force with a reason, and to be told the reason.
+    /// To [steal](crate::RLock::steal) locks, to free them by force with a reason, and to receive the reason.
     Steal,
     /// [`Client::inspect`] and [`Client::scan`].
     Inspect,
-    /// A free [`RLock`](crate::RLock) or [`SpinLock`](crate::SpinLock) by one plain command instead of a script:
-    /// `RESTORE`, which is in the category `@dangerous`
+    /// To take a free [`RLock`](crate::RLock) or [`SpinLock`](crate::SpinLock) by one plain command instead of a
+    /// script: `RESTORE`, which is in the category `@dangerous`
     /// ([SECURITY.md](https://github.com/redlock-rt/redlock-rt/blob/main/SECURITY.md#restore)).
     PlainCommands,
 }
 
-/// What all connections send, and the scripts of locks.
+/// The commands of all connections, and of the scripts of locks.
 const LOCKS: &str = "+evalsha +script|load +client|id +client|kill +client|setname +info +ping +select +subscribe \
                      +unsubscribe +pttl +hget +hset +hdel +hlen +hexists +hgetall +exists +pexpire +del +publish";
 const CLUSTER: &str = "+cluster|slots +cluster|info +asking";
 const SHARDED: &str = "+pubsub|shardnumsub +spublish +ssubscribe +sunsubscribe";
 const TRACKING: &str = "+client|tracking +client|caching &__redis__:invalidate";
-/// Of locks as [`AclKind::derived`]. The script that adopts the lock of a ticket declares the note of a theft.
+/// For locks, as [`AclKind::derived`]. The script that adopts a ticket declares the key with the reason of a theft.
 const DERIVED: &str = "~redlock_stolen &redisson_lock__channel";
 
 impl AclKind {
     fn commands(self) -> &'static str {
         match self {
-            // HMGET for the identity of a leader, and for what was done.
+            // HMGET is for the identity of a leader, and for the mark of a fire.
             Self::FencedLock | Self::Once => "+incr +get +set +time +hmget",
             Self::FairLock => {
                 "+time +hmget +lindex +llen +lpos +lrange +lrem +rpush +zadd +zrange +zrem +zscore"
             }
-            // Without HRANDFIELD the end of one of many readers is dear.
+            // Without HRANDFIELD the release by one of many readers is expensive.
             Self::ReadWriteLock => "+set +zrange +zrem +hrandfield +time +zadd +zremrangebyscore",
             Self::Semaphore => "+get +set +incrby +decrby",
             Self::PermitExpirableSemaphore => {
@@ -69,8 +69,8 @@ impl AclKind {
         }
     }
 
-    /// How its keys and channels begin that belong to a name, as `wire::keys` makes them. Behind it, and a colon, a
-    /// name that contains `{` stands as it is, and any other in braces.
+    /// The prefixes of its keys and channels that belong to a name, as `wire::keys` makes them. Behind the prefix and a
+    /// colon, a name that contains `{` is unchanged, and any other name is in braces.
     fn derived(self) -> &'static str {
         match self {
             Self::FencedLock => "~redisson_lock_token ~redlock_fence",
@@ -96,7 +96,7 @@ impl AclKind {
 
 /// The patterns of the keys and channels of locks and these kinds.
 fn places(namespace: Option<&str>, kinds: &[AclKind]) -> Vec<String> {
-    // No pattern may have a space.
+    // A pattern cannot contain a space.
     let is_space = |char| matches!(char, ' ' | '\t'..='\r');
     let all = pattern_in(namespace, "*").replace(is_space, "?");
     let derived = iter::once(DERIVED).chain(kinds.iter().map(|kind| kind.derived()));
@@ -130,20 +130,20 @@ fn places(namespace: Option<&str>, kinds: &[AclKind]) -> Vec<String> {
 }
 
 impl Client {
-    /// Returns the rule of an ACL user that may do what this client does with these kinds, and no more: commands,
-    /// keys and channels, to be put behind `ACL SETUSER <name> on ><password>`. Does no I/O.
+    /// Returns an ACL rule for what this client does with these kinds, and no more: commands, keys and channels.
+    /// Append it to `ACL SETUSER <name> on ><password>`. Does no I/O.
     ///
-    /// The settings of the client count: namespace, servers, [`replica_ack`](crate::ClientBuilder::replica_ack),
-    /// [`fsync`](crate::ClientBuilder::fsync), [`identity`](crate::ClientBuilder::identity),
-    /// [`tracking`](crate::ClientBuilder::tracking) and [`sharded_pubsub`](crate::ClientBuilder::sharded_pubsub);
-    /// locks with options of their own for replicas need `+wait` and `+waitaof`, too. Without a namespace the user may
-    /// write to all keys; with one, the keys of a [`FencedValue`](crate::FencedValue), which has no namespace, are to
-    /// be added, and a space in it stands for any character. The keys and channels of names that contain `{` have
-    /// patterns of their own. What a user of sentinels needs is in docs/topologies.md.
+    /// The rule depends on these settings of the client: namespace, servers,
+    /// [`replica_ack`](crate::ClientBuilder::replica_ack), [`fsync`](crate::ClientBuilder::fsync),
+    /// [`identity`](crate::ClientBuilder::identity), [`tracking`](crate::ClientBuilder::tracking) and
+    /// [`sharded_pubsub`](crate::ClientBuilder::sharded_pubsub). For locks with their own options for replicas add
+    /// `+wait` and `+waitaof`. Without a namespace the user may write to all keys. With one, add the keys of each
+    /// [`FencedValue`](crate::FencedValue), which has none. A space in the namespace matches any character. Names with
+    /// `{` have separate patterns for keys and channels. docs/topologies.md has the rights of a user of sentinels.
     ///
-    /// Redis 7.2 and later record the name of the library with `+client|setinfo`, which older servers do not know;
-    /// add it there. Redis 6.2 has no sharded channels: in a cluster of such servers set `sharded_pubsub` to `false`,
-    /// and write `+cluster` for `+cluster|…`.
+    /// Redis 7.2 and later record the name of the library with `+client|setinfo`: add it there. Older servers do not
+    /// know it. Redis 6.2 has no sharded channels: in a cluster of such servers set `sharded_pubsub` to `false`, and
+    /// replace `+cluster|…` by `+cluster`.
     ///
     /// # Examples
     ///

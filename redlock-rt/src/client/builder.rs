@@ -23,7 +23,7 @@ use crate::sync::check_lease;
 #[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
-    // Some hold passwords, also where they cannot be parsed.
+    // Some URLs hold passwords, also URLs that cannot be parsed.
     url: Option<String>,
     urls: Option<Vec<String>>,
     #[cfg(feature = "redis-1")]
@@ -120,17 +120,17 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the server as the `redis` crate has it: from a URL, or from the settings of a `redis::Client`.
+    /// Sets the server by the types of the `redis` crate: a URL, or the settings of a `redis::Client`.
     ///
-    /// Takes the address (TCP, TLS or a Unix socket), the user, the password and the database. The client makes
-    /// connections of its own, which carry its calls and messages for all locks; the service keeps those that
-    /// the `redis::Client` has made. A pool's configuration is a URL or a `redis::ConnectionInfo`.
+    /// Takes the address (TCP, TLS or a Unix socket), the user, the password and the database. The client makes its own
+    /// connections, for the calls and messages of all locks. It does not use connections that the `redis::Client` has
+    /// made. For a pool, pass its URL or its `redis::ConnectionInfo`.
     ///
     /// # Errors
     ///
     /// [`build`](Self::build) returns [`BadInput`](crate::ErrorKind::BadInput) if the `redis` crate refuses the
-    /// settings, if TLS would verify no certificate, or if they have certificates, which cannot be read from
-    /// them, and neither [`tls_roots`](Self::tls_roots) nor [`tls_identity`](Self::tls_identity) is set here.
+    /// settings, or if TLS would verify no certificate. Also if the settings have certificates, which cannot be read,
+    /// and neither [`tls_roots`](Self::tls_roots) nor [`tls_identity`](Self::tls_identity) is set here.
     ///
     /// # Examples
     ///
@@ -152,9 +152,9 @@ impl ClientBuilder {
     /// `redis://host:port` or `rediss://host:port`; the port defaults to 26379. The same as one URL
     /// `redis+sentinel://host:port,host:port/service`.
     ///
-    /// A user, a password and a database, which are the same in all URLs, are those of the master, as in
-    /// the one URL. Sentinels have [their own](Self::sentinel_credentials). With `rediss://` all
-    /// connections have TLS, also those to the master.
+    /// User, password and database must be the same in all URLs, and are those of the master. Sentinels have [their
+    /// own](Self::sentinel_credentials) credentials. With `rediss://` all connections use TLS, also those to the
+    /// master.
     ///
     /// # Examples
     ///
@@ -208,8 +208,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the name of this client's connections in `CLIENT LIST`. Defaults to `redlock-rt:` and the
-    /// client's id, with which its holds begin. Without the right to `CLIENT SETNAME` they have none.
+    /// Sets the name of this client's connections in `CLIENT LIST`. Defaults to `redlock-rt:` and the client's id, the
+    /// first part of its hold ids. Without the right to `CLIENT SETNAME` they have no name.
     ///
     /// Redis allows printable ASCII without spaces; [`build`](Self::build) refuses anything else.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
@@ -217,14 +217,14 @@ impl ClientBuilder {
         self
     }
 
-    /// Says in Redis who this client is, for [`Client::identity_of`] and `redlock show`: `name`, such as that
-    /// of the pod or `host:pid`, with host, process id and version of the crate.
+    /// Stores the identity of this client in Redis, for [`Client::identity_of`] and `redlock show`. It has `name` (of
+    /// the pod, or `host:pid`, for example), host, process id and version of the crate.
     ///
-    /// While the client renews locks, it writes the hash `redlock_client:{<uuid>}` in its namespace after each
-    /// third of [the lease](Self::lease), or of the longest one of its locks. The hash expires a lease after that.
-    /// So a client whose locks are all shorter says nothing. A failure changes nothing for the locks.
-    /// Defaults to none: a user that may use the keys of its locks only could not write the key. The user of the
-    /// client needs the rights `+hget +hset +pexpire +time` and that key, and `+hmget` to read it.
+    /// While the client renews locks, it writes the hash `redlock_client:{<uuid>}` in its namespace after each third of
+    /// [the lease](Self::lease), or of the longest lease of its locks. The hash expires a lease after that. A client
+    /// whose holds are all shorter writes nothing. If the write fails, no lock is affected. Defaults to none, because a
+    /// user with rights to the keys of its locks only could not write this key. The user of the client needs the rights
+    /// `+hget +hset +pexpire +time` and this key, and `+hmget` to read it.
     pub fn identity(mut self, name: impl Into<String>) -> Self {
         self.config.identity = Some(identity::of_process(name.into()));
         self
@@ -350,16 +350,15 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the polling fallback: a waiter that receives no announcement asks Redis again after one
-    /// to two intervals, at random. For waiters of fair locks their client's heartbeats ask, which may be
-    /// sooner. Defaults to 1 s.
+    /// Sets the polling fallback: a waiter that receives no announcement asks Redis again after one to two intervals,
+    /// at random. For waiters of fair locks the heartbeats of their client ask, possibly sooner. Defaults to 1 s.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.config.poll_interval = interval;
         self
     }
 
-    /// Sets how long a subscription stays after its last waiter. Defaults to 1 s. Without it, a client
-    /// with one task does not know that others want what it has just released, and lets nobody try first.
+    /// Sets how long a subscription stays after its last waiter. Defaults to 1 s. With zero, a client with one task
+    /// does not know that others want the lock that it has just released, and does not let them try first.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.config.linger = linger;
         self
@@ -367,21 +366,21 @@ impl ClientBuilder {
 
     /// Sets the longest time for a call that waits for no other client. Defaults to 3 s.
     ///
-    /// This is the only limit of `try_lock`, `unlock`, `extend`, `is_locked`, `force_unlock`,
-    /// `available_permits`, `count`, `token` and all other calls that wait for no other client. It covers
-    /// everything that can fail: connecting, which is retried meanwhile except by `try_lock`, the reply,
-    /// or both. After the limit, a call continues in the background if its page says so.
+    /// This is the only limit of `try_lock`, `unlock`, `extend`, `is_locked`, `force_unlock`, `available_permits`,
+    /// `count`, `token` and all other calls that wait for no other client. It covers connecting and the reply together.
+    /// Connecting is retried meanwhile, except by `try_lock`. After the limit, a call continues in the background if
+    /// its documentation says so.
     ///
-    /// A connection is closed that is silent for half of this time, so that there is time for another
-    /// try. A server that is slow, and answers other calls meanwhile, is not silent. A single reply may
-    /// take four times as long as this at most.
+    /// A connection that is silent for half of this time is closed, so that there is time for another try. A slow
+    /// server that answers other calls meanwhile is not silent. A single reply may take at most four times as long as
+    /// this.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.config.timeouts.response = timeout;
         self
     }
 
-    /// Sets how the client tries again what the server refuses for the moment, and to connect. Defaults
-    /// to [`RetryPolicy::default`].
+    /// Sets how the client retries connecting, and calls that the server refuses temporarily. Defaults to
+    /// [`RetryPolicy::default`].
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.config.timeouts.retry = policy;
         self
@@ -403,24 +402,24 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how many replicas must have a lock or a permit before it is returned, for options that do
-    /// not [say](crate::LockOptions::replica_ack). Defaults to [`ReplicaAck::None`].
+    /// Sets how many replicas must have a lock or a permit before it is returned, unless the options
+    /// [say](crate::LockOptions::replica_ack) otherwise. Defaults to [`ReplicaAck::None`].
     ///
-    /// A lock that enough replicas have survives a failover to one of them. docs/topologies.md says
-    /// what each choice is worth. The parts of a [`RedLock`](crate::RedLock) are not waited for.
+    /// A lock that enough replicas have survives a failover to one of them. docs/topologies.md compares the choices.
+    /// There is no wait for the parts of a [`RedLock`](crate::RedLock).
     ///
     /// # Round trips
     ///
-    /// One more, on a connection of its own: a call that writes, with WAIT behind it. Locks that are
-    /// acquired together share it. Other calls keep their latency while replicas hang. If that connection
-    /// cannot be made (a full server, for example), the lock is not given.
+    /// One more, on a separate connection: a call that writes, followed by WAIT. Locks that are acquired together share
+    /// it. Other calls keep their latency while replicas hang. If that connection cannot be made (a full server, for
+    /// example), the acquisition fails.
     pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
         self.config.replica_ack = ack;
         self
     }
 
-    /// Sets which servers must have a lock or a permit on disk before it is returned, for options that
-    /// do not [say](crate::LockOptions::fsync). Defaults to [`Fsync::None`].
+    /// Sets which servers must have a lock or a permit on disk before it is returned, unless the options
+    /// [say](crate::LockOptions::fsync) otherwise. Defaults to [`Fsync::None`].
     pub fn fsync(mut self, fsync: Fsync) -> Self {
         self.config.fsync = fsync;
         self
@@ -470,27 +469,25 @@ impl ClientBuilder {
     /// [`FencedLock`](crate::FencedLock) over to each other without a call to Redis. Defaults to 10 ms.
     /// `None` or zero: never.
     ///
-    /// When a guard ends and another task of the client waits for the lock, that task goes on with
-    /// the hold: its guard is a new one, with the same [`hold_id`](crate::LockGuard::hold_id), and
-    /// Redis is asked nothing. This is done only between requests with the same lease and renewal, in
-    /// the order in which the tasks came, and not after a re-entry or while the connection is in
-    /// doubt. When this time has passed since the lock was acquired, it is really released, so other
-    /// processes wait that much longer at most. Meanwhile `unlock` returns
-    /// [`Released`](crate::Unlocked::Released), and for everybody else the lock
-    /// [is locked](crate::Lock::is_locked).
+    /// When a guard ends and another task of the client waits for the lock, that task takes over the hold without a
+    /// call to Redis. Its guard is a new one, with the same [`hold_id`](crate::LockGuard::hold_id). Tasks take over in
+    /// the order in which they came. There is no hand-over between different leases or renewals, after a re-entry, or
+    /// while the connection is in doubt. When this time has passed since the acquisition, the lock is released in
+    /// Redis, so other processes wait at most that much longer. Before that, `unlock` returns
+    /// [`Released`](crate::Unlocked::Released), and for all others the lock [is locked](crate::Lock::is_locked).
     ///
-    /// Each guard of a `FencedLock` has a greater token: an acquisition takes up to 1000 tokens for its
-    /// process if others of it want the lock, too. A lock that is not renewed is not handed over, since each guard has a
-    /// lease of its own.
+    /// Each guard of a `FencedLock` has a greater token: an acquisition reserves up to 1000 tokens if other tasks of
+    /// its process want the lock too. A lock that is not renewed is not handed over, since each guard has its own
+    /// lease.
     ///
-    /// The release of a [`FairLock`](crate::FairLock) gives the lock to the next waiter in the same call, if
-    /// that waiter is a task of this client. Redis decides who is next, so for fair locks the time is of
-    /// no importance, unless it is zero.
+    /// The release of a [`FairLock`](crate::FairLock) gives the lock to the next waiter in the same call, if that
+    /// waiter is a task of this client. Redis decides which waiter is next, so for fair locks it only matters whether
+    /// the time is zero.
     ///
-    /// A forced release, or a Redis that forgot the lock, may be noticed later by this time. While other clients
-    /// want the lock, at most two guards follow each other in this way. The next task sleeps without a timer
-    /// until the time has passed: if the runtime of the client's tasks is blocked under the lock for longer than
-    /// the lease, a task of another runtime that waits for it does not ask before that runtime goes on.
+    /// A forced release, or a loss of the lock in Redis, may be noticed later by this time. While other clients want
+    /// the lock, at most two guards follow each other in this way. A waiting task has no timer until the time has
+    /// passed. So if the client's runtime is blocked under the lock for longer than the lease, a waiting task of
+    /// another runtime asks Redis only when that runtime continues.
     pub fn hand_over(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.config.hand_over = time.into().unwrap_or_default();
         self
@@ -499,8 +496,9 @@ impl ClientBuilder {
     /// Sets whether a free lock may be taken by `RESTORE`, and released by `HDEL`, instead of by scripts, which take
     /// three times as long on the server. Defaults to `true`: where an ACL refuses the commands, the client uses scripts.
     ///
-    /// With `false` no lock is taken or released by them, and `RESTORE` is never sent: it is a dangerous command (see
-    /// [Permissions](crate#permissions)), which a user who has all rights may not want a client to send.
+    /// With `false` the client takes or releases no lock by these commands, and never sends `RESTORE`. It is a
+    /// dangerous command (see [Permissions](crate#permissions)), which a user with all rights may not want a client to
+    /// send.
     pub fn plain_commands(mut self, allowed: bool) -> Self {
         self.plain_commands = allowed;
         self
@@ -509,27 +507,27 @@ impl ClientBuilder {
     /// Makes Redis tell this client when one of its locks is deleted or taken by others, within a round trip.
     /// Defaults to `false`: the next renewal notices it, after a third of the lease at most.
     ///
-    /// From an age of a second on, the locks of the client are tracked (`CLIENT TRACKING`), those that exclude
-    /// all others: no read locks and no permits. docs/performance.md says what that costs. Where the server
-    /// refuses it (an ACL, a proxy, the embedded engine), and in a cluster, it is as without this, and
-    /// [`Client::health`] says so. [`Client::acl_rule`] has the rights for it.
+    /// The client tracks (`CLIENT TRACKING`) its exclusive locks from an age of a second on, but no read locks and no
+    /// permits. docs/performance.md has the cost. In a cluster, and where tracking is refused (an ACL, a proxy, the
+    /// embedded engine), this setting has no effect, and [`Client::health`] says so. [`Client::acl_rule`] has the
+    /// rights for it.
     ///
     /// # Round trips
     ///
-    /// None: what asks for it is sent with a renewal. A lock has one renewal more, at that age, and two after a
-    /// re-entry or an extension. While there are such locks, the client has its subscribing connection.
+    /// None: the request for tracking is sent with a renewal. A lock has one more renewal at that age, and two after a
+    /// re-entry or an extension. While there are tracked locks, the client keeps its subscribing connection.
     pub fn tracking(mut self, tracking: bool) -> Self {
         self.config.tracking = tracking;
         self
     }
 
     /// Sets whether a client of a cluster announces releases on sharded channels (`SPUBLISH`, from Redis 7.0 on), and
-    /// listens there. Defaults to `true`, as Redisson does (`shardedSubscriptionMode: AUTO`); a server without them,
-    /// or an ACL that forbids them, leads to plain channels.
+    /// listens there. Defaults to `true`, as Redisson does (`shardedSubscriptionMode: AUTO`). If the server has none,
+    /// or an ACL forbids them, the client uses plain channels.
     ///
-    /// With `false` it is plain channels everywhere, for clients of Redisson with `shardedSubscriptionMode: OFF`. All
-    /// clients of a cluster must agree: who listens on the other sort hears nothing, and finds a release by
-    /// [polling](Self::poll_interval), or in Redisson at the end of the lease.
+    /// With `false` it uses plain channels everywhere, for Redisson clients with `shardedSubscriptionMode: OFF`. All
+    /// clients of a cluster must agree. A client that listens on the other kind of channel receives nothing: it notices
+    /// a release by [polling](Self::poll_interval), or in Redisson at the end of the lease.
     pub fn sharded_pubsub(mut self, sharded: bool) -> Self {
         self.config.sharded_pubsub = sharded;
         self
@@ -553,8 +551,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Makes the client's UUID from this number, except for its mark. Two clients with one number
-    /// take each other's locks for their own: only for simulations, whose runs must be alike.
+    /// Makes the client's UUID from this number, except for its mark. Only for simulations, which must be repeatable:
+    /// two clients with the same number treat each other's locks as their own.
     #[doc(hidden)]
     pub fn fixed_id(mut self, number: u128) -> Self {
         self.config.id = Some(number);
@@ -565,10 +563,10 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`BadInput`](crate::ErrorKind::BadInput) if no server is set, the URL is invalid, or a duration is out
-    /// of range: time-outs, the poll interval and [`flush_on_drop`](Self::flush_on_drop) have 1 ms to a day
-    /// ([`waiter_timeout`](Self::waiter_timeout) 100 ms at least), [`hand_over`](Self::hand_over) a second at
-    /// most; or if the [`identity`](Self::identity) is blank, has a NUL or more than 1024 bytes.
+    /// [`BadInput`](crate::ErrorKind::BadInput) if no server is set, the URL is invalid, the
+    /// [`identity`](Self::identity) is blank, has a NUL or more than 1024 bytes, or a duration is out of range. The
+    /// range is 1 ms to a day for time-outs, the poll interval and [`flush_on_drop`](Self::flush_on_drop); at least 100
+    /// ms for [`waiter_timeout`](Self::waiter_timeout), and at most a second for [`hand_over`](Self::hand_over).
     /// [`Unavailable`](crate::ErrorKind::Unavailable) if the dedicated thread cannot be started.
     pub fn build(self) -> Result<Client, Error> {
         let dialer = self.dialer()?;
@@ -737,13 +735,13 @@ fn refused<T>(why: &'static str) -> Result<T, Error> {
     Err(Error::bad_input(ACTION, why))
 }
 
-/// No time-out may be shorter, and with a shorter poll interval a client would ask without end.
+/// The shortest time-out and poll interval. With a shorter one a client would ask all the time.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// No time-out may be longer.
+/// The longest time-out.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 /// Heartbeats need time to arrive.
 const SHORTEST_WAITER_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long tasks hand a lock over to each other; see [`ClientBuilder::hand_over`].
 const DEFAULT_HAND_OVER: Duration = Duration::from_millis(10);
-/// Longer, other processes would wait noticeably.
+/// With a longer time, other processes would wait noticeably.
 const LONGEST_HAND_OVER: Duration = Duration::from_secs(1);

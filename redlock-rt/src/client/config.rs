@@ -1,4 +1,4 @@
-//! The settings of a client as a service reads them.
+//! The settings of a client, for configuration files.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -12,8 +12,8 @@ use crate::connection::Credentials;
 
 /// The settings of a [`Client`](crate::Client), for a reader of configuration files (`config`, `figment`, `toml`).
 ///
-/// What is not set has the default of the method of [`ClientBuilder`] that has the same name. Durations are texts with a
-/// unit, such as `"30s"` or `"1m 30s"`. Fields of other names are refused. `Debug` prints no password.
+/// A field that is not set has the default of the [`ClientBuilder`] method with the same name. Durations are texts with
+/// a unit, such as `"30s"` or `"1m 30s"`. Unknown fields are refused. `Debug` prints no password.
 ///
 /// # Examples
 ///
@@ -76,10 +76,10 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// Who logs in, unless the URL says it, and the URL. If each of them says one half, the URL is left without
-    /// its own.
+    /// The credentials, unless the URL has both parts, and the URL. If the URL and the fields have one part each, the
+    /// returned URL has no credentials.
     fn login(&self) -> (Option<Credentials>, Option<String>) {
-        // An empty variable of the environment says nothing.
+        // An empty environment variable counts as not set.
         let user = self.user.as_deref().filter(|user| !user.is_empty());
         let password = self
             .password

@@ -1,4 +1,4 @@
-//! How a client stands with its servers, for probes.
+//! The state of a client and of its servers, for probes.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::Client;
 use crate::clock;
 use crate::error::Error;
 
-/// How a client stands with its servers; see [`Client::health`].
+/// The state of a client and of its servers; see [`Client::health`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Health {
@@ -14,18 +14,18 @@ pub struct Health {
     pub servers: Vec<ServerHealth>,
     /// The locks whose renewals fail.
     pub suspect: usize,
-    /// For how long the renewal that is due for longest has been; `None`: none is due. A few milliseconds
-    /// are usual, a third of a lease is a warning, and locks are lost where it is two thirds.
+    /// For how long the oldest due renewal has been due; `None` if none is due. A few milliseconds are
+    /// usual, a third of a lease is a warning, and at two thirds locks are lost.
     pub renewal_overdue: Option<Duration>,
     /// Background releases that are not yet sent or answered.
     pub releases: usize,
-    /// Whether Redis tells this client at once when others delete or take one of its locks, as far as is
+    /// Whether Redis reports at once when other clients delete or take a lock of this client, as far as is
     /// known: it was [asked to](crate::ClientBuilder::tracking), and has not refused. Otherwise the next
     /// renewal notices it.
     pub told_of_losses: bool,
 }
 
-/// What a server has answered to a PING.
+/// The answer of a server to a PING.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ServerHealth {
@@ -48,16 +48,16 @@ impl Health {
 }
 
 impl Client {
-    /// Asks whether the servers answer, and says how renewals and releases stand.
+    /// Asks whether the servers answer, and returns the state of renewals and releases.
     ///
-    /// For a readiness probe. Let no liveness probe depend on it: a restart of the process mends no server,
-    /// and gives up all locks.
+    /// Use it for a readiness probe, not for a liveness probe: a restart of the process repairs no server,
+    /// and loses all locks.
     ///
     /// # Round trips
     ///
-    /// One PING to each server that has locks, all at once, on a connection that the client has anyway. A
-    /// client that has none connects. A call takes at most the
-    /// [response time-out](crate::ClientBuilder::response_timeout).
+    /// One PING to each server that has locks, all at once, on an existing connection. A client without a
+    /// connection connects. A call takes at most the [response
+    /// time-out](crate::ClientBuilder::response_timeout).
     ///
     /// # Cancel safety
     ///

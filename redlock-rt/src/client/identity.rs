@@ -1,8 +1,8 @@
-//! What a client says of itself.
+//! The identity of a client that others can read.
 
 use crate::wire::ClientIdentity;
 
-/// That of this process.
+/// The identity of this process.
 pub(super) fn of_process(name: String) -> ClientIdentity {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = host.or_else(|| std::env::var("HOSTNAME").ok());

@@ -37,15 +37,14 @@ use crate::sync::{
 ///
 /// A client is cheap to clone; clones share everything.
 ///
-/// Whatever the number of locks, a client has at most three connections to its server (commands,
-/// renewals, subscriptions), and one more for each way in which it has waited for replicas
-/// ([`replica_ack`](ClientBuilder::replica_ack)). In a cluster it has as many to each master, made when
-/// that master is first used for the purpose, and now and then a short one to ask for the layout. One
-/// more leads to a sentinel if sentinels name the master. Where one cannot be made (a full server, a
-/// changed password, no file descriptor left), locks stay held: the others do its work, waiters poll,
-/// and only the fourth is not replaced. It has three tasks, one more after its first wait for a fair lock, and
-/// one more if sentinels name the master; a cluster adds none. All end with the last clone and the last guard.
-/// A client in a `static` works from one runtime after another.
+/// Whatever the number of locks, a client has at most three connections to its server: commands, renewals,
+/// subscriptions. Each way of waiting for replicas that it has used ([`replica_ack`](ClientBuilder::replica_ack)) adds
+/// one. In a cluster it has as many to each master, made on first use, and sometimes a short one to ask for the layout.
+/// If sentinels name the master, one more leads to a sentinel. If a connection cannot be made (a full server, a changed
+/// password, no file descriptor left), locks stay held: the others do its work, and waiters poll. Only a connection for
+/// replicas has no substitute. A client has three tasks, one more after its first wait for a fair lock, and one more if
+/// sentinels name the master. A cluster adds none. All end with the last clone and the last guard. A client in a
+/// `static` works from one runtime after another.
 #[derive(Clone)]
 pub struct Client {
     engine: Handle,
@@ -61,8 +60,7 @@ pub enum Shutdown {
     /// takes at most one [response time-out](ClientBuilder::response_timeout) more, whether Redis
     /// answers or not.
     Drain(Duration),
-    /// Releases at once what is held; the guards are lost. This takes at most the response
-    /// time-out.
+    /// Releases all holds at once; their guards are lost. This takes at most the response time-out.
     ReleaseAll,
     /// Releases nothing: each hold ends with its lease. Permits of a [`Semaphore`] have no lease
     /// and stay taken for ever.
@@ -113,19 +111,18 @@ impl Client {
     ///   from them; see [`cluster`](ClientBuilder::cluster);
     /// * `redis+unix:///path[?db=N&user=U&pass=P]`: a Unix socket. A `+` in one of these is written `%2B`.
     ///
-    /// With `rediss://`, `rediss+sentinel://` and `rediss+cluster://` all connections have TLS (feature
-    /// `tls`), and each certificate must be valid for the host in the URL, or for the address that the
-    /// sentinels or the nodes name. docs/topologies.md says what each promises in a failover.
+    /// With `rediss://`, `rediss+sentinel://` and `rediss+cluster://` all connections use TLS (feature `tls`). Each
+    /// certificate must be valid for the host in the URL, or for the address that the sentinels or the nodes name.
+    /// docs/topologies.md says what each guarantees in a failover.
     ///
     /// # Errors
     ///
-    /// [`BadInput`](crate::ErrorKind::BadInput) for an invalid URL,
-    /// [`Denied`](crate::ErrorKind::Denied) for a wrong password, or without a right that each renewal needs,
-    /// [`NoScripts`](crate::ErrorKind::NoScripts) where scripts cannot be sent,
-    /// [`Misconfigured`](crate::ErrorKind::Misconfigured) for a single server that is a replica, a
-    /// sentinel, a node of a cluster, or not Redis, and for a service that the sentinels do not
-    /// watch, [`Unavailable`](crate::ErrorKind::Unavailable) if the server does not answer, no
-    /// sentinel answers, or there is no master at present.
+    /// [`BadInput`](crate::ErrorKind::BadInput) for an invalid URL; [`Denied`](crate::ErrorKind::Denied) for a wrong
+    /// password, or without a right that each renewal needs; [`NoScripts`](crate::ErrorKind::NoScripts) if scripts
+    /// cannot be sent; [`Misconfigured`](crate::ErrorKind::Misconfigured) for a single server that is a replica, a
+    /// sentinel, a node of a cluster, or not Redis, and for a service that the sentinels do not watch;
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) if the server does not answer, no sentinel answers, or there is
+    /// no master at present.
     ///
     /// # Examples
     ///
@@ -188,7 +185,7 @@ impl Client {
         LeaderElection::handle(&self.engine, name.as_ref())
     }
 
-    /// Returns the value of this key that refuses writes with old fencing tokens. Does no I/O.
+    /// Returns a handle to the value of this key, which refuses writes with old fencing tokens. Does no I/O.
     ///
     /// The client's namespace is not put before the key, because the data does not belong to the
     /// client.
@@ -203,12 +200,12 @@ impl Client {
         SpinLock::handle(&self.engine, name.as_ref())
     }
 
-    /// Returns what is to be done once for this nominal time, which has milliseconds. Does no I/O.
+    /// Returns the job of this name for this nominal time, in milliseconds. Does no I/O.
     pub fn once(&self, name: impl AsRef<str>, fire_time: impl Into<SystemTime>) -> Once {
         Once::handle(&self.engine, name.as_ref(), fire_time.into())
     }
 
-    /// Returns the request of this idempotency key. Does no I/O.
+    /// Returns the request with this idempotency key. Does no I/O.
     pub fn idempotent(&self, key: impl AsRef<str>) -> Idempotent {
         Idempotent::handle(&self.engine, key.as_ref())
     }
@@ -225,13 +222,13 @@ impl Client {
         CountDownLatch::handle(&self.engine, name.as_ref())
     }
 
-    /// Returns the barrier of this name, at which so many parties wait for each other. Does no I/O.
+    /// Returns the barrier of this name, at which this many parties wait for each other. Does no I/O.
     #[must_use]
     pub fn cyclic_barrier(&self, name: impl AsRef<str>, parties: u32) -> CyclicBarrier {
         CyclicBarrier::handle(&self.engine, name.as_ref(), parties)
     }
 
-    /// Returns the double barrier of this name, which so many parties enter and leave together. Does no I/O.
+    /// Returns the double barrier of this name, which this many parties enter and leave together. Does no I/O.
     #[must_use]
     pub fn double_barrier(&self, name: impl AsRef<str>, parties: u32) -> DoubleBarrier {
         DoubleBarrier::handle(&self.engine, name.as_ref(), parties)
@@ -249,11 +246,11 @@ impl Client {
         PermitExpirableSemaphore::handle(&self.engine, name.as_ref())
     }
 
-    /// Goes on with the hold of a ticket, from whichever process and namespace.
+    /// Continues the hold of a ticket, from any process and namespace.
     ///
-    /// The guard has a hold of its own, with this client's [lease](ClientBuilder::lease), is renewed, and tells the
-    /// truth as any other. That of a [`FencedLock`] has a new token, greater than the ticket's. Redis decides whether
-    /// the lease of the ticket is over, not its [deadline](Ticket::deadline).
+    /// The guard has a new hold with this client's [lease](ClientBuilder::lease), is renewed, and reports a loss like
+    /// any other guard. The guard of a [`FencedLock`] has a new token, greater than the ticket's. Redis decides whether
+    /// the lease of the ticket is over; its [deadline](Ticket::deadline) does not.
     ///
     /// # Round trips
     ///
@@ -261,18 +258,18 @@ impl Client {
     ///
     /// # Fairness
     ///
-    /// None: the lock was not free meanwhile, and those who wait go on waiting.
+    /// None: the lock was not free meanwhile, and its waiters continue to wait.
     ///
     /// # Cancel safety
     ///
-    /// The ticket may be used up, and the lock free: what the call has acquired is released in the background.
+    /// The ticket may be used up, and the lock free: the call releases in the background what it has acquired.
     ///
     /// # Errors
     ///
-    /// [`NotOwner`](crate::ErrorKind::NotOwner) if the hold of the ticket is not there any more: its lease was over,
-    /// it was adopted before, or it was freed or stolen. Nothing changes then.
-    /// [`BadInput`](crate::ErrorKind::BadInput) if the ticket is of the other kind of lock. Those of
-    /// [`Lock::try_lock`](crate::Lock::try_lock); after them the ticket may be used up, too, if Redis did not answer.
+    /// [`NotOwner`](crate::ErrorKind::NotOwner) if the hold of the ticket no longer exists: its lease was over, or it
+    /// was adopted, freed or stolen. Nothing changes then. [`BadInput`](crate::ErrorKind::BadInput) if the ticket is of
+    /// the other kind of lock. Also the errors of [`Lock::try_lock`](crate::Lock::try_lock): after them the ticket may
+    /// be used up too, if Redis did not answer.
     ///
     /// # Examples
     ///
@@ -324,12 +321,12 @@ impl Client {
         }
     }
 
-    /// Returns what happens to the client from now on: to its locks, and to its connections.
+    /// Returns the events of the client from now on: those of its locks and of its connections.
     ///
-    /// Up to 1024 events wait for a listener; then the oldest are dropped, and
-    /// [`Missed`](Event::Missed) says how many. The events of one lock come in the order in which they
-    /// happened. A [`MultiLock`] and a [`RedLock`](crate::RedLock) are their parts, and waiters of a
-    /// `RedLock` are not told of. The stream ends with the client, which it does not keep alive.
+    /// Up to 1024 events wait for a listener. After that the oldest are dropped, and [`Missed`](Event::Missed) says how
+    /// many. The events of one lock come in the order in which they happened. A [`MultiLock`] and a
+    /// [`RedLock`](crate::RedLock) have the events of their parts. Waits for a `RedLock` have no events. The stream
+    /// ends with the client, and does not keep it alive.
     ///
     /// # Round trips
     ///
@@ -337,7 +334,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Events that are dropped are not listened to any more.
+    /// A dropped stream receives no more events.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! What there is in Redis, whoever put it there.
+//! What Redis has under names, of this crate and of Redisson.
 
 use std::future::ready;
 
@@ -23,8 +23,8 @@ impl Client {
     /// Returns what Redis has under a name: a lock of any kind, a semaphore or a latch, of this crate or of
     /// Redisson; `None` if there is nothing.
     ///
-    /// What is on the way to Redis, such as the release of a dropped guard, is not seen yet. Parts of a
-    /// [`MultiLock`](crate::MultiLock) are locks of their own.
+    /// Commands on the way to Redis, such as the release of a dropped guard, have no effect yet. The parts
+    /// of a [`MultiLock`](crate::MultiLock) are separate locks.
     ///
     /// # Round trips
     ///
@@ -60,9 +60,9 @@ impl Client {
         self.engine.ask("inspect", &key, inspect(&key), read).await
     }
 
-    /// Returns who the client of this hold says it is; `None` for a client without an
-    /// [identity](crate::ClientBuilder::identity), one that has had no lock for long enough to renew it, one
-    /// whose namespace is so long that no key of it fits, and for Redisson's.
+    /// Returns the identity that the client of this hold reports. `None` for clients of Redisson, clients
+    /// without an [identity](crate::ClientBuilder::identity) or with too long a namespace for its key, and
+    /// clients that held no lock for long enough to renew it.
     ///
     /// # Round trips
     ///
@@ -87,16 +87,16 @@ impl Client {
     /// Returns all locks, semaphores and latches in the client's namespace whose names match a pattern of
     /// Redis (`order:*`), in no order, as [`inspect`](Self::inspect) shows them.
     ///
-    /// What is there from the first poll to the end comes once at least, other things may or may not come.
-    /// In a cluster a slot that moves meanwhile may be missed. Without a
-    /// [namespace](crate::ClientBuilder::namespace) the keys of other programs are looked at too, and a
-    /// number of theirs is a [`Number`](crate::FoundKind::Number).
+    /// An object that is there from the first poll to the end is returned at least once. Others may or may
+    /// not be returned. In a cluster a slot that moves meanwhile may be missed. Without a
+    /// [namespace](crate::ClientBuilder::namespace) the scan also looks at the keys of other programs, and
+    /// returns their numbers as [`Number`](crate::FoundKind::Number).
     ///
     /// # Round trips
     ///
     /// One for about 200 keys of the server, and one for each name, 16 at a time; each master of a cluster
-    /// is asked in turn. The stream rests for as long as a page took. Nothing is sent while it is not
-    /// polled. The user of the client needs the rights `+scan` and `+type`.
+    /// is asked in turn. After each page the stream pauses for as long as the page took. Nothing is sent
+    /// while it is not polled. The user of the client needs the rights `+scan` and `+type`.
     ///
     /// # Cancel safety
     ///
@@ -104,8 +104,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`inspect`](Self::inspect), but for names that are something else, which are left out. The stream
-    /// ends with an error.
+    /// Those of [`inspect`](Self::inspect), but keys of other types are left out. The stream ends after an
+    /// error.
     ///
     /// # Examples
     ///
@@ -134,7 +134,7 @@ impl Client {
                 found.buffer_unordered(AT_ONCE)
             })
             .try_flatten()
-            // The names of a page go on behind an error.
+            // The stream ends after an error, also if its page has more names.
             .scan(false, |is_over, found| {
                 let ended = std::mem::replace(is_over, found.is_err());
                 ready((!ended).then_some(found))
@@ -156,9 +156,9 @@ impl Client {
 /// The pages of a scan, over all servers.
 struct Pages {
     engine: Handle,
-    /// Of the client's namespace, for errors.
+    /// The caller's pattern, without the client's namespace.
     pattern: String,
-    /// A slot of each server that is left, the one that is asked last; `None`: they are not known yet.
+    /// A slot of each server that is left, the next one last; `None`: not known yet.
     servers: Option<Vec<Slot>>,
     cursor: String,
 }
@@ -196,7 +196,7 @@ impl Pages {
         }
         self.cursor = next.unwrap_or_else(|| START.to_owned());
         let now = clock::now();
-        // The server serves others for as long.
+        // The server can serve other clients for as long.
         clock::sleep_until(clock::after(now, now - began)).await;
         let start = namespace.map_or(0, |namespace| namespace.len() + 1);
         let own = |name: String| name.get(start..).map(str::to_owned);

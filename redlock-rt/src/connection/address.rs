@@ -18,7 +18,7 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// The address as an identity of the server: host names ignore upper and lower case.
+    /// The address as an identity of the server. Host names ignore upper and lower case.
     pub(super) fn place(&self) -> String {
         match self {
             Self::Tcp { host, port } => place(host, *port),
@@ -28,8 +28,8 @@ impl Address {
         }
     }
 
-    /// Another host and port, which this server names, with TLS if this address has it; `None`: that is
-    /// no host.
+    /// Another host and port that this server names, with TLS if this address has it. `None`: that is
+    /// not a host.
     pub(super) fn elsewhere(&self, host: &str, port: u16) -> Option<Self> {
         let host = is_host(host).then(|| host.to_owned())?;
         Some(match self {
@@ -39,8 +39,8 @@ impl Address {
         })
     }
 
-    /// The address that a node of a cluster announces, where this one was asked. Without a host it
-    /// means its own.
+    /// The address that a node of a cluster announces, as an answer from this address. Without a host
+    /// the node means its own.
     pub(super) fn announced(&self, host: &str, port: u16) -> Option<Self> {
         let own = match self {
             Self::Tcp { host, .. } => host,
@@ -61,7 +61,7 @@ impl Address {
     }
 }
 
-/// Whether a server may name this host, which is kept, and shown in errors and logs.
+/// Whether a server may name this host. It is stored, and shown in errors and logs.
 pub(super) fn is_host(host: &str) -> bool {
     let of_a_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%[]".contains(&byte);
     (1..=255).contains(&host.len()) && host.bytes().all(of_a_host)

@@ -13,7 +13,7 @@ use crate::wire::{Call, Reply};
 
 impl Delivery {
     /// Sends `call`, or the unsent rest of it, if that needs no waiting. The next
-    /// [`attempt`](Self::attempt) reads its reply, of which the waker is told.
+    /// [`attempt`](Self::attempt) reads its reply, which wakes the waker.
     ///
     /// Returns whether it was sent on the connection to the only server. In a cluster the replies of
     /// several servers come in any order.
@@ -45,8 +45,8 @@ impl Delivery {
     /// The call in progress stays here, for the next caller of this method. The same is true after
     /// `until`.
     ///
-    /// No `async fn`, as those that it awaits: the future of such a function keeps its arguments to its
-    /// end, beside what they were moved to, and all waiting tasks have room for these futures.
+    /// No `async fn`, nor are those that it awaits: such a future keeps its arguments to its end, in addition
+    /// to the place to which they were moved, and all waiting tasks store these futures.
     pub(crate) fn attempt<'a>(
         &'a mut self,
         to: To<'a>,
@@ -56,8 +56,8 @@ impl Delivery {
         self.attempt_at(to, call, until, None)
     }
 
-    /// As [`attempt`](Self::attempt). `now`: what the caller has read from the clock before, without an
-    /// await in between.
+    /// As [`attempt`](Self::attempt). `now`: the time that the caller has read from the clock before,
+    /// without an await in between.
     pub(crate) fn attempt_at<'a>(
         &'a mut self,
         to: To<'a>,

@@ -16,15 +16,15 @@ type Source = Arc<dyn StdError + Send + Sync>;
 
 /// Why a command has no reply, or no useful one.
 ///
-/// Stage and cause are separate: a wrong password ends a new call, but not a release, which is sent
-/// as soon as the client can log in again.
+/// Stage and cause are separate: a wrong password ends a new call, but not a release, which is sent as soon as the
+/// client can log in again.
 #[derive(Debug, Clone)]
 pub(crate) struct Fault {
     stage: Stage,
     pub(crate) cause: Cause,
-    /// The server refuses all calls, and not only this one.
+    /// The server refuses all calls, not only this one.
     of_all_calls: bool,
-    /// Boxed: every future that waits for an answer has room for a fault.
+    /// Boxed: every future that waits for an answer stores a fault.
     told: Option<Box<FaultText>>,
 }
 
@@ -32,11 +32,11 @@ pub(crate) struct Fault {
 #[derive(Debug, Clone)]
 struct FaultText {
     source: Source,
-    /// What to do about it.
+    /// The advice for the error.
     hint: Option<&'static str>,
     /// The server, if it could not be reached.
     place: Option<Arc<str>>,
-    /// What a node of a cluster says about the slot.
+    /// The report of a cluster node about the slot.
     news: Option<SlotNews>,
 }
 
@@ -54,10 +54,10 @@ pub(crate) enum Stage {
     Answered,
 }
 
-/// What a fault is.
+/// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// It ends by itself: no connection, LOADING, BUSY, READONLY …
+    /// It is temporary: no connection, LOADING, BUSY, READONLY …
     Passing,
     /// The server did not know the script, and knows it now.
     Loaded,
@@ -71,16 +71,16 @@ pub(crate) enum Cause {
     Misconfigured,
     /// The server runs no scripts.
     NoScripts,
-    /// Any other reply, after which a repeat does not help.
+    /// Any other reply, for which a repeat does not help.
     Failed,
-    /// The client was shut down, or is that of another process: there will be no connection any more.
+    /// The client was shut down, or belongs to another process: there will be no connection any more.
     Closed,
 }
 
-/// Codes of refusals that pass by themselves: the server is starting, failing over, busy, full.
+/// Codes of temporary refusals: the server is starting, failing over, busy, full.
 ///
-/// In a script they come before or with its first write, since the server decides this once per
-/// script. So if a script passes every error on, such a reply means that nothing took effect.
+/// In a script they come before or with its first write, since the server decides this once per script. So if a script
+/// passes on every error, such a reply means that nothing took effect.
 const PASSING: [&str; 10] = [
     "LOADING",
     "READONLY",
@@ -93,7 +93,7 @@ const PASSING: [&str; 10] = [
     "NOREPLICAS",
     "OOM",
 ];
-/// Those of them with which a server answers every call.
+/// The codes among them that a server returns for every call.
 const OF_ALL_CALLS: [&str; 5] = ["LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "UNKILLABLE"];
 /// Codes of a cluster: other nodes have the key.
 const ELSEWHERE: [&str; 2] = ["MOVED", "ASK"];
@@ -103,8 +103,8 @@ const DENIED_INSIDE: [&str; 2] = [
     "The user executing the script can't",
     "ACL failure in script",
 ];
-/// A script has read a key that it does not declare, in a slot that is on its way to another server: the
-/// key is not there, or not there yet.
+/// A script has read an undeclared key in a slot that is being moved to another server: the key is not there, or not
+/// there yet.
 const NOT_LOCAL: &str = "to access a non local key";
 /// Marks the position in the text of an error inside a script.
 const INSIDE: &str = "user_script";
@@ -139,15 +139,14 @@ impl Fault {
         Self::unreachable(std::io::Error::other(why))
     }
 
-    /// The server refused a call for this reason, which passes.
+    /// The server refused a call for this temporary reason.
     pub(super) fn refused_for_now(why: String) -> Self {
         let source = Arc::new(std::io::Error::other(why));
         Self::new(Stage::Refused, Cause::Passing, source)
     }
 
-    /// One fault for several servers that were all asked. An answer counts for more than none, for
-    /// waiting does not change it; but if the servers were `reached` before, only a refused login
-    /// is final.
+    /// One fault for several servers that were all asked. An answer counts for more than none, for waiting does not
+    /// change it. But if the servers were `reached` before, only a refused login is final.
     pub(super) fn of_all(
         faults: impl IntoIterator<Item = Self>,
         text: std::io::Error,
@@ -200,7 +199,7 @@ impl Fault {
         self
     }
 
-    /// As [`unreachable`](Self::unreachable), for a reason of our own.
+    /// As [`unreachable`](Self::unreachable), for a reason in this client.
     pub(super) fn not_connected(kind: std::io::ErrorKind, why: &'static str) -> Self {
         Self::unreachable(std::io::Error::new(kind, why))
     }
@@ -234,18 +233,18 @@ impl Fault {
         Self { cause, ..fault }.hinting(hint)
     }
 
-    /// The server, or a proxy before it, does not know a command, or an ACL forbids it; `None`: the error
-    /// has another reason. A server without Lua says "scripting" about its commands. `unknown`: the cause where no ACL
-    /// is the reason.
+    /// The server, or a proxy before it, does not know a command, or an ACL forbids it. `None`: the error has another
+    /// reason. A server without Lua writes "scripting" about its commands. `unknown`: the cause if an ACL is not the
+    /// reason.
     pub(super) fn lacking(error: ServerError, hint: &'static str, unknown: Cause) -> Option<Self> {
         let detail = error.detail().to_ascii_lowercase();
-        // Proxies that look at the text of scripts say what they do not like in it. One that has no keys, which some do
-        // not like, is sent with this question alone.
+        // Proxies that check the text of scripts name what they refuse. Some refuse a script without keys, but only
+        // this check sends one.
         let of_scripts = unknown == Cause::NoScripts && !detail.contains("number of keys");
         let any_text = of_scripts && error.code() == "ERR";
         let mut fault = Self::from_server(error);
         let is_missing = match fault.cause {
-            // And not of the key.
+            // Not about the key.
             Cause::Denied => detail.contains("permissions to run"),
             Cause::Failed => {
                 fault.cause = unknown;
@@ -265,22 +264,22 @@ impl Fault {
         Self { cause, ..fault }.hinting("the master needs `appendonly yes`, or use Fsync::Replicas")
     }
 
-    /// There is no answer to INFO.
+    /// INFO is not answered.
     pub(crate) fn uncounted() -> Self {
         let why = "it is not known how many replicas there are: the user may not ask for INFO; use \
                    ReplicaAck::AtLeast";
         Self::misconfigured(std::io::Error::other(why))
     }
 
-    /// The reply at the address makes no sense.
+    /// The reply at the address is invalid.
     pub(super) fn not_redis() -> Self {
         let why = "what answers there does not speak the protocol of redis; is it another port, \
                    or one for TLS (rediss://…)?";
         Self::misconfigured(std::io::Error::new(std::io::ErrorKind::InvalidData, why))
     }
 
-    /// No stream could be opened. `reached`: it could before, so an unknown name may become known
-    /// again, as in an environment whose names come and go with their servers.
+    /// No stream could be opened. `reached`: it could before, so an unknown name may become known again, as in an
+    /// environment whose names come and go with their servers.
     pub(super) fn of_stream(error: std::io::Error, reached: bool) -> Self {
         let misfit = Misfit::of(&error).filter(|misfit| !reached || *misfit != Misfit::UnknownHost);
         match misfit {
@@ -325,12 +324,12 @@ impl Fault {
         Self::unanswered(std::io::Error::new(std::io::ErrorKind::TimedOut, what))
     }
 
-    /// A reply that is no text.
+    /// A reply that is not text.
     pub(super) fn unreadable(error: impl StdError + Send + Sync + 'static) -> Self {
         Self::new(Stage::Answered, Cause::Failed, Arc::new(error))
     }
 
-    /// A reply that makes no sense: it says nothing about the command, which may have run.
+    /// An invalid reply: it says nothing about the command, which may have run.
     pub(super) fn nonsense(error: impl StdError + Send + Sync + 'static) -> Self {
         Self::new(Stage::Unanswered, Cause::Failed, Arc::new(error))
     }
@@ -354,7 +353,7 @@ impl Fault {
         }
     }
 
-    /// The client is of the process that forked this one.
+    /// The client belongs to the process that forked this one.
     pub(super) fn forked() -> Self {
         let why = "the client was made before this process was forked; make one in each process";
         let Self { told, .. } = Self::not_connected(std::io::ErrorKind::Other, why);
@@ -364,9 +363,9 @@ impl Fault {
         }
     }
 
-    /// What came while the connection was set up, when no call of ours was in progress.
+    /// An error while the connection was set up, when no call of ours was in progress.
     pub(super) fn of_answer(error: std::io::Error) -> Self {
-        // In TLS 1.3 a refused certificate is the answer to the first command.
+        // In TLS 1.3 a refused certificate is reported as the answer to the first command.
         let is_misfit = Misfit::of(&error).is_some();
         match error.kind() == std::io::ErrorKind::InvalidData && !is_misfit {
             true => Self::not_redis(),
@@ -374,7 +373,7 @@ impl Fault {
         }
     }
 
-    /// Sorts an error that is the answer to a command.
+    /// Classifies an error that is the answer to a command.
     pub(super) fn from_server(error: ServerError) -> Self {
         let error = Arc::new(error);
         let mut fault = Self::sort(&error, Arc::clone(&error) as Source);
@@ -393,8 +392,8 @@ impl Fault {
         }
     }
 
-    /// The error of a user's script. It may contain any text, and the script has run: nothing in it
-    /// is a reason to try again.
+    /// The error of a user's script. It may contain any text, and the script has run. So nothing in it is a reason to
+    /// try again.
     pub(crate) fn raised(text: String) -> Self {
         let error = ServerError::new(text.strip_prefix('-').unwrap_or(&text));
         let Self { cause, told, .. } = Self::sort(&error, Arc::new(std::io::Error::other(text)));
@@ -424,7 +423,7 @@ impl Fault {
             Cause::Failed
         };
         let stage = match cause {
-            // In the middle of a script, all of which may be repeated.
+            // In the middle of a script, which may be repeated as a whole.
             Cause::Passing if detail.contains(NOT_LOCAL) => Stage::Answered,
             Cause::Passing | Cause::Misconfigured => Stage::Refused,
             Cause::Denied if !detail.contains(INSIDE) => Stage::Refused,
@@ -481,7 +480,7 @@ impl Fault {
         }
     }
 
-    /// Whether it arose while connecting, which has pauses of its own.
+    /// Whether it arose while connecting, which has its own pauses.
     pub(crate) fn is_of_dialing(&self) -> bool {
         self.stage == Stage::Dialing
     }
@@ -496,23 +495,23 @@ impl Fault {
         self.stage == Stage::Unanswered
     }
 
-    /// Whether the reply made no sense.
+    /// Whether the reply was invalid.
     pub(crate) fn is_nonsense(&self) -> bool {
         self.stage == Stage::Unanswered && self.cause == Cause::Failed
     }
 
-    /// Whether the call was refused since its keys are in several slots: a proxy may be before several servers.
+    /// Whether the call was refused because its keys are in several slots: a proxy may be before several servers.
     pub(crate) fn is_of_several_slots(&self) -> bool {
         let told = self.told.as_ref();
         told.is_some_and(|told| told.source.to_string().starts_with("CROSSSLOT"))
     }
 
-    /// What a node of a cluster said about the slot of the call, which did not run.
+    /// The report of a cluster node about the slot of the call, which did not run.
     pub(super) fn news(&self) -> Option<&SlotNews> {
         self.told.as_ref()?.news.as_ref()
     }
 
-    /// The same fault of the server at this address, which a node without a host in its name means.
+    /// The same fault, of the server at this address: a node without a host in its name means that.
     pub(super) fn said_at(mut self, at: Option<&Address>) -> Self {
         if let (Some(told), Some(at)) = (&mut self.told, at)
             && let Some(SlotNews::Redirect(redirect)) = &mut told.news
@@ -611,7 +610,7 @@ mod tests {
         }
     }
 
-    /// Such a caller was told of an unexpected reply.
+    /// Such a caller got the error for an unexpected reply.
     #[test]
     fn a_missing_right_inside_a_script_of_redis_8_was_no_denial() {
         let told = "ACL failure in script: User a has no permissions to run the 'incr' command \
@@ -680,7 +679,7 @@ mod tests {
         Caller::Subscription,
     ];
 
-    /// One of each kind that a caller can meet.
+    /// One fault of each kind that a caller can meet.
     fn faults() -> Vec<Fault> {
         let refused = |code| sorted(code, "");
         let busy = Fault {

@@ -24,13 +24,12 @@
 //!     address · fault · slot_news (MOVED, ASK) · spawner (where tasks run) · one_task (tries for all)
 //! ```
 //!
-//! A file imports from its own folder and from what is below. One import goes up: `fault` asks `misfit`
-//! whether a failure to connect lasts.
+//! A file imports from its own folder and from lower ones. One import goes up: `fault` asks `misfit` whether a
+//! failure to connect is permanent.
 //!
-//! The `redis` crate encodes the commands that are not on the way of a call: logins, questions to a server,
-//! WAIT. Its connections are not used: they collect a reply however long it says it is, and
-//! `redis::aio::ConnectionManager` cannot use our own streams, and never dials again after time-outs on a
-//! half-open link.
+//! The `redis` crate encodes the commands that are not part of a call: logins, questions to a server, WAIT. Its
+//! connections are not used: they collect a reply of any announced length. `redis::aio::ConnectionManager` cannot
+//! use our own streams, and never dials again after time-outs on a half-open link.
 
 mod address;
 mod attempt;

@@ -57,7 +57,7 @@ impl Nodes {
         }
     }
 
-    /// The server that has a slot, as far as it is known now.
+    /// The server with a slot, if it is known now.
     pub(crate) fn known(&self, slot: Slot) -> Option<Arc<Node>> {
         match self {
             Self::One(node) => Some(Arc::clone(node)),
@@ -65,7 +65,7 @@ impl Nodes {
         }
     }
 
-    /// The server that has a slot, asking for it first if it is not known.
+    /// The server with a slot; asks for it first if it is not known.
     pub(crate) async fn node(&self, slot: Slot) -> Result<Arc<Node>, Fault> {
         match self {
             Self::One(node) => Ok(Arc::clone(node)),
@@ -73,7 +73,7 @@ impl Nodes {
         }
     }
 
-    /// Some server, for what any of them can do.
+    /// Any server, for calls that all servers can serve.
     pub(crate) async fn any(&self) -> Result<Arc<Node>, Fault> {
         match self {
             Self::One(node) => Ok(Arc::clone(node)),
@@ -90,7 +90,7 @@ impl Nodes {
             .collect())
     }
 
-    /// A slot of each server that has any, asking for them first if they are not known.
+    /// A slot of each server that has any; asks for them first if they are not known.
     pub(crate) async fn slot_of_each(&self) -> Result<Vec<Slot>, Fault> {
         match self {
             Self::One(_) => Ok(vec![Slot::ONLY]),
@@ -111,7 +111,7 @@ impl Nodes {
         }
     }
 
-    /// The server that has the keys of a call already, as the one says that was asked.
+    /// The server that has the keys of a call already, according to the asked server.
     pub(crate) fn asked_at(&self, fault: &Fault) -> Option<Arc<Node>> {
         match (self, fault.news()?) {
             (Self::Cluster(cluster), SlotNews::Redirect(redirect)) if redirect.asks => {
@@ -121,7 +121,7 @@ impl Nodes {
         }
     }
 
-    /// Takes note of a fault of a call in a slot that is not sent again by itself.
+    /// Records a fault of a call in a slot that is not sent again automatically.
     pub(crate) fn heard(&self, fault: Fault, slot: Slot) -> Fault {
         let Self::Cluster(cluster) = self else {
             return fault;
@@ -167,7 +167,7 @@ impl Nodes {
 pub(crate) enum Hint {
     /// Another server has the slot.
     Moved,
-    /// The slot is on its way, and so are some of its keys: each lock is to be looked for alone.
+    /// The slot is being moved, with some of its keys: each lock must be looked up separately.
     Apart,
 }
 

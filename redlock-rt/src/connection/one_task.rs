@@ -1,7 +1,7 @@
-//! A task that tries something for all who wait for it, one at a time.
+//! A task that tries something for all waiting callers, one at a time.
 //!
-//! A task tries, not a caller, so that a cancelled caller does not restart the try (its wait may be
-//! shorter than a try takes), and a caller that is not polled does not block all others.
+//! A task tries, not a caller. So a cancelled caller does not restart the try (its wait may be shorter than a try
+//! takes), and a caller that is not polled does not block all others.
 
 use std::pin::pin;
 use std::sync::{Arc, MutexGuard};
@@ -18,9 +18,9 @@ use crate::clock;
 /// error.
 const MOST_ORPHANS: usize = 3;
 
-/// What is tried.
+/// The subject of the tries.
 pub(super) trait Tried: Sized + Send + Sync + 'static {
-    /// What its mutex guards.
+    /// The state under its mutex.
     type State;
 
     fn state(&self) -> MutexGuard<'_, Self::State>;
@@ -36,7 +36,7 @@ pub(super) trait Tried: Sized + Send + Sync + 'static {
     fn run(turn: Turn<Self>) -> impl Future<Output = ()> + Send;
 }
 
-/// The task, and what became of the ones before it.
+/// The task, and the results of earlier tasks.
 #[derive(Default)]
 pub(super) struct OneTask {
     running: Option<Running>,
@@ -57,13 +57,13 @@ struct Running {
 }
 
 impl OneTask {
-    /// A try has ended, and its result can be found.
+    /// A try has ended, and its result is available.
     pub(super) fn tried(&mut self, fault: Option<Fault>) {
         self.tries += 1;
         self.last_fault = fault;
     }
 
-    /// No other task begins. Returns the one to be aborted.
+    /// Starts no more tasks. Returns the task to abort.
     pub(super) fn close(&mut self) -> Option<AbortHandle> {
         self.closed = true;
         self.running.take()?.handle
@@ -79,8 +79,8 @@ impl OneTask {
         self.running.take_if(|task| task.number == number)?.handle
     }
 
-    /// The number of the task that runs, when it is given up, and whether it is to be spawned. `longest`: how long
-    /// a new one may take.
+    /// The number of the running task, when it is given up, and whether it must be spawned. `longest`: how long a
+    /// new one may take.
     fn begin(&mut self, longest: Duration) -> (u64, Instant, bool) {
         let now = clock::now();
         let stuck = self.running.take_if(|task| task.until <= now);
@@ -112,8 +112,8 @@ pub(super) fn start<T: Tried>(of: &Arc<T>) {
     }
 }
 
-/// Waits for one task after the other until `look` finds something. `none`: the error after a try
-/// that succeeded, but left nothing to find; `None`: there is another try.
+/// Waits for one task after the other until `look` finds something. `none`: the error after a try that succeeded,
+/// but found nothing; `None`: there is another try.
 pub(super) async fn wait<T: Tried, F>(
     of: &Arc<T>,
     mut look: impl FnMut(&mut T::State) -> Option<F>,
@@ -165,8 +165,8 @@ pub(super) async fn wait<T: Tried, F>(
             stuck.abort();
         }
     }
-    // Who calls again does so without a pause, and a runtime ends only between two turns of a task. There
-    // is no timer in a runtime that ends.
+    // A caller calls again without a pause, and a runtime ends only between two turns of a task. A runtime that
+    // ends has no timers.
     tokio::task::yield_now().await;
     let why = "the task that connects has ended with its runtime";
     Err(Fault::not_connected(std::io::ErrorKind::Other, why).at(of.place()))
@@ -332,7 +332,7 @@ mod tests {
             counter.state().hangs = false;
         };
         assert_eq!(tokio::join!(waiting, later).0.unwrap(), 2);
-        // What is given up three times is told.
+        // A task that is given up three times is reported.
         let hanging = self::counter();
         hanging.state().hangs = true;
         let fault = found(&hanging).await.unwrap_err();
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(hanging.state().begun, 3);
     }
 
-    /// Only who waited gave it up: the layout of a cluster was never asked for again.
+    /// Only waiting callers gave it up: the layout of a cluster was never asked for again.
     #[tokio::test(start_paused = true)]
     async fn a_task_that_hung_kept_all_others_from_starting() {
         let counter = counter();

@@ -1,4 +1,4 @@
-//! What a node of a cluster says about the slot of a call, in place of running it.
+//! The report of a cluster node about the slot of a call, instead of running the call.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::address::Address;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SlotNews {
     Redirect(Redirect),
-    /// TRYAGAIN: some of the call's keys are on their way to another node.
+    /// TRYAGAIN: some of the call's keys are being moved to another node.
     Split,
     /// CLUSTERDOWN: too many masters are away, or the slot has none.
     Down,
@@ -17,12 +17,12 @@ pub(super) enum SlotNews {
 /// Another node has the slot, or the keys of the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Redirect {
-    /// For this call only: the slot is on its way there (ASK, not MOVED).
+    /// For this call only: the slot is being moved there (ASK, not MOVED).
     pub(super) asks: bool,
-    /// Empty: the host of the node that says so.
+    /// Empty: the host of the reporting node.
     pub(super) host: String,
     pub(super) port: u16,
-    /// `None` until it is known which node says so.
+    /// `None` until the reporting node is known.
     pub(super) to: Option<Address>,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Redirect {
 }
 
 impl SlotNews {
-    /// Of an error reply, as in `MOVED 3999 127.0.0.1:6381`.
+    /// Reads an error reply such as `MOVED 3999 127.0.0.1:6381`.
     pub(super) fn of(code: &str, detail: &str) -> Option<Self> {
         let asks = match code {
             "MOVED" => false,

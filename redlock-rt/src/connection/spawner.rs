@@ -1,8 +1,8 @@
-//! Where tasks run: on the caller's runtime, or on a thread of the client's own, in the process that made
-//! the client.
+//! Where tasks run: on the caller's runtime, or on the client's own thread, in the process that made the
+//! client.
 //!
-//! The process is looked at where a connection is made, where tasks start, and where a connection is polled
-//! by another thread than its task's, as by a dropped guard; not by calls in the runtime of the tasks.
+//! The process is checked where a connection is made, where tasks start, and where a connection is polled
+//! outside the thread of its task (a dropped guard). Calls in the runtime of the tasks do not check it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use crate::clock;
 use crate::error::Error;
 
-/// A process. A child that it forks has a copy of all that it has, and may not use it.
+/// A process. A child that it forks has a copy of all its state, and may not use it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Process(u32);
 
@@ -33,10 +33,10 @@ impl Default for Process {
 /// Spawns the client's tasks.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Spawner {
-    /// In another one no task is started, and no connection made: the identity of a client is of one
-    /// process.
+    /// In another process no task is started, and no connection made: the identity of a client belongs to
+    /// one process.
     pub(super) process: Process,
-    /// `None`: the runtime that the caller is in at that moment.
+    /// `None`: the runtime of the caller at that moment.
     thread: Option<Arc<Thread>>,
 }
 
@@ -81,7 +81,7 @@ impl Spawner {
         })
     }
 
-    /// The runtime that the caller is in, if tasks run there.
+    /// The runtime of the caller, if tasks run there.
     pub(crate) fn home(&self) -> Option<Home> {
         match self.thread {
             Some(_) => None,
@@ -121,8 +121,8 @@ impl Spawner {
         }
     }
 
-    /// Runs `future` on the client's thread, and blocks this thread until its end, at most for
-    /// `limit`. Does nothing if there is no such thread here, or if this is that thread.
+    /// Runs `future` on the client's thread, and blocks this thread until it ends, at most for `limit`.
+    /// Does nothing if there is no such thread here, or if this is that thread.
     pub(crate) fn wait_for(
         &self,
         limit: Duration,

@@ -1,29 +1,29 @@
 //! Waiting until replicas have a lock.
 //!
-//! A lock that was acquired is touched on another connection, with WAIT right behind (`touch.lua`
-//! says why). That connection stands still while replicas do; no other one does, and each way to wait
-//! has its own. All locks that are ready together at one server share one WAIT: one caller sends it for
-//! all, and there is no task.
+//! An acquired lock is written to on another connection, followed by WAIT (`touch.lua` says why). That
+//! connection blocks while replicas do not answer. No other connection does, and each way to wait has its own.
+//! All locks that are ready together at one server share one WAIT. One caller sends it for all; there is no
+//! task.
 //!
-//! * Before Redis 7.2 any command moved the mark of a connection that WAIT looks at; since 7.2 only a
-//!   command that was replicated does. So there is a write, which changes nothing, and asks for the hold in
-//!   the key that has it: after a failover in between, the lock may have another owner.
-//! * Callers that want one replica, which is there, must not stand behind a WAIT for two, of which one is
-//!   not. CLIENT UNBLOCK would end that WAIT, but is one more right to give. Only numbers above two share a
+//! * Before Redis 7.2 any command moved the offset of a connection that WAIT looks at. Since 7.2 only a
+//!   replicated command does. So there is a write, which changes nothing and also checks that the hold is in
+//!   the key: after a failover in between, the lock may have another owner.
+//! * A caller that wants one replica, which is available, must not wait behind a WAIT for two, one of which is
+//!   not. CLIENT UNBLOCK would end that WAIT, but needs one more right. Only numbers above two share a
 //!   connection.
-//! * In a cluster too, one WAIT follows the touches of all slots of a master: a call for each slot, and for
-//!   at most 100 locks. An error in one slot is that of its own locks. While a slot is on its way, each of its
-//!   locks is touched alone: at its master, and then at the next one if it is there already.
+//! * In a cluster too, one WAIT follows the writes to all slots of a master: a call for each slot, and for at
+//!   most 100 locks. An error in one slot concerns only its own locks. While a slot is being moved, each of
+//!   its locks is written to separately: at its master, and then at the next one if the key is there already.
 //! * If the caller that sends is cancelled, the next one sends again. A turn ends when the first of its
-//!   callers has no time left, and after about 250 ms in any case. If it does not, since its caller is not
-//!   polled, the next one sends too.
-//! * How many replicas there are is asked in the same write for `Majority` and `All` (INFO). The highest
-//!   number of the connection counts, since a replica that has gone may be the one that is promoted.
-//! * What cannot be released within the wait, since the server has stopped meanwhile, is released in the
-//!   background.
-//! * A server that refuses WAIT or WAITAOF is remembered with that connection: later acquisitions that need
-//!   it fail before they take the lock. A master without an append-only file is not, since that may be
-//!   turned on.
+//!   callers has no time left, and after about 250 ms in any case. If the turn does not end, because its
+//!   caller is not polled, the next caller sends too.
+//! * For `Majority` and `All` the same write asks for the number of replicas (INFO). The highest number of the
+//!   connection counts, since a replica that has disconnected may be the one that is promoted.
+//! * If a lock cannot be released within the wait, because the server has stopped meanwhile, it is released in
+//!   the background.
+//! * A refusal of WAIT or WAITAOF is remembered for that connection: later acquisitions that need the command
+//!   fail before they take the lock. A master without an append-only file is not remembered, since the file
+//!   may be turned on.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,36 +45,36 @@ use crate::wire::{Call, Recipe, Slot, touch, touched};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReplicaAck {
-    /// None is waited for: a failover may lose a lock that was just acquired.
+    /// No wait for replicas: a failover may lose a lock that was just acquired.
     #[default]
     None,
     /// This many; zero is the same as `None`.
     AtLeast(u32),
-    /// So many that more than half of the servers have the lock: the master and its replicas. At
+    /// Enough replicas that more than half of the servers (the master and its replicas) have the lock. At
     /// least one.
     Majority,
-    /// All that there are. At least one.
+    /// All existing replicas. At least one.
     All,
     /// At most this many, of those that the master has in step at that moment.
     ///
-    /// **If it has none, no replica has the lock**, and a failover loses it as with `None`: locks are given
-    /// without a copy just when the next failure would cost them. For work that must go on meanwhile, and that
-    /// a fencing token or the like protects.
+    /// **If the master has none, no replica has the lock**, and a failover loses it as with `None`. So there
+    /// is no copy exactly when the next failure would lose the lock. Use it for work that must continue
+    /// meanwhile, and that a fencing token, for example, protects.
     BestEffort(u32),
 }
 
 impl ReplicaAck {
-    /// Whether it depends on how many replicas there are.
+    /// Whether this depends on the number of replicas.
     fn counts(self) -> bool {
         matches!(self, Self::Majority | Self::All | Self::BestEffort(_))
     }
 
-    /// Whether one that has gone is missed.
+    /// Whether a disconnected replica still counts.
     fn misses(self) -> bool {
         !matches!(self, Self::BestEffort(_))
     }
 
-    /// `replicas`: how many there are, if that is known.
+    /// `replicas`: the number of replicas, if that is known.
     fn wanted(self, replicas: Option<u32>) -> Option<u32> {
         match self {
             Self::None => Some(0),
@@ -118,14 +118,14 @@ impl Ack {
         replicas && self.fsync != Fsync::All
     }
 
-    /// This many replicas must have it, as far as that is known.
+    /// The number of replicas that must have it, as far as that is known.
     fn wanted(self, lane: &AckLane) -> Option<u32> {
         let there = lane.connection.replicas(self.replicas.misses());
         self.replicas.wanted(there)
     }
 
-    /// Which connection of a server it waits on: nobody stands there behind a WAIT for more servers,
-    /// except behind one for more than two by number.
+    /// The index of the connection of a server on which it waits. No caller waits there behind a WAIT for more
+    /// servers, except behind one for more than two by number.
     pub(super) fn lane(self) -> usize {
         let replicas = match self.replicas {
             ReplicaAck::None => 0,
@@ -141,7 +141,7 @@ impl Ack {
         self.fsync != Fsync::None
     }
 
-    /// A turn takes about this time at most, in which those that come later wait for the next one.
+    /// The maximum time of a turn, about. Callers that come later wait for the next turn.
     fn turn(self) -> Duration {
         match self.disk() {
             true => DISK_TURN,
@@ -176,7 +176,7 @@ const TOUCHED_AT_ONCE: usize = 100;
 
 /// A lock that waits for replicas.
 struct AckRequest {
-    /// Where it is, in a cluster.
+    /// Its slot, in a cluster.
     slot: Slot,
     recipe: Arc<dyn Recipe>,
     owner: HoldId,
@@ -190,7 +190,7 @@ enum AckOutcome {
     Counted {
         wanted: u32,
         got: u32,
-        /// Whether the master has it where it must.
+        /// Whether the master has it in memory or on disk, as required.
         local: bool,
     },
     /// The key is gone.
@@ -204,7 +204,7 @@ pub(crate) struct Acks {
     ready: Mutex<Slab<Arc<AckRequest>>>,
 }
 
-/// Takes a caller's lock out again, whatever becomes of the caller.
+/// Removes a caller's lock again when dropped.
 struct Ready<'a> {
     acks: &'a Acks,
     at: usize,
@@ -216,7 +216,7 @@ impl Acks {
         Ready { acks: self, at }
     }
 
-    /// Those that wait in this way at this server, by slot.
+    /// The locks that wait in this way at this server, by slot.
     fn waiting(&self, nodes: &Nodes, node: &Arc<Node>, ack: Ack) -> Vec<Arc<AckRequest>> {
         let is_here = |slot| {
             nodes
@@ -311,7 +311,7 @@ impl ClientEngine {
             }
         };
         let error = error.named(name);
-        // What cannot be released by then is released in the background.
+        // A release that is not finished by then continues in the background.
         let patience = self.patience(clock::now());
         let end = deadline.map_or(patience, |deadline| deadline.min(patience));
         let _ = guard.unlock_until(Some(end)).await;
@@ -332,14 +332,14 @@ impl ClientEngine {
                 Err(fault) => Err(fault.clone()),
                 Ok(node) => {
                     let lane = node.acks(entry.ack.lane());
-                    // A caller whose outcome is known does not wait for another turn, in which others
-                    // may be waited for.
+                    // A caller whose outcome is known does not wait for another turn, which may wait for other
+                    // callers.
                     let _turn = tokio::select! {
                         biased;
                         outcome = entry.outcome.wait() => return outcome.clone(),
                         turn = lane.turn(entry.ack.turn() + LATE * 3) => turn,
                     };
-                    // Those whose locks came with the same bytes are served in this turn too.
+                    // Locks that came in the same read are served in this turn too.
                     tokio::task::yield_now().await;
                     self.serve(node, entry, alone).await
                 }
@@ -349,11 +349,11 @@ impl ClientEngine {
                 continue;
             };
             asks = match self.nodes.hint(&fault) {
-                // What is said of several locks need not be so of each.
+                // A reply about several locks need not be true of each.
                 Some(Hint::Apart) if !alone => node.ok(),
                 _ => self.nodes.asked_at(&fault),
             };
-            // Alone, and at the next master. Masters that do not agree are asked again after a pause.
+            // Separately, and at the next master. If masters do not agree, they are asked again after a pause.
             if asks.is_some() && hops < 2 {
                 hops += 1;
                 continue;
@@ -368,12 +368,12 @@ impl ClientEngine {
         }
     }
 
-    /// One turn, for all that wait as `like` does. Who is not served here, since this caller goes away or
-    /// has less time, is served in the next one. `alone`: the slot is on its way, from this node or to it.
+    /// One turn, for all requests like `like`. If this caller goes away or has less time than another, the
+    /// next turn serves that one. `alone`: the slot is being moved, from this node or to it.
     ///
     /// # Errors
     ///
-    /// Concern `like`; others find out what concerns them in turns of their own.
+    /// Concern `like`; other requests get their errors in their own turns.
     async fn serve(
         &self,
         node: &Arc<Node>,
@@ -430,7 +430,7 @@ impl ClientEngine {
 }
 
 impl AckRequest {
-    /// Who has it, after a turn. If those are too few, and there is time for another turn, it is open.
+    /// Records the replicas after a turn. If they are too few, another turn follows while there is time.
     fn record(&self, is_there: bool, wanted: u32, had: Had, now: Instant) {
         let Had {
             replicas: got,
@@ -446,13 +446,13 @@ impl AckRequest {
     }
 }
 
-/// How long a turn for these waits for replicas: until the first of them has no time left.
+/// How long a turn for these requests waits for replicas: until the first of them has no time left.
 fn patience(entries: &[Arc<AckRequest>], turn: Duration) -> Duration {
     let until = entries.iter().map(|entry| entry.until).min();
     let rest = until.map(|until| until.saturating_duration_since(clock::now()));
     match rest.unwrap_or_default() {
         rest if rest > turn + LATE * 3 => turn,
-        // Zero would have no limit.
+        // Zero would mean no limit.
         rest => (rest - LATE.min(rest / 3)).max(Duration::from_millis(1)),
     }
 }

@@ -1,4 +1,4 @@
-//! What calls of this client published, and how its own waiters are notified.
+//! The publications of this client's calls, and how its own waiters are notified.
 
 use std::time::Instant;
 
@@ -7,10 +7,10 @@ use crate::connection::{Delivery, Message, Right};
 use crate::wire::keys::wake_channel;
 use crate::wire::{Announcement, Recipe, Reply, TurnMessage};
 
-/// What is known about the announcement of an end.
+/// The known state of the announcement of an end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum News {
-    /// The end came by itself, or by a try whose reply was lost.
+    /// The hold ended without a call, or by a try whose reply was lost.
     #[default]
     Unknown,
     /// There was no waiter to wake: the lock still has holders, or no waiter is next.
@@ -62,7 +62,7 @@ impl ClientEngine {
         self.tell(message, news)
     }
 
-    /// What the waiters of this channel wait for ended. Returns whether this client's listeners are notified.
+    /// A wait on this channel may end. Returns whether this client's listeners are notified.
     pub(super) fn ended_on(&self, channel: impl Into<String>, news: &News) -> bool {
         if let News::Announced(announcement, _) = news {
             self.look_for_rights(announcement);

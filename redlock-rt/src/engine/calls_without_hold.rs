@@ -33,7 +33,7 @@ impl ClientEngine {
         self.send(action, name, call, Repeat::Read, read).await
     }
 
-    /// Asks a server about all its keys: the one that has this slot.
+    /// Asks the server with this slot about all its keys.
     pub(crate) async fn ask_in<T>(
         self: &Arc<Self>,
         slot: Slot,
@@ -95,7 +95,7 @@ impl ClientEngine {
         read(reply).map_err(|malformed| named(delivery.misread(malformed)))
     }
 
-    /// Frees a lock, whoever holds it. Sent once: a repeat could free the lock of a later holder.
+    /// Frees a lock of any holder. Sent once: a repeat could free the lock of a later holder.
     ///
     /// # Cancel safety
     ///
@@ -174,7 +174,7 @@ impl ClientEngine {
         Err(error.named(name.as_arc()))
     }
 
-    /// Creates an id for a call. Redis notes the id until the call is certainly not repeated any
+    /// Creates an id for a call. Redis keeps the id until the call is certainly not repeated any
     /// more.
     pub(crate) fn operation(&self) -> Operation {
         let now = clock::now();

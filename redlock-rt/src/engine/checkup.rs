@@ -1,4 +1,4 @@
-//! How a client stands with its servers.
+//! The state of a client and its servers.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::error::Error;
 const ACTION: &str = "check the server";
 
 impl ClientEngine {
-    /// Sends a PING to each server that has locks, all at once; each has the response time-out. The names of
-    /// the servers come with what they answer.
+    /// Sends a PING to each server that has locks, all at once. Each has the response time-out. Returns the
+    /// names of the servers with their answers.
     pub(crate) async fn ping(self: &Arc<Self>) -> Vec<(Arc<str>, Result<Pong, Error>)> {
         let place = Arc::clone(self.nodes.place());
         if self.is_closing() {
@@ -37,7 +37,7 @@ impl ClientEngine {
         join_all(pings).await
     }
 
-    /// Whether Redis tells of a lock that others delete or take, as far as is known.
+    /// Whether Redis reports a lock that others delete or take, as far as is known.
     pub(crate) fn is_told_of_losses(&self) -> bool {
         let refused = || self.nodes.current().refuses_to_tell();
         let tracking = self.tracking.as_ref();

@@ -27,7 +27,7 @@ use crate::shim::AtomicBool;
 use crate::wire::keys::client_key;
 use crate::wire::{ClientIdentity, Recipe, Slot};
 
-/// How long a client that connects waits for its connection for renewals.
+/// How long `connect` waits for the connection for renewals.
 const MOST_FOR_RENEWALS: Duration = Duration::from_millis(250);
 
 /// The configuration of a client.
@@ -45,7 +45,7 @@ pub(crate) struct Config {
     pub(crate) namespace: Option<Box<str>>,
     /// How long the waiters of a client count as alive after its last heartbeat.
     pub(crate) waiter_timeout: Duration,
-    /// How many replicas must have a lock whose options do not say.
+    /// How many replicas must have a lock, unless its options say.
     pub(crate) replica_ack: ReplicaAck,
     /// Which servers must have it on disk.
     pub(crate) fsync: Fsync,
@@ -53,11 +53,11 @@ pub(crate) struct Config {
     pub(crate) replica_timeout: Duration,
     /// How long tasks of this client may hand a lock over to each other, without a call.
     pub(crate) hand_over: Duration,
-    /// Who the client says it is.
+    /// The identity that the client stores.
     pub(crate) identity: Option<ClientIdentity>,
     /// How long the drop of the last handle waits for outstanding releases.
     pub(crate) flush_on_drop: Option<Duration>,
-    /// Whether the server is to tell of writes to the keys of held locks.
+    /// Whether the server is to report writes to the keys of held locks.
     pub(crate) tracking: bool,
     /// Whether announcements are on sharded channels, where a cluster has them.
     pub(crate) sharded_pubsub: bool,
@@ -103,7 +103,7 @@ impl Deref for ClientEngine {
     }
 }
 
-/// What a [`ClientEngine`] shares.
+/// The state that a [`ClientEngine`] shares.
 pub(crate) struct EngineState {
     pub(crate) id: ClientId,
     numbers: AtomicU64,
@@ -124,11 +124,11 @@ pub(crate) struct EngineState {
     /// Used only if sentinels name the master.
     pub(super) failovers: Arc<Failovers>,
     closing: AtomicBool,
-    /// Calls that are not made yet, as those of guards that count latches down.
+    /// Calls that are not made yet, such as those of guards that count down latches.
     pub(super) once_calls: AtomicUsize,
     /// The number of callers; see [`Handle`](super::Handle).
     pub(super) handles: AtomicUsize,
-    /// The number of handles that are not among these: new ones may come from there.
+    /// The number of handles that `handles` does not count: counted ones may be cloned from them.
     pub(super) uncounted: AtomicUsize,
 }
 
@@ -147,7 +147,7 @@ impl ClientEngine {
         });
         let releases = Arc::new(Releases::new());
         let hub = Arc::new(Hub::new(config.linger, nodes.cluster().cloned()));
-        // In a cluster each node would tell on a channel of the same name.
+        // In a cluster each node would report on a channel of the same name.
         let tracks = config.tracking && nodes.cluster().is_none();
         Arc::new_cyclic(|engine| {
             let state = EngineState {
@@ -180,7 +180,7 @@ impl ClientEngine {
         self.nodes.cluster().is_some()
     }
 
-    /// A client of the server that these streams lead to, which somebody uses.
+    /// A client of the server behind these streams, counted as in use.
     #[cfg(test)]
     pub(crate) fn through(connector: Connector, config: Config) -> Arc<Self> {
         let engine = Self::new(Dialer::through(connector), Spawner::default(), config);
@@ -197,21 +197,21 @@ impl ClientEngine {
         let renewals = ready
             .unwrap_or_else(|| Err(Fault::connecting_took_too_long().at(self.nodes.place())))
             .map_err(|fault| fault.into_error("connect to redis"))?;
-        // Where it is refused, or takes long, the first connection serves renewals until it is there.
+        // If that is refused or slow, the first connection serves renewals meanwhile.
         let until = until.min(clock::after(clock::now(), MOST_FOR_RENEWALS));
         let _ = clock::before(Some(until), renewals.ready()).await;
         Ok(())
     }
 
-    /// Hands a cleanup to the release queue. What can be sent without waiting is sent before this
-    /// returns, since a process that ends now has no later moment.
+    /// Hands a cleanup to the release queue. Calls that can be sent without waiting are sent before
+    /// this returns, since a process that ends now has no later moment.
     pub(super) fn leave(self: &Arc<Self>, mut cleanup: Cleanup) {
         let followers = cleanup.followers();
         match clock::is_there() && cleanup.begin() {
             true => self.releases.push_sent(cleanup),
             false => self.releases.push(cleanup),
         }
-        // As in `Hold::settled`. The tasks may be those who bring the reply.
+        // As in `Hold::settled`. The tasks that bring the reply may be among the waiters.
         if let Some(followers) = followers {
             followers.tell_head();
         }
@@ -255,8 +255,8 @@ impl ClientEngine {
         Error::new(ErrorKind::ShutDown, action).named(name.as_arc())
     }
 
-    /// Acquires nothing any more, lets guards end for at most `drain`, releases the remaining holds
-    /// if `release` is set, and ends the tasks.
+    /// Stops acquisitions, lets guards end for at most `drain`, releases the remaining holds if
+    /// `release` is set, and ends the tasks.
     ///
     /// # Errors
     ///
@@ -322,7 +322,7 @@ impl ClientEngine {
         self.news.end();
     }
 
-    /// Something happened to a lock.
+    /// Reports an event of a lock.
     pub(super) fn tells(&self, recipe: &dyn Recipe, what: LockEvent) {
         self.news.tell(|| Event::Lock {
             name: Arc::clone(recipe.name().as_arc()),
@@ -331,7 +331,7 @@ impl ClientEngine {
         });
     }
 
-    /// Where calls about a name go.
+    /// The destination of calls about a name.
     pub(super) fn to(&self, name: &LockName) -> To<'_> {
         self.to_slot(self.nodes.slot_of(name))
     }
@@ -344,7 +344,7 @@ impl ClientEngine {
         }
     }
 
-    /// What the watchdog says of this client.
+    /// The identity that the watchdog writes for this client.
     pub(super) fn introduction(&self) -> Option<Introduction> {
         let identity = self.config.identity.clone()?;
         let key = self.client_key(self.id.as_str())?;
@@ -364,7 +364,7 @@ impl ClientEngine {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// When a waiter looks again at the latest. Random, so that processes do not look at the same
+    /// When a waiter looks again at the latest. Random, so that processes do not all look at the same
     /// time.
     pub(crate) fn next_poll(&self, now: Instant) -> Instant {
         let poll = self.config.poll_interval;
@@ -379,8 +379,8 @@ impl ClientEngine {
         over.map_or(poll, |over| over.min(poll))
     }
 
-    /// Which servers must have a lock besides the master's memory, if any must; the arguments are
-    /// what its options say.
+    /// Which servers must have a lock besides the master's memory, if any must. The arguments come
+    /// from the options.
     pub(crate) fn ack(&self, replicas: Option<ReplicaAck>, fsync: Option<Fsync>) -> Option<Ack> {
         let ack = Ack {
             replicas: replicas.unwrap_or(self.config.replica_ack),
@@ -399,7 +399,7 @@ impl ClientEngine {
         self.spawner.home()
     }
 
-    /// Set if Redis does not answer the caller that asks on behalf of a waiter that has waited since
+    /// Set if Redis does not answer the caller that asks for a waiter. The waiter has waited since
     /// `started`.
     pub(super) fn silence(&self, to: &LockName, health: Health, started: Instant) -> Option<Fault> {
         let silent = health.is_silent(started, self.config.timeouts.response, clock::now());
@@ -422,8 +422,8 @@ impl ClientEngine {
         current.unwrap_or_else(|| Arc::clone(self.nodes.place()))
     }
 
-    /// The deadline of an operation that waits for no other client, whatever fails: connecting, a
-    /// reply, or both repeatedly. After one lost reply there is time for another try.
+    /// The deadline of an operation that waits for no other client. It covers connecting and replies,
+    /// also repeatedly. After one lost reply there is time for another try.
     pub(crate) fn patience(&self, now: Instant) -> Instant {
         clock::after(now, self.config.timeouts.response)
     }

@@ -1,4 +1,4 @@
-//! The task that hears of failovers, for clients whose master is named by sentinels.
+//! The task that listens for failovers, for clients whose master is named by sentinels.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) async fn run(
 ) {
     let within = timeouts.connect.min(timeouts.response);
     let mut pause = Pause::SUBSCRIBING;
-    // Not all clients listen to the same sentinel.
+    // Random, so that not all clients listen to the same sentinel.
     let mut turn = fastrand::usize(..1 << 16);
     while !failovers.signal.is_closed() {
         let started = crate::clock::now();

@@ -28,7 +28,7 @@ impl Hold {
         }
     }
 
-    /// Adds a guard by re-entry: one call, which also tells whether the lock is still there.
+    /// Adds a guard by re-entry: one call, which also checks that the lock is still there.
     ///
     /// # Cancel safety
     ///
@@ -44,7 +44,7 @@ impl Hold {
         let guard = HoldGuard::new(Arc::clone(self), id);
         match self.lengthen(ACTION, terms.lease, deadline).await {
             Ok(()) => Ok(guard),
-            // The guard ends here, and the count is set back.
+            // The guard ends here, and the count is reduced again.
             Err(error) => Err(error.of_no_change()),
         }
     }
@@ -117,12 +117,12 @@ pub(crate) struct HoldGuard {
     turn: Option<tokio::sync::OwnedMutexGuard<()>>,
 }
 
-/// The result of a release.
+/// The outcome of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unlocked {
-    /// The hold has ended. The lock is free, or another task of this client that waited for it goes
-    /// on with it; see [`ClientBuilder::hand_over`](crate::ClientBuilder::hand_over).
+    /// The hold has ended. The lock is free, or another waiting task of this client takes over the hold; see
+    /// [`ClientBuilder::hand_over`](crate::ClientBuilder::hand_over).
     Released,
     /// The hold has ended, and the lock stays locked for the rest of its
     /// [`min_hold`](crate::LockOptions::min_hold). Until then no client can acquire the lock,
@@ -151,8 +151,8 @@ impl HoldGuard {
         }
     }
 
-    /// The first guard of a hold that was acquired by a command sent at `sent`, and whether it is valid: its
-    /// lease may be over.
+    /// The first guard of a hold that was acquired by a command sent at `sent`, and whether the guard is
+    /// valid: the lease may be over.
     pub(super) fn acquired(
         request: &Request,
         tokens: Option<Tokens>,
@@ -185,7 +185,7 @@ impl HoldGuard {
         token
     }
 
-    /// The terms of the guard, with the rest of its longest hold.
+    /// The terms of the guard, with the rest of its `max_hold`.
     pub(crate) fn terms(&self, now: Instant) -> Option<Terms> {
         self.hold.lease().terms(self.id, now)
     }
@@ -229,8 +229,8 @@ impl HoldGuard {
         self.hold.lost(self.id)
     }
 
-    /// Calls `told` when the lock is lost, on the client's thread, the caller's runtime, or that of the hold.
-    /// `None`: there is none.
+    /// Calls `told` when the lock is lost, on the client's thread, the caller's runtime, or the runtime of
+    /// the hold. `None`: there is no runtime.
     pub(crate) fn on_lost(
         &self,
         told: impl FnOnce(LostReason) + Send + 'static,
@@ -239,7 +239,7 @@ impl HoldGuard {
         let site = hold.engine.spawner.site().or_else(|| hold.home.clone())?;
         Some(site.spawn(async move {
             let reason = hold.lost(id).await;
-            // The guard may be released beside this: that is no loss.
+            // The guard may be released at the same time: that is no loss.
             if !matches!(hold.state(id), GuardState::Released) {
                 told(reason);
             }
@@ -255,7 +255,7 @@ impl HoldGuard {
         self.unlock_until(None)
     }
 
-    /// Ends the guard, and waits for the reply at most until then.
+    /// Ends the guard, and waits for the reply at most until `until`.
     pub(crate) async fn unlock_until(mut self, until: Option<Instant>) -> Result<Unlocked, Error> {
         const ACTION: &str = "release lock";
         let now = clock::now();
@@ -270,8 +270,8 @@ impl HoldGuard {
         };
         let hold = &self.hold;
         if lost.is_some() {
-            // The key may outlive the local deadline by the margin, or by an outage. It is freed in
-            // the background; the caller need not wait to learn that the lock was lost.
+            // The key may outlive the local deadline by the margin, or by an outage. It is freed in the
+            // background. The caller need not wait for that to learn of the loss.
             drop(pending);
             return Ok(Unlocked::AlreadyExpired);
         }
@@ -302,8 +302,8 @@ impl HoldGuard {
         }
     }
 
-    /// Ends the guard and leaves the hold in Redis for this rest of its lease; `None`: nothing changes, since
-    /// the hold is not valid, is that of other guards too, or has a shortest time.
+    /// Ends the guard and leaves the hold in Redis for the returned rest of its lease. `None`: nothing
+    /// changes, since the hold is not valid, has other guards, or has a `min_hold`.
     pub(crate) fn leave_behind(&mut self) -> Option<Duration> {
         let (id, now) = (self.id, clock::now());
         let (left, mut pending) = self.leave_if(now, |lease| {
@@ -314,7 +314,7 @@ impl HoldGuard {
         Some(left.deadline.saturating_duration_since(now))
     }
 
-    /// Ends the guard; from here on no renewal is sent for its hold if it was the last.
+    /// Ends the guard. If it was the last, no renewal is sent for its hold any more.
     pub(super) fn leave(&mut self, now: Instant) -> Option<(Left, PendingCleanup)> {
         self.leave_if(now, |_| true)
     }
@@ -329,7 +329,7 @@ impl HoldGuard {
             return None;
         }
         let hold = &self.hold;
-        // Before the watchdog forgets the hold: a shut-down finds one of the two.
+        // Before the watchdog forgets the hold, so that a shut-down finds one of the two.
         let open = PendingCleanup::register(hold);
         let left = hold.engine.watchdog.unwatch_if(hold, || {
             let mut lease = hold.lease();
@@ -377,8 +377,8 @@ impl fmt::Debug for HoldGuard {
     }
 }
 
-/// Runs `body` under what is in this state, and drops it as soon as that is lost. Polls `body`
-/// first and `lost` second: a completed body is never reported as lost.
+/// Runs `body` under a lock in this state, and drops it as soon as the lock is lost. Polls `body` first and
+/// `lost` second: a completed body is never reported as lost.
 pub(crate) async fn run_until_lost<T>(
     state: GuardState,
     lost: impl Future<Output = LostReason>,

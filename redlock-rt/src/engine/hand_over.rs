@@ -1,4 +1,4 @@
-//! A task of this client goes on with the hold of another one, without a call.
+//! A task of this client takes over the hold of another task, without a call.
 //!
 //! ```text
 //! the guard ends ──▶ Offer ──▶ the head of the queue: a new Hold under the same owner number
@@ -6,28 +6,28 @@
 //!                      └── nobody takes it in time ──▶ the release that it is
 //! ```
 //!
-//! An [`Offer`] is a release that has not begun. Whoever drops it begins it: there is no other way to
-//! forget one, and until it is taken it counts as a release that is outstanding, for statistics, a
-//! shut-down and the flush of the last handle.
+//! An [`Offer`] is a release that has not begun. Dropping an offer begins the release, so an offer cannot
+//! be forgotten. Until it is taken it counts as an outstanding release, for statistics, a shut-down and
+//! the flush of the last handle.
 //!
 //! For Redis the *chain* of these holds is one hold, whose owner changes inside this process. Each has
 //! its own [`Hold`], and so its own loss, `max_hold` and `min_hold`.
 //!
 //! # Invariants
 //!
-//! 1. The command that acquired the lock is all that Redis was sent for the owner number of a chain,
-//!    until its last hold is renewed, re-entered, extended or released. So the deadline of each hold of
-//!    the chain counts from that command, and no command of an earlier hold is on its way.
+//! 1. The acquiring command is the only one that was sent to Redis for the owner number of a chain, until
+//!    its last hold is renewed, re-entered, extended or released. So the deadline of each hold of the
+//!    chain counts from that command, and no command of an earlier hold is in flight.
 //! 2. A chain is handed over only for [`Config::hand_over`](super::Config) after that command, so that
 //!    other processes get their turn, and a lock that was freed by force or flushed is noticed.
 //! 3. After a doubt (`Watchdog::doubt`) no chain from before it is handed over.
 //! 4. An offer is taken, or released when the chain ends, whether or not its waiter is polled.
-//! 5. Only the last hold that this client had in the lock is handed over: one that the client acquired
-//!    since has another owner number, so Redis has forgotten the chain.
-//! 6. Until a shut-down can find the next hold, it finds the release outstanding.
+//! 5. Only the last hold that this client had in the lock is handed over. A later acquisition of the
+//!    client has another owner number, so Redis has forgotten the chain.
+//! 6. Until a shut-down can find the next hold, it finds the outstanding release.
 //!
-//! A process that ends by `exit` while an offer is untaken leaves the lock to its lease, as if the waiter
-//! had taken it.
+//! If a process ends by `exit` while an offer is untaken, the lock ends with its lease, as if the waiter
+//! had taken the offer.
 
 #[cfg(test)]
 mod loom;
@@ -42,30 +42,30 @@ use super::release::{Cleanup, Outstanding, PendingCleanup};
 use crate::clock;
 use crate::wire::Recipe;
 
-/// How many holds a chain has at most while other clients want the lock, so that they get their share.
+/// The longest chain while other clients want the lock, so that they get their share.
 const SHARED_TURNS: u32 = 2;
 
-/// What became of a hold whose guard ends.
+/// The outcome for a hold whose guard ends.
 pub(super) enum HandOver {
     /// It is left to the next waiter.
     Done,
-    /// The guard has ended, and its release is to run: there was no waiter to take the hold.
+    /// The guard has ended, and its release must run: no waiter could take the hold.
     Release(Box<PendingCleanup>),
     /// The guard is unchanged.
     Impossible,
 }
 
-/// What became of an offer that a waiter was to take.
+/// The outcome of an offer to a waiter.
 pub(super) enum Taken {
-    /// The waiter goes on with the hold.
+    /// The waiter takes over the hold.
     Guard(HoldGuard),
-    /// The waiter cannot go on with it; the offer is unchanged.
+    /// The waiter cannot take over the hold; the offer is unchanged.
     Declined(Box<Offer>),
     /// The client shuts down, and the release has begun.
     Closed,
 }
 
-/// The release of a hold, which a waiter of this client may spare.
+/// The release of a hold, which is not needed if a waiter of this client takes over.
 pub(crate) struct Offer {
     hold: Arc<Hold>,
     /// `None` once it is taken.
@@ -86,7 +86,7 @@ impl Offer {
         }
     }
 
-    /// Goes on with the hold for this request.
+    /// Takes over the hold for this request.
     pub(super) fn take(mut self: Box<Self>, request: &Request, now: Instant) -> Taken {
         let engine = Arc::clone(&self.hold.engine);
         let sent = self.legacy.chain.began;
@@ -104,11 +104,11 @@ impl Offer {
         let Some((hold, id)) = next else {
             return Taken::Declined(self);
         };
-        // If a doubt has come meanwhile, this puts the hold in doubt too.
+        // If a doubt has come meanwhile, this also puts the new hold in doubt.
         engine.watch(&hold, id, sent, now);
         let guard = HoldGuard::new(hold, id);
-        // As for an acquisition: a shut-down finds the hold, or this check the shut-down. Until then
-        // the release is outstanding.
+        // As for an acquisition: either a shut-down finds the hold, or this check finds the shut-down.
+        // Until then the release is outstanding.
         let taken = match engine.is_closing() {
             true => {
                 drop(guard);
@@ -128,14 +128,14 @@ impl Drop for Offer {
         if self.release.is_some() {
             self.hold.releases(clock::now_in_drop());
         }
-        // Begins the release, if it is still here.
+        // Begins the release, if it was not taken.
         drop(self.release.take());
         self.hold.engine.releases.count_offer(false);
     }
 }
 
 impl ClientEngine {
-    /// An offer was made that is over then. `unwatched`: its timer is still to be set.
+    /// An offer was made that ends at `until`. `unwatched`: its timer is still to be set.
     fn offered(&self, waiters: &Arc<LockQueue>, unwatched: bool, until: Instant) {
         if unwatched {
             let waiters = Arc::downgrade(waiters);
@@ -149,7 +149,7 @@ impl ClientEngine {
         }
     }
 
-    /// Whoever has this lock here hands it over no more: it is freed by force.
+    /// Stops hand-overs of this lock by its holder here: the lock is freed by force.
     pub(super) fn end_chain(&self, recipe: &dyn Recipe) {
         if let Some(waiters) = self.fair.get(recipe.name().as_str())
             && recipe.queue().is_some()
@@ -178,7 +178,7 @@ impl HoldGuard {
             waiters.could_share();
         }
         let may = hold.recipe.profile().hands_over && token;
-        // Without the task, nobody would end an offer in time.
+        // Without the task, no offer would end in time.
         let possible = may && !self.left && !time.is_zero();
         if !possible || waiters.is_empty() || engine.is_closing() || !clock::is_there() {
             return HandOver::Impossible;
@@ -198,10 +198,10 @@ impl HoldGuard {
         }
     }
 
-    /// Ends the guard, if the hold may go on.
+    /// Ends the guard, if the hold may be handed over.
     fn end_chained(&mut self, limit: ChainLimit, now: Instant) -> Option<(Legacy, Outstanding)> {
         let hold = &self.hold;
-        // Before the watchdog forgets the hold: a shut-down finds one of the two.
+        // Before the watchdog forgets the hold, so that a shut-down finds one of the two.
         let open = PendingCleanup::register(hold);
         let legacy = hold.engine.watchdog.unwatch_if(hold, || {
             let legacy = hold.hand_over(self.id, limit, now);

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use super::ClientEngine;
 
-/// A caller's reference to an engine: part of each handle. Each guard counts as one too, and nothing
-/// else. Dropping the last one flushes the client, if `flush_on_drop` is set.
+/// A caller's reference to an engine: part of each handle. Each guard counts as one too, and nothing else does.
+/// Dropping the last one flushes the client, if `flush_on_drop` is set.
 pub(crate) struct Handle {
     engine: Arc<ClientEngine>,
     counted: bool,
@@ -20,7 +20,7 @@ impl ClientEngine {
         self.handles.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// One that was counted uses the client no more.
+    /// A counted caller no longer uses the client.
     pub(super) fn discount_handle(self: &Arc<Self>) {
         if self.handles.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.flush();
@@ -28,10 +28,10 @@ impl ClientEngine {
         }
     }
 
-    /// Ends a client that nobody can use any more, and whose tasks have ended with their runtime. What it had still
-    /// to tell Redis would keep it in memory for ever: a cleanup has its hold, and that has the engine.
+    /// Ends a client that has no users left, and whose tasks have ended with their runtime. Its outstanding
+    /// cleanups would keep it in memory for ever: a cleanup refers to its hold, and the hold to the engine.
     pub(super) fn end_unused(&self) {
-        // One of a kind is made before the one of the other kind that it is made from is dropped.
+        // A handle of one kind is made from one of the other kind before that one is dropped.
         let counts = [&self.uncounted, &self.handles, &self.uncounted];
         let unused = counts.iter().all(|count| count.load(Ordering::SeqCst) == 0);
         if unused && !self.releases.signal.is_running() {

@@ -11,40 +11,40 @@
 //!           hub (pub/sub, task)          connection: main · renewals · subscriber
 //! ```
 //!
-//! The states are pure and synchronous (`wait::queue`, `hold::lease`, `watchdog::schedule`,
-//! `fair::queue`, `hub::registry`, the queue in `release`): they take the time as an argument, and
-//! return what to do. A few thin tasks per client do it: hub, watchdog, releases, and beats of fair
-//! queues. There is no task per lock, and callers send their own commands.
+//! The states are pure and synchronous (`wait::queue`, `hold::lease`, `watchdog::schedule`, `fair::queue`,
+//! `hub::registry`, the queue in `release`): they take the time as an argument, and return what to do. A few
+//! tasks per client execute that: hub, watchdog, releases, and beats of fair queues. There is no task per lock,
+//! and callers send their own commands.
 //!
 //! # Glossary
 //!
-//! Beside these words, those of Redis and Tokio mean what they mean there.
+//! Other words have the meaning that they have in Redis and Tokio.
 //!
 //! * *owner number*: identifies an owner in one client; with the client's UUID it is the id in Redis.
 //! * *recipe*: which calls one kind of lock makes. *Profile*: what its kind allows.
 //! * *terms*: the lease, the interval of renewals and the longest hold that a caller asks for.
-//! * *request*: an owner number and what it asks for. *Attempt*: a request that may be sent; it is
-//!   withdrawn if its caller goes away. *Try*: one call of an attempt.
+//! * *request*: an owner number and its parameters. *Attempt*: a request that may be sent. It is withdrawn if
+//!   its caller goes away. *Try*: one call of an attempt.
 //! * *hold*: one owner number in one lock, while Redis counts it. *Guard*: a caller's share of a
 //!   hold. *Lease*: how long the hold is valid without a renewal.
-//! * *waiter*: a task of this process that waits for a name. The *head* is the first, and asks
-//!   Redis for all. A *permit* allows the head to ask. A *ticket* is a place in the queue; a waiter that is
+//! * *waiter*: a task of this process that waits for a name. The *head* is the first waiter, and asks Redis for
+//!   all of them. A *permit* allows the head to ask. A *ticket* is a place in the queue. A waiter that is
 //!   queued in Redis has a *seat* instead.
-//! * *cleanup*: a call that Redis must still receive for a hold, by any runner. *Turn*: the permission to
+//! * *cleanup*: a call for a hold that Redis must still receive, from any runner. *Turn*: the permission to
 //!   send a call that changes a hold.
 //! * *scope*: a body that runs under a guard, in which locks are re-entered.
-//! * *offer*: a hold that ends, left to the next waiter here. *Chain*: the holds that follow each other so.
-//! * *announcement*: the message of a release. *Rivals*: the other clients that receive it. To *yield*: to
-//!   try behind a pause, so that rivals try first.
+//! * *offer*: an ending hold that is left to the next local waiter. *Chain*: holds that follow each other so.
+//! * *announcement*: the message of a release. *Rivals*: the other clients that receive it. To *yield*: to try
+//!   after a pause, so that rivals try first.
 //! * *beat*: the call by which a client keeps its waiters in the queues of fair locks. *Grant*: a release
 //!   that gives a fair lock to its next waiter.
-//! * *doubt*: something happened after which the server may not have our holds any more.
-//! * *lasting*: what no lease would end in Redis. *Undelivered*: what is still to be sent for its end.
+//! * *doubt*: an event after which the server may not have our holds any more.
+//! * *lasting*: in Redis, and not ended by a lease. *Undelivered*: still to be sent, to end it.
 //!
 //! # Lock order
 //!
-//! While a mutex is held, only mutexes after it in the same list are taken. Mutexes of different
-//! lists do not nest, unless the last line of a list says so.
+//! While a mutex is held, only later mutexes of the same list are taken. Mutexes of different lists do not
+//! nest, unless the last line of a list says so.
 //!
 //! 1. the `WeakMap` of a `WaiterMap` or `FairMap` · 2. a name's `Subscription` · 3. its `WaitQueue`,
 //!    `FairWaitQueue` or `Holders` · 4. the hub's `Registry`.
@@ -52,7 +52,7 @@
 //! 1. the release queue.
 //! 1. `Owner`'s slots.
 //!
-//! Wakers are woken, and holds and waiters dropped, with no lock held.
+//! Wakers are woken, and holds and waiters dropped, with no mutex held.
 
 mod acks;
 mod acquire;

@@ -28,7 +28,7 @@ impl ClientEngine {
         }
     }
 
-    /// Whether the servers are those of a cluster.
+    /// Whether the client is of a cluster.
     pub(crate) fn is_of_a_cluster(&self) -> bool {
         self.nodes.cluster().is_some()
     }

@@ -3,11 +3,11 @@
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
-/// An `Arc` whose type the compiler does not look into when it proves that a future is `Send`.
+/// An `Arc` whose type is hidden from the compiler's proof that a future is `Send`.
 ///
-/// The states of a client refer to each other in circles. For each type in a circle the compiler goes through
-/// all others, once for each shape of a future (its lifetimes and bounds): a second for each method of an
-/// `async_trait` that holds a guard. An `Opaque` in each circle ends that; so does a boxed future.
+/// The states of a client refer to each other in cycles. For each type in a cycle the compiler visits all
+/// others, once for each shape of a future (its lifetimes and bounds). That takes a second for each method of
+/// an `async_trait` that holds a guard. An `Opaque` in each cycle stops this; so does a boxed future.
 pub(super) struct Opaque<T>(Arc<dyn Contents<T>>);
 
 trait Contents<T>: Send + Sync {
@@ -27,7 +27,7 @@ impl<T: Send + Sync> Contents<T> for T {
 }
 
 impl<T> Opaque<T> {
-    /// The same value, whose type is known.
+    /// The same value, with its type.
     pub(super) fn share(&self) -> Arc<T> {
         Arc::clone(&self.0).into_arc()
     }
@@ -47,7 +47,7 @@ impl<T> Deref for Opaque<T> {
     }
 }
 
-/// The same of a `Weak`.
+/// The same for a `Weak`.
 pub(super) struct OpaqueWeak<T>(Weak<dyn Contents<T>>);
 
 impl<T: Send + Sync + 'static> OpaqueWeak<T> {

@@ -18,7 +18,7 @@ pub(crate) struct Signal {
     closed: AtomicBool,
     /// Whether the task is alive. It is not alive after its runtime has ended.
     running: AtomicBool,
-    /// A runtime that ended before it began the task. No other task begins there. Tokio counts the ids up.
+    /// A runtime that ended before it began the task. No other task begins there. Tokio's ids increase.
     over: Mutex<Option<Id>>,
 }
 
@@ -41,13 +41,13 @@ impl Signal {
         self.running.load(Ordering::SeqCst)
     }
 
-    /// As if its task ran, for the models.
+    /// Behaves as if its task ran, for the models.
     #[cfg(test)]
     pub(crate) fn runs(&self) {
         self.running.store(true, Ordering::SeqCst);
     }
 
-    /// As if it had ended.
+    /// Behaves as if its task had ended.
     #[cfg(test)]
     pub(crate) fn ends(&self) {
         self.running.store(false, Ordering::SeqCst);
@@ -61,11 +61,11 @@ impl Signal {
 /// Marks the end of a task, also when its runtime drops it.
 struct RunningTask<A: Fn() -> B, B: FnOnce()> {
     signal: Arc<dyn AsRef<Signal> + Send + Sync>,
-    /// Called at its end; what this returns, once it may be started again.
+    /// Called at its end. The returned function runs once the task may be started again.
     ending: A,
-    /// The task itself has panicked. A panic of its thread may also be what ends the runtime.
+    /// The task itself has panicked. A panic of its thread can also end the runtime.
     failed: bool,
-    /// Its runtime, until it begins.
+    /// The runtime of a task that has not begun.
     unbegun: Option<Id>,
 }
 
@@ -84,8 +84,8 @@ impl<A: Fn() -> B, B: FnOnce()> Drop for RunningTask<A, B> {
     }
 }
 
-/// Starts the task of `owner` unless it runs. A client outlives runtimes (each `#[tokio::test]`
-/// has its own), so this is asked on every use.
+/// Starts the task of `owner` unless it runs. A client outlives runtimes (each `#[tokio::test]` has its own), so
+/// this is called on every use.
 pub(crate) fn ensure<T, F, B>(
     spawner: &Spawner,
     owner: &Arc<T>,
@@ -100,12 +100,12 @@ pub(crate) fn ensure<T, F, B>(
     if signal.is_running() || signal.is_closed() {
         return;
     }
-    // Without a runtime no task begins, so none can end, and no one is notified. Otherwise every
-    // guard dropped there would wake all waiters.
+    // Without a runtime no task begins, so none can end, and no waiter is notified. Otherwise every guard dropped
+    // there would wake all waiters.
     let Some(site) = spawner.site() else {
         return;
     };
-    // Nor in a runtime that is ending, where the first attempt has told of it.
+    // Nor in a runtime that is ending: the first attempt has reported that end.
     if *lock_std(&signal.over) == Some(site.id()) {
         return;
     }
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// How often the end of the task was told when it was to start `times`.
+    /// How often the end of the task was reported when it was to start `times`.
     fn told(times: usize) -> usize {
         let (owner, told) = (Arc::new(Owner::default()), Arc::new(AtomicUsize::new(0)));
         for _ in 0..times {
@@ -171,8 +171,8 @@ mod tests {
         assert_eq!(told(100), 0);
     }
 
-    /// Another runtime may have relied on the task in the meantime. Each guard that an ending runtime dropped told
-    /// all waiters of it again.
+    /// Another runtime may have relied on the task in the meantime. Each guard that an ending runtime dropped
+    /// reported that to all waiters again.
     #[test]
     fn in_a_runtime_that_has_ended_the_end_of_a_task_is_told_once() {
         let runtime = tokio::runtime::Builder::new_current_thread();

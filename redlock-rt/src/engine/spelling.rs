@@ -73,8 +73,8 @@ impl fmt::Display for Fsync {
 impl FromStr for Backoff {
     type Err = Error;
 
-    /// Reads `50ms` ([`constant`](Self::constant)) or `2ms..1.5s`
-    /// ([`exponential`](Self::exponential)), and behind that `,jitter=0.2` and `,max_retries=20`.
+    /// Reads `50ms` ([`constant`](Self::constant)) or `2ms..1.5s` ([`exponential`](Self::exponential)),
+    /// followed by `,jitter=0.2` and `,max_retries=20` if present.
     fn from_str(text: &str) -> Result<Self, Error> {
         let Some(backoff) = backoff(text) else {
             return wrong(

@@ -53,7 +53,7 @@ impl ClientEngine {
         F: Future<Output = ()> + Send + 'static,
     {
         let engine = Arc::downgrade(self);
-        // It counts as a use, from before the task has ended: what the last guard leaves meanwhile may still be told.
+        // Counts as a use until the task has ended: work that the last guard leaves meanwhile may still be sent.
         let ending = move || {
             let engine = engine.upgrade().map(|engine| Handle::new(&engine));
             move || engine.iter().for_each(|engine| engine.task_ended())
@@ -61,9 +61,9 @@ impl ClientEngine {
         signal::ensure(&self.spawner, owner, ending, task);
     }
 
-    /// Adds a hold to the watchdog, and starts the client's tasks. Their runtime may
-    /// have ended since the hold was asked for. Either this finds a task ended, or the end of that task
-    /// finds the hold among the [`homes`](watchdog::Watchdog::homes).
+    /// Adds a hold to the watchdog, and starts the client's tasks. Their runtime may have ended since the request.
+    /// Either this finds a task ended, or the end of that task finds the hold among the
+    /// [`homes`](watchdog::Watchdog::homes).
     pub(super) fn watch(
         self: &Arc<Self>,
         hold: &Arc<Hold>,
@@ -83,7 +83,7 @@ impl ClientEngine {
         self.ensure_tasks();
     }
 
-    /// Whether nothing is to be started, which is asked at each acquisition.
+    /// Whether all tasks run. Checked at each acquisition.
     fn has_its_tasks(&self) -> bool {
         let runs = |signal: &Signal| signal.is_running() || signal.is_closed();
         let (failovers, fair) = (self.dialer.has_sentinels(), self.fair.is_used());
@@ -94,9 +94,9 @@ impl ClientEngine {
             && (!fair || runs(&self.fair.signal))
     }
 
-    /// The runtime of a task has ended. Other users of the client start the task in their runtime:
-    /// waiters when they are woken, and for guards, whose owners may never be polled, the runtime
-    /// in which they were acquired.
+    /// The runtime of a task has ended. Other users of the client start the task in their runtime: waiters when they
+    /// are woken. The owner of a guard may never be polled, so for guards the runtime of the acquisition starts the
+    /// task.
     fn task_ended(self: &Arc<Self>) {
         for home in self.watchdog.homes() {
             let engine = Handle::new(self);
@@ -104,7 +104,7 @@ impl ClientEngine {
             home.run(move || engine.ensure_tasks());
         }
         if self.locks.waiting() > 0 || self.releases.has_offers() {
-            // The timers of these have ended with the task.
+            // The timers of the offers have ended with the task.
             self.locks.withdraw_offers();
             self.locks.notify_all();
         }

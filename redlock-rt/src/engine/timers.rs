@@ -1,4 +1,4 @@
-//! Looks at wait queues, each at its moment. The task of the releases makes them.
+//! Looks at wait queues, each at its time. The task of the releases does this.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,11 +13,11 @@ type TimedLook = Box<dyn FnMut(Instant) -> Option<Instant> + Send>;
 #[derive(Default)]
 pub(crate) struct Timers {
     looks: Mutex<Looks>,
-    /// That of the task.
+    /// The signal of the task.
     pub(super) signal: Arc<Signal>,
 }
 
-/// By their moments; the number of the last one.
+/// By their times; and the number of the last one.
 #[derive(Default)]
 struct Looks {
     schedule: Schedule<TimedLook>,
@@ -25,7 +25,7 @@ struct Looks {
 }
 
 impl Timers {
-    /// Has the task look then.
+    /// Makes the task look at that time.
     pub(super) fn set(&self, at: Instant, look: TimedLook) {
         let mut looks = lock(&self.looks);
         looks.last += 1;
@@ -37,7 +37,7 @@ impl Timers {
         }
     }
 
-    /// Looks at all whose moment has come. Returns the next moment.
+    /// Does all due looks. Returns the time of the next one.
     pub(super) fn look(&self, now: Instant) -> Option<Instant> {
         while let Some((_, mut look)) = { lock(&self.looks).schedule.pop_due(now) } {
             if let Some(at) = look(now) {

@@ -1,4 +1,4 @@
-//! What can happen.
+//! The events of a client.
 
 use std::sync::Arc;
 
@@ -26,18 +26,18 @@ pub enum Event {
         /// What happened.
         what: ServerEvent,
     },
-    /// So many events, older than the next one, were dropped: the listener was too slow.
+    /// This many events before the next one were dropped: the listener was too slow.
     Missed(u64),
 }
 
-/// What happened to a lock, or to permits.
+/// An event of a lock, or of permits.
 ///
-/// Of one hold, `Acquired` is first, and either `Lost` or `Released` is last. A re-entered lock is one
+/// For one hold, `Acquired` is first, and either `Lost` or `Released` is last. A re-entered lock is one
 /// hold, as is one acquisition of several permits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockEvent {
-    /// The client has got it.
+    /// The client has acquired it.
     Acquired,
     /// Renewals fail. It is held until its lease ends.
     Suspect,
@@ -51,11 +51,11 @@ pub enum LockEvent {
     TimedOut,
 }
 
-/// What happened to the connections to a server.
+/// An event of the connections to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerEvent {
-    /// One was lost, or could not be made. Once, until they are back.
+    /// A connection was lost, or could not be made. Once, until they are back.
     Lost,
     /// A call was answered again.
     Back,

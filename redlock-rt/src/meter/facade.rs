@@ -1,7 +1,7 @@
-//! What is counted, and under which names.
+//! The metrics and their names.
 //!
 //! The handles of one kind and label are made once, since a lookup in the recorder for each number would
-//! cost more than the number. So a recorder is installed before the first lock is taken.
+//! cost more than the number. So a recorder must be installed before the first lock is taken.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,18 +24,18 @@ const MOST_LABELS: usize = 200;
 const OTHER: &str = "other";
 
 static LABELS: LazyLock<Mutex<HashMap<&'static str, Meter>>> = LazyLock::new(Mutex::default);
-/// By where kind and label are, which is hashed faster than their texts. One text may be at several places.
+/// Keyed by the addresses of kind and label, which hash faster than their texts. One text may have several.
 static FAMILIES: LazyLock<Mutex<HashMap<[usize; 4], Meter, FixedState>>> =
     LazyLock::new(Mutex::default);
 
-/// A moment in eight bytes, since each waiting future has room for one: nanoseconds from the first on.
+/// A moment in eight bytes, since each waiting future stores one: nanoseconds since the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Since(u64);
 
 impl Since {
     const NEVER: Self = Self(u64::MAX);
 
-    /// By a clock that costs less than that of leases.
+    /// Reads a cheaper clock than that of leases.
     fn now() -> Self {
         static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
         let since = Instant::now().saturating_duration_since(*FIRST);
@@ -66,11 +66,11 @@ struct Numbers {
     hold: Histogram,
     lag: Histogram,
     suspect: Counter,
-    /// The time that is in it, which counts whole seconds.
+    /// All nanoseconds in `suspect`, which counts whole seconds.
     suspect_nanos: AtomicU64,
 }
 
-/// Where the numbers of a lock go. Small, since each waiting future has room for one.
+/// Where the numbers of a lock go. Small, since each waiting future stores one.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Meter(Option<&'static Family>);
 
@@ -131,7 +131,7 @@ impl Meter {
         (kind, label.unwrap_or(kind))
     }
 
-    /// Somebody asks for the lock.
+    /// A call asks for the lock.
     pub(crate) fn acquiring(self) -> Acquiring {
         if let Some(numbers) = self.numbers() {
             numbers.waiting.increment(1);
@@ -149,7 +149,7 @@ impl Meter {
         }
     }
 
-    /// A renewal is sent, which has been due for so long.
+    /// Sends a renewal that has been due for this long.
     pub(crate) fn renews(self, overdue: impl FnOnce() -> Option<Duration>) {
         if let Some(numbers) = self.numbers()
             && let Some(overdue) = overdue()
@@ -217,7 +217,7 @@ impl Drop for Acquiring {
     }
 }
 
-/// A hold, from its begin until it is lost or its release begins.
+/// A hold, from its start until it is lost or its release begins.
 pub(crate) struct Held {
     meter: Meter,
     since: Since,
@@ -329,12 +329,12 @@ pub(crate) fn reconnected() {
     counter!("redlock_reconnections_total").increment(1);
 }
 
-/// A release that nobody waits for was refused, or waits until Redis lets this client in.
+/// A release without a waiting caller was refused, or waits until Redis lets this client in.
 pub(crate) fn release_failed() {
     counter!("redlock_release_failures_total").increment(1);
 }
 
-/// So many more, or less, releases are left to the background.
+/// Adds to the number of background releases; negative to subtract.
 pub(crate) fn releases_pending(more: i32) {
     static PENDING: LazyLock<Gauge> = LazyLock::new(|| gauge!("redlock_releases_pending"));
     PENDING.increment(more);

@@ -1,5 +1,5 @@
-//! What happens, for those who want to know: numbers for the [`metrics`](https://docs.rs/metrics) facade, of
-//! which there is nothing at all without the feature `metrics`, events, and spans. `docs/observability.md` lists all.
+//! Observation: numbers for the [`metrics`](https://docs.rs/metrics) facade (compiled only with the feature
+//! `metrics`), events, and spans. `docs/observability.md` lists all.
 
 mod event;
 #[cfg(feature = "metrics")]
@@ -22,7 +22,7 @@ pub(crate) use self::nothing::{
 };
 pub(crate) use self::spans::Spanned;
 
-/// `TimedOut` as `timed_out`, without what is in it.
+/// `TimedOut` as `timed_out`, without its fields.
 fn snake(name: &dyn std::fmt::Debug) -> String {
     let name = format!("{name:?}");
     let mut text = String::with_capacity(name.len() + 4);

@@ -1,7 +1,7 @@
-//! Those who listen to the events of a client.
+//! Listeners to the events of a client.
 //!
-//! An event is queued where it happens, under the mutex of what has changed, so that the order is true.
-//! Wakers are code of others, so the release task wakes the listeners, under no mutex.
+//! An event is queued where it happens, under the mutex of what has changed, so that the order is right.
+//! Wakers run foreign code, so the release task wakes the listeners, and holds no mutex.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -29,11 +29,11 @@ pub(crate) struct News {
     ended: AtomicBool,
     /// Spans that are to end.
     spans: Mutex<Vec<EndedSpan>>,
-    /// Listeners are to be woken.
+    /// Notified when listeners are to be woken.
     told: Notify,
 }
 
-/// What one listener has not taken yet.
+/// The events that one listener has not taken yet.
 #[derive(Debug, Default)]
 struct Queue {
     events: VecDeque<Event>,
@@ -59,7 +59,7 @@ impl News {
         }
     }
 
-    /// Something happened. Makes the event only if somebody listens.
+    /// Queues an event. Makes the event only if there is a listener.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
         if self.listening.load(Ordering::Relaxed) == 0 {
             return;
@@ -88,7 +88,7 @@ impl News {
         }
     }
 
-    /// Waits until something is told, and wakes the listeners.
+    /// Waits until there is an event, and wakes the listeners.
     pub(crate) async fn wake_up(&self) {
         self.told.notified().await;
         self.wake();
@@ -131,8 +131,8 @@ impl Stream for Events {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let mut queue = lock_std(&self.queue);
-        // Before the events, of which the last ones stand there by then. The end takes the waker out under
-        // this mutex.
+        // Read before the events: once the end is set, the last events are queued. `end` takes the waker
+        // under this mutex.
         let ended = self.news.ended.load(Ordering::Acquire);
         if queue.missed > 0 {
             return Poll::Ready(Some(Event::Missed(std::mem::take(&mut queue.missed))));

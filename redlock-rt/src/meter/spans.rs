@@ -1,4 +1,4 @@
-//! Spans for traces. Nothing is made where nobody listens at INFO to their target.
+//! Spans for traces. None is made unless a subscriber listens to their target at INFO.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,7 @@ use crate::name::LockName;
 
 const TARGET: &str = "redlock_rt::span";
 
-/// A span, where one was made: one word, since each call has room for it.
+/// An optional span, in one word, since each call stores one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Spanned(Option<Box<Span>>);
 
@@ -39,7 +39,7 @@ impl Spanned {
         Self::of(named(span, name))
     }
 
-    /// For a hold, beside the span of the call that has got it, which would not end before this one.
+    /// For a hold. Not within the span of the acquiring call, which would end only after this one.
     pub(crate) fn held(meter: Meter, kind: &'static str, name: &LockName) -> Self {
         let span = info_span!(
             target: TARGET, "redlock.held",
@@ -48,7 +48,7 @@ impl Spanned {
         Self::of(named(span, name))
     }
 
-    /// For a call to Redis, within the span of the caller: what goes on in the background has none.
+    /// For a call to Redis, within the span of the caller. Calls in the background have no span.
     pub(crate) fn call(operation: &'static str, server: &str) -> Self {
         if !enabled!(target: TARGET, Level::INFO) || Span::current().is_none() {
             return Self::default();
@@ -77,7 +77,7 @@ impl Spanned {
         let kind = outcome.as_ref().err().map(Error::kind);
         let told = kind.map_or_else(|| "acquired".to_owned(), |kind| snake(&kind));
         span.record("outcome", &*told);
-        // That somebody else has it is no error.
+        // Contention is not an error.
         if !matches!(
             kind,
             None | Some(ErrorKind::Contended | ErrorKind::TimedOut)
@@ -87,7 +87,7 @@ impl Spanned {
         outcome
     }
 
-    /// The call whose span this is in needs more than one try.
+    /// The call of the current span needs more than one try.
     pub(crate) fn waits() {
         if enabled!(target: TARGET, Level::INFO) {
             Span::current().record("contended", true);
@@ -101,7 +101,7 @@ impl Spanned {
         }
     }
 
-    /// What happens to the hold whose span this is; its end, if that is one.
+    /// Records an event of this span's hold. Returns the span if the event ends the hold.
     pub(crate) fn hears(&mut self, event: &LockEvent) -> Option<EndedSpan> {
         let lost = match event {
             LockEvent::Lost(reason) => Some(reason.clone()),
@@ -113,7 +113,7 @@ impl Spanned {
     }
 }
 
-/// The span of a hold that is over. It is ended under no mutex, since subscribers are code of others.
+/// The span of a hold that is over. Ended with no mutex held, since subscribers run foreign code.
 #[derive(Debug)]
 pub(crate) struct EndedSpan {
     span: Span,
@@ -128,7 +128,7 @@ impl EndedSpan {
     }
 }
 
-/// The name with its values is for those who ask for details.
+/// Only the level DEBUG records the name, which may contain values.
 fn named(span: Span, name: &LockName) -> Span {
     if enabled!(target: TARGET, Level::DEBUG) {
         span.record("name", name.as_str());

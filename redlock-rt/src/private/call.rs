@@ -23,7 +23,7 @@ pub enum LockKind {
     Spin,
 }
 
-/// What is acquired.
+/// The primitive of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Primitive {
     /// A lock, or several.
@@ -35,7 +35,7 @@ pub enum Primitive {
         /// The number of permits to acquire.
         take: u32,
     },
-    /// What is done once for this nominal time.
+    /// A job that is done once for this nominal time.
     Once(SystemTime),
 }
 

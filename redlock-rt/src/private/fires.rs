@@ -1,4 +1,4 @@
-//! What a function that runs once returns.
+//! The return value of a function that runs once.
 
 use super::guard::Held;
 
@@ -27,8 +27,8 @@ impl<T, E> RunsOnce for Result<Option<T>, E> {
     }
 }
 
-/// The value of a call that has run nothing, and whether one that has run has done it. Asked for in one
-/// place, so that a wrong type is one error.
+/// The value of a call that has run nothing, and whether a call that has run has done the job. Required
+/// in one place, so that a wrong type is one error.
 #[allow(
     clippy::type_complexity,
     reason = "expanded code takes it apart at once"
@@ -38,7 +38,7 @@ pub fn fires<R: RunsOnce>() -> (fn() -> R, fn(&R) -> bool) {
 }
 
 impl Held {
-    /// The release is to mark the fire, if it is done.
+    /// Makes the release mark the fire, if the fire is done.
     pub fn marks(&self, is_done: bool) {
         if is_done {
             self.once().will_be_done(&[]);

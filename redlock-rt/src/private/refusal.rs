@@ -1,4 +1,4 @@
-//! What a function returns if its body did not run, or was dropped.
+//! The return value of a function whose body did not run, or was dropped.
 
 use crate::error::Error;
 use crate::limit::SharedLimit;
@@ -44,7 +44,7 @@ pub fn skipped(error: &Error) {
     }
 }
 
-/// Makes the function's error by the user's own hand.
+/// Converts the error by the user's function.
 pub fn map_err<E>(error: Error, map: impl FnOnce(Error) -> E) -> E {
     map(error)
 }
@@ -60,7 +60,7 @@ pub trait FromLockError: Sized {
     fn from_lock_error(error: Error) -> Self;
 }
 
-// Else the compiler would say what `E` lacks, and not what for.
+// Otherwise the compiler would name what `E` lacks, without the purpose.
 #[diagnostic::do_not_recommend]
 impl<T, E: From<Error>> FromLockError for Result<T, E> {
     fn from_lock_error(error: Error) -> Self {

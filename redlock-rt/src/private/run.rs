@@ -9,7 +9,7 @@
 //! builds of each, `cargo run -p benches --bin compile_cost`); hand-written
 //! `guard.run`, which does the same, takes 1.9.
 //!
-//! Where a fallback may use the parameters, the body is made only when it is known to run, because the body
+//! If a fallback may use the parameters, the body is created only when it is certain to run, because it
 //! takes the parameters.
 
 use std::fmt;

@@ -13,7 +13,7 @@ use crate::engine::{GuardState, LostReason, ReentryScope, Unlocked};
 use crate::error::Error;
 use crate::limit::SharedLimit;
 
-/// What the loss of the lock means for a body that runs.
+/// The effect of a loss of the lock on a running body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnLost {
     /// It is dropped.

@@ -1,7 +1,7 @@
 //! In tests, a primitive is loom's if a model makes it, and else that of the standard library.
 //!
-//! So models are tests among the others: a `--cfg` of their own would compile the crate and its
-//! dependencies once more.
+//! So models run among the other tests. A `--cfg` for them would compile the crate and its dependencies
+//! once more.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -15,7 +15,7 @@ thread_local! {
     static IN_A_MODEL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Checks all interleavings, or those with up to this many preemptions, where of more there are too many.
+/// Checks all interleavings, or only those with up to this many preemptions where there are too many.
 pub(crate) fn model(preemptions: Option<usize>, run: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions;
@@ -23,7 +23,7 @@ pub(crate) fn model(preemptions: Option<usize>, run: impl Fn() + Send + Sync + '
     builder.check(run);
 }
 
-/// Also a model that fails ends: the next test may run on the same thread.
+/// Resets the flag also after a model that fails: the next test may run on the same thread.
 struct InAModel;
 
 impl InAModel {

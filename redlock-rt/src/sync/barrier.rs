@@ -21,29 +21,27 @@ const MOST_PARTIES: u32 = 1000;
 
 /// A barrier at which a number of parties, in any processes, wait for each other, again and again.
 ///
-/// Each party calls [`wait`](Self::wait), which returns to all of them when the last one has arrived. Then the
-/// next *generation* begins. A party that waits has a lease, which its client renews. So a process that dies
-/// while it waits *breaks* the barrier when its lease is over: the others get
-/// [`BarrierBroken`](ErrorKind::BarrierBroken), and so does everybody who comes later, until somebody
-/// [resets](Self::reset) the barrier. A call that is dropped, or whose time is over, only leaves: the barrier
-/// waits for another party in its place.
+/// Each party calls [`wait`](Self::wait), which returns to all of them when the last one has arrived. Then the next
+/// *generation* begins. A party that waits has a lease, which its client renews. If its process dies, the barrier is
+/// *broken* when the lease is over: all other parties, also later ones, get
+/// [`BarrierBroken`](ErrorKind::BarrierBroken) until a call [resets](Self::reset) the barrier. A dropped call, or
+/// one that times out, only leaves: the barrier waits for another party in its place.
 ///
-/// Nobody passes a generation in which Redis has not counted it, or whose parties have not all arrived with
-/// leases that ran. All handles of a name need the same number of parties: Redis keeps that of the first who
-/// arrives, and refuses another number while somebody waits. What a barrier knows is kept for thirty days after
-/// its last use. Redisson has no barrier, so the name has nothing in common with objects of Redisson.
+/// No party passes a generation unless Redis has counted it and all parties have arrived with running leases. All
+/// handles of a name need the same number of parties. Redis keeps the number of the first party that arrives, and
+/// refuses another number while a party waits. The state is kept for thirty days after the last use. Redisson has no
+/// barrier, so the name has nothing in common with objects of Redisson.
 ///
-/// **Do not use it** without a limit of the wait: a process that died *before* it has arrived is missed by
-/// nobody. Nor for leases that are shorter
-/// than a reply may take: a party that hears of its arrival only behind its lease arrives again, also if the others
-/// have passed with it meanwhile.
+/// **Do not use it** without a limit of the wait: if a process died *before* its arrival, no party notices that. Do
+/// not use leases that are shorter than a reply may take: a party that receives the reply after its lease arrives
+/// again, even if the others have already passed with it.
 ///
 /// # Round trips
 ///
-/// Two for the last party: it arrives, and looks. For each other one three and a subscription, then one look
-/// after each announcement, whenever a lease could be over, and one every one to two seconds (the poll
-/// interval), which the tasks of one client that wait in one generation share; and a share of the watchdog's call in
-/// each third of the lease.
+/// The last party needs two: to arrive, and to look. Each other party needs three and a subscription, then one look
+/// after each announcement, whenever a lease could be over, and every one to two seconds (the poll interval). Tasks
+/// of one client that wait in one generation share these looks. Each third of the lease adds a share of the
+/// watchdog's call.
 ///
 /// # Fairness
 ///
@@ -56,8 +54,8 @@ const MOST_PARTIES: u32 = 1000;
 /// # Errors
 ///
 /// [`BarrierBroken`](ErrorKind::BarrierBroken) and [`BarrierReset`](ErrorKind::BarrierReset), for which
-/// [`is_barrier_broken`](Error::is_barrier_broken) is true; [`Lost`](ErrorKind::Lost) for a party that Redis does
-/// not have any more: the keys were deleted or flushed, or its lease was over. The others are those of
+/// [`is_barrier_broken`](Error::is_barrier_broken) is true; [`Lost`](ErrorKind::Lost) for a party that is no longer
+/// in Redis: the keys were deleted or flushed, or its lease was over. The others are those of
 /// [`Lock::lock`](crate::Lock::lock), with [`BadInput`](ErrorKind::BadInput) also for no parties, for more than
 /// 1000, and for another number than the others have.
 ///
@@ -83,13 +81,13 @@ pub struct CyclicBarrier {
     parties: Parties,
 }
 
-/// What a party learns when all have arrived.
+/// What a party gets when all have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Arrival {
-    /// The number of the generation; the first one is 1. It begins anew where Redis has lost its data.
+    /// The number of the generation; the first one is 1. It starts again after Redis has lost its data.
     pub generation: u64,
-    /// From 0 to the number of parties less one, for each party another. The last one to arrive has the greatest;
+    /// From 0 to the number of parties less one, different for each party. The last one to arrive has the greatest;
     /// the others have no order.
     pub index: u32,
 }
@@ -116,7 +114,7 @@ impl CyclicBarrier {
     ///
     /// # Errors
     ///
-    /// See [`CyclicBarrier`]. An outage of Redis that is shorter than the lease is none.
+    /// See [`CyclicBarrier`]. An outage of Redis that is shorter than the lease causes no error.
     pub async fn wait(&self) -> Result<Arrival, Error> {
         self.wait_with(None).await
     }
@@ -134,9 +132,9 @@ impl CyclicBarrier {
     ///
     /// # Errors
     ///
-    /// See [`CyclicBarrier`], and [`TimedOut`](ErrorKind::TimedOut) if others were missing. Then the party has
-    /// left: had they all arrived before, the call would have returned their [`Arrival`]. Only where Redis does
-    /// not answer to that is it unknown.
+    /// See [`CyclicBarrier`], and [`TimedOut`](ErrorKind::TimedOut) if parties were missing. The party has then
+    /// left: if all had arrived before, the call would have returned an [`Arrival`]. The outcome is unknown only if
+    /// Redis does not answer the leave.
     pub async fn wait_with(&self, timeout: impl Into<Option<Duration>>) -> Result<Arrival, Error> {
         let party = self.parties.arrive(timeout.into()).await?;
         match party.passes().await {
@@ -149,7 +147,7 @@ impl CyclicBarrier {
         }
     }
 
-    /// Ends the present generation, and returns whether there was one: parties that wait in it get
+    /// Ends the present generation, and returns whether there was one. Parties that wait in it get
     /// [`BarrierReset`](ErrorKind::BarrierReset), and a broken barrier can be used again.
     ///
     /// # Round trips
@@ -163,8 +161,8 @@ impl CyclicBarrier {
     /// # Errors
     ///
     /// [`Unavailable`](ErrorKind::Unavailable) if Redis cannot be reached,
-    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if it does not answer. A repeat after a lost reply resets
-    /// nothing more.
+    /// [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if it does not answer. A repeat after a lost reply does not
+    /// reset anything else.
     pub async fn reset(&self) -> Result<bool, Error> {
         self.parties.reset().await
     }
@@ -173,9 +171,9 @@ impl CyclicBarrier {
 /// A barrier around a common piece of work: all parties enter together, and leave together.
 ///
 /// [`enter`](Self::enter) returns a guard to each party when all have come, and [`leave`](DoubleBarrierGuard::leave)
-/// returns when all have left. Then the next round begins; who comes while others are inside waits for it. A
-/// party has a lease from the moment when it comes to the one when it leaves. One that dies *breaks* the barrier
-/// when its lease is over, as at a [`CyclicBarrier`], which says the rest.
+/// returns when all have left. Then the next round begins. A party that comes while others are inside waits for the
+/// next round. A party has a lease from its `enter` to its `leave`. If a party dies, the barrier is *broken* when
+/// its lease is over, as described for [`CyclicBarrier`].
 ///
 /// # Round trips
 ///
@@ -183,7 +181,7 @@ impl CyclicBarrier {
 ///
 /// # Cancel safety
 ///
-/// A dropped [`enter`](Self::enter) leaves in the background, also when all have come by then.
+/// A dropped [`enter`](Self::enter) leaves in the background, even if all parties have come by then.
 ///
 /// # Errors
 ///
@@ -272,8 +270,8 @@ impl DoubleBarrier {
     }
 }
 
-/// The guard of a party that is inside a [`DoubleBarrier`]. Dropping it leaves in the background, without
-/// waiting for the others.
+/// The guard of a party inside a [`DoubleBarrier`]. Dropping it leaves in the background, without waiting for the
+/// others.
 #[derive(Debug)]
 #[must_use = "dropping the guard leaves the barrier"]
 #[clippy::has_significant_drop]
@@ -295,8 +293,8 @@ impl DoubleBarrierGuard {
     /// # Errors
     ///
     /// [`BarrierBroken`](ErrorKind::BarrierBroken) if one of them died inside,
-    /// [`BarrierReset`](ErrorKind::BarrierReset), `ShutDown`, and [`Lost`](ErrorKind::Lost) if Redis does not have
-    /// this party any more, or its lease was over; and those of [`LockGuard::unlock`](crate::LockGuard::unlock).
+    /// [`BarrierReset`](ErrorKind::BarrierReset), `ShutDown`, and [`Lost`](ErrorKind::Lost) if this party is no
+    /// longer in Redis, or its lease was over; and those of [`LockGuard::unlock`](crate::LockGuard::unlock).
     pub async fn leave(self) -> Result<(), Error> {
         self.leave_with(None).await
     }
@@ -332,8 +330,8 @@ impl DoubleBarrierGuard {
     ///
     /// # Round trips
     ///
-    /// One look whenever a lease could be over, and one per poll interval, as long as it is polled. Without it
-    /// only [`leave`](Self::leave) notices that another party has died.
+    /// One look whenever a lease could be over, and one per poll interval, as long as it is polled. Without this
+    /// call only [`leave`](Self::leave) notices that another party has died.
     ///
     /// # Cancel safety
     ///
@@ -352,7 +350,7 @@ impl DoubleBarrierGuard {
     }
 }
 
-/// A barrier and how many are to arrive: what both kinds of barriers share.
+/// A barrier and its number of parties: the common part of both kinds of barriers.
 #[derive(Debug, Clone)]
 struct Parties {
     engine: Handle,
@@ -412,7 +410,7 @@ impl Parties {
             }
         })?;
         if guard.token() == u64::MAX {
-            // No barrier has come so far, and the next generation would have no number.
+            // No barrier gets this far, and the next generation would have no number.
             let error = Error::new(ErrorKind::Protocol, WAIT).named(wire.name().as_arc());
             return Err(error.detail("the generation has the greatest number"));
         }
@@ -429,17 +427,17 @@ impl Parties {
     }
 }
 
-/// A party that has arrived. Dropped, it leaves in the background.
+/// A party that has arrived. Dropping it leaves in the background.
 #[derive(Debug)]
 struct Party {
     guard: HoldGuard,
     wire: Arc<BarrierWire>,
-    /// Until when it waits.
+    /// The end of its wait.
     due: Option<Instant>,
 }
 
 impl Party {
-    /// That in which it has arrived (0), or the next one (1).
+    /// The generation of its arrival (0), or the next one (1).
     fn generation(&self, later: u64) -> Generation {
         Generation {
             wire: Arc::clone(&self.wire),
@@ -460,7 +458,7 @@ impl Party {
             biased;
             ended = waits => ended,
             reason = self.guard.lost() => {
-                // A renewal may hear of the end first.
+                // A renewal may see the end first.
                 let looked = wait_latch(engine, &generation, Some(Duration::ZERO)).await;
                 looked.map_err(|error| match reason {
                     _ if error.is_barrier_broken() || error.is_shut_down() => error,
@@ -486,7 +484,7 @@ impl Party {
         let until = hold.engine.patience(self.due.unwrap_or_else(clock::now));
         let leaves = async {
             let left = self.guard.unlock().await.ok()?;
-            // Also where it has left: the repeat of a call that was lost does not say so if it was too late.
+            // Needed also if the party has left: the repeat of a lost call does not report that it was too late.
             let looked = wait_latch(&hold.engine, &generation, Some(Duration::ZERO)).await;
             Some((left, looked))
         };
@@ -504,7 +502,7 @@ impl Party {
     }
 }
 
-/// The arrival of a party, if its generation has ended with it.
+/// The arrival of a party, if its generation has ended with this party in it.
 fn counted(hold: &Hold, ended: &str) -> Result<Arrival, Error> {
     match BarrierWire::place(ended, &hold.id()) {
         Some(place) => Ok(Arrival {

@@ -46,8 +46,8 @@ impl<K: Kind> ConvertError<K> {
 }
 
 impl<K: Kind> LockGuard<K> {
-    /// Takes the other mode under this guard, and waits for replicas if the client says so. Also
-    /// returns until when to wait for the end of this mode: `until`, or later after the replicas.
+    /// Takes the other mode under this guard, and waits for replicas if the client asks for them. Also
+    /// returns the deadline for the end of this mode: `until`, or later after the replicas.
     async fn joined(
         &self,
         action: &'static str,
@@ -66,8 +66,8 @@ impl<K: Kind> LockGuard<K> {
 }
 
 impl WriteGuard {
-    /// Converts a write guard into a read guard. From then on others may read, and no one has
-    /// written in between.
+    /// Converts a write guard into a read guard. After that others may read, and no other owner has written
+    /// in between.
     ///
     /// The read guard continues with the lease, the renewal and the remaining `max_hold` of this
     /// guard. If other guards share the hold (re-entry), it stays a write hold until they have
@@ -123,8 +123,8 @@ impl WriteGuard {
 }
 
 impl ReadGuard {
-    /// Converts a read guard into a write guard, if no one else reads at this moment. The call
-    /// never waits for other readers: two readers that wait for each other would wait for ever.
+    /// Converts a read guard into a write guard, if there is no other reader at this moment. The call never
+    /// waits for other readers: two readers that wait for each other would wait for ever.
     ///
     /// The write guard continues with the lease, the renewal and the remaining `max_hold` of this
     /// guard. If other guards share the hold (re-entry), they stay read guards.

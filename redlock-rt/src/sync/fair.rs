@@ -18,9 +18,9 @@ pub struct Fair;
 /// A re-entrant lock that serves waiters in the order of their arrival, shared with Redisson's
 /// `RFairLock` of the same name.
 ///
-/// Use it if no waiter may be passed over for long: an [`RLock`](crate::RLock) may go to any
-/// waiter. Otherwise use an `RLock`: a fair lock costs one call per waiter and a heartbeat per
-/// waiting process, and each hand-over waits until one particular task, in some process, wakes up.
+/// Use it if no waiter may be passed over for long: an [`RLock`](crate::RLock) may go to any waiter. Otherwise use an
+/// `RLock`: a fair lock costs one call per waiter and a heartbeat per waiting process, and each hand-over waits until
+/// one particular task wakes up.
 ///
 /// # Fairness
 ///
@@ -30,26 +30,24 @@ pub struct Fair;
 ///
 /// * **A waiter that ends** (it gives up, is dropped or shut down) leaves the queue at once.
 /// * **A killed process** delays the waiters behind its own by at most
-///   [`waiter_timeout`](crate::ClientBuilder::waiter_timeout) (5 s) and the time until a client of this
-///   crate that waits sends its next heartbeat, or takes or releases the lock. If only Redisson clients are left, they wait until its
-///   deadline: the rest of a limited wait, and otherwise about five minutes (plus the wait of each
+///   [`waiter_timeout`](crate::ClientBuilder::waiter_timeout) (5 s), plus the time until a waiting client of this crate
+///   sends its next heartbeat, or takes or releases the lock. If only Redisson clients are left, they wait until the
+///   deadline of the dead waiter: the rest of a limited wait, otherwise about five minutes (plus the wait of each
 ///   Redisson thread that was queued before it).
 /// * **A Redisson thread that dies while it waits** delays the others until Redisson's own
 ///   deadline, at most 5 s longer than in a queue of Redisson threads with the same waits. In this
 ///   comparison, a waiter of this crate counts with its own wait, at most five minutes.
-/// * **A live waiter keeps its place**, whatever the waits of Redisson threads and their
-///   `fairLockWaitTimeout`, with two exceptions. If a Redisson thread was next before any waiter of
-///   this crate came, Redis does not store how long that thread waits. If it waits for more than
-///   five minutes, and has used more than half of that by then, a live waiter behind it can lose
-///   its place and queues again, at the end. The same happens behind an asynchronous or reactive `tryLock`
-///   of Redisson that gives up: it takes `fairLockWaitTimeout` from the deadlines behind it, whatever
-///   it has waited.
-/// * **A waiter that is not polled** for the waiter time-out when it is next leaves the queue, and gives
-///   back the lock that a release gave to it, while its process goes on. It queues again, at the end,
-///   when it is polled. Until then its process delays all others.
-/// * **A paused process**: after a pause longer than the waiter time-out it loses its places, and
-///   its waiters queue again. The same happens to a waiter that a release of its process gave the lock
-///   to, after a pause longer than its lease.
+/// * **A live waiter keeps its place**, whatever the waits of Redisson threads and their `fairLockWaitTimeout`, with
+///   two exceptions. First: if a Redisson thread was next before any waiter of this crate came, Redis does not store
+///   how long that thread waits. If it waits for more than five minutes, and has used more than half of that by then, a
+///   live waiter behind it can lose its place and queues again, at the end. Second: an asynchronous or reactive
+///   `tryLock` of Redisson that gives up has the same effect. It subtracts `fairLockWaitTimeout` from the deadlines
+///   behind it, however long it has waited.
+/// * **A waiter that is not polled** for the waiter time-out when it is next leaves the queue, if its process runs. It
+///   also returns a lock that a release gave to it. When it is polled, it queues again, at the end. Until it has left,
+///   its process delays all others.
+/// * **A paused process** loses its places after a pause longer than the waiter time-out, and its waiters queue again.
+///   The same happens to a waiter to which a release of its process gave the lock, after a pause longer than its lease.
 ///
 /// * **A left-over waiter**, which is still in Redis but no longer in its process, is found by the
 ///   heartbeats of its process. (A command of a broken connection ran after the waiter had left;

@@ -1,4 +1,4 @@
-//! The check at the resource, which refuses tokens older than one that it has seen.
+//! The check at the resource, which refuses a token older than one that it has seen.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(gate.check(3), Ok(()));
     }
 
-    /// The tokens of the writes grow, in every order of the threads.
+    /// The tokens of the writes increase, in every order of the threads.
     #[test]
     fn writes_under_the_gate_never_go_back() {
         const TOKENS: u64 = 400;

@@ -18,15 +18,14 @@ pub struct Fenced;
 /// A re-entrant lock that gives every hold a *fencing token*, shared with Redisson's
 /// `RFencedLock` of the same name.
 ///
-/// Use it where two holders at the same time would do harm. A lock with a lease cannot exclude
-/// that: a paused holder (a stopped process, a stalled host) cannot check its guard, and an
-/// unfinished write arrives after its lease has ended and after another holder's writes. The token
-/// of a later hold is always greater, so the *resource* can decide: it remembers the greatest token
-/// that it has seen, and refuses writes with a smaller one.
+/// Use it where two holders at the same time would do harm. A lock with a lease cannot exclude that. A paused holder (a
+/// stopped process, a stalled host) cannot check its guard, and its unfinished write arrives after its lease has ended
+/// and after another holder's writes. The token of a later hold is always greater, so the *resource* can decide: it
+/// remembers the greatest token that it has seen, and refuses writes with a smaller one.
 ///
 /// | the resource | compare with |
 /// |---|---|
-/// | in this process, or behind a server of yours | [`FenceGate`](crate::FenceGate) |
+/// | in this process, or behind your own server | [`FenceGate`](crate::FenceGate) |
 /// | a value in Redis | [`FencedValue`](crate::FencedValue) |
 /// | a row of a database | a column and a condition, below |
 /// | a resource that cannot compare | nothing: the token does not help, so use [`RLock`](crate::RLock) |
@@ -38,22 +37,21 @@ pub struct Fenced;
 /// -- No row was updated: the token is stale (or there is no such row). Roll back.
 /// ```
 ///
-/// Every write under the lock needs such a condition, or must be in one transaction with it. Read
-/// the data for the write *after* the acquisition. Use only the guard's token: a token that you
-/// read with [`token`](Lock::token) may belong to another hold.
+/// Every write under the lock needs such a condition, or must be in one transaction with it. Read the data for the
+/// write *after* the acquisition. Use only the guard's token: a token from [`token`](Lock::token) may belong to another
+/// hold.
 ///
 /// # Tokens
 ///
-/// An acquisition sets the counter to the last token plus one, or to the time of Redis in microseconds if
-/// that is greater. Its token is that number; where others of its client want the lock too, the numbers
-/// between the last token and that one, 1000 at most, are the tokens of those that go on with it
-/// ([`hand_over`](crate::ClientBuilder::hand_over)), least first. So tokens also grow after the last token was lost: the counter was flushed, deleted or
-/// evicted, its Redis restarted empty, or a failover went to a replica without it. Two conditions
-/// apply:
+/// An acquisition sets the counter to the last token plus one, or to the time of Redis in microseconds if that is
+/// greater. Its token is that number. If other tasks of its client want the lock too, they get the numbers between the
+/// last token and that one, 1000 at most, as their tokens, least first
+/// ([`hand_over`](crate::ClientBuilder::hand_over)). So tokens also increase after a loss of the last token: the
+/// counter was flushed, deleted or evicted, its Redis restarted empty, or a failover went to a replica without it. Two
+/// conditions apply:
 ///
 /// * The clock of the remaining Redis is 1 ms past the last token.
-/// * The first client that takes the lock after the loss is not a Redisson client, which begins at
-///   1.
+/// * The first client that takes the lock after the loss is not a Redisson client, which would begin at 1.
 ///
 /// Tokens are below 2⁵³ until the year 2255, and fit SQL's BIGINT and a double. Re-entry keeps the
 /// token of the hold. (Redisson increments it; its next token is ours plus one.)
@@ -63,11 +61,10 @@ pub struct Fenced;
 ///
 /// # Round trips, fairness, cancel safety, errors
 ///
-/// Those of an [`RLock`](crate::RLock): the same script takes the lock and creates the token. Where
-/// tasks of one client follow each other, they [hand the lock over](crate::ClientBuilder::hand_over) for a
-/// limited time, without a round trip, each with a token of its own. A cancelled or failed acquisition
-/// may use up a token that no caller gets. [`WrongType`](crate::ErrorKind::WrongType) or
-/// [`Protocol`](crate::ErrorKind::Protocol) also if the key
+/// Those of an [`RLock`](crate::RLock): the same script takes the lock and creates the token. Tasks of one client [hand
+/// the lock over](crate::ClientBuilder::hand_over) to each other for a limited time, without a round trip, each with
+/// its own token. A cancelled or failed acquisition may use up a token that no caller gets.
+/// [`WrongType`](crate::ErrorKind::WrongType) or [`Protocol`](crate::ErrorKind::Protocol) also if the key
 /// `redisson_lock_token:{NAME}` is not a counter.
 ///
 /// # Examples
@@ -119,20 +116,19 @@ impl FencedLock {
     /// Sets how long Redis keeps the last token after an acquisition. Defaults to `None`: for ever,
     /// as in Redisson, which is one small key for each name ever locked.
     ///
-    /// After this time only the clock of Redis makes the next token greater. So choose a time
-    /// longer than any amount by which that clock may be set back, for example a day. Do not set it
-    /// if Redisson clients take the lock: they only count, and would begin at 1. It may not be
-    /// shorter than the lease of the acquisition ([`BadInput`](crate::ErrorKind::BadInput)). Each
-    /// acquisition sets the time anew; an acquisition by a handle without it makes the last token
-    /// permanent.
+    /// After this time only the clock of Redis makes the next token greater. So choose a time longer than any amount by
+    /// which that clock may be set back, for example a day. Do not set it if Redisson clients take the lock: they only
+    /// count, and would begin at 1. It may not be shorter than the lease of the acquisition
+    /// ([`BadInput`](crate::ErrorKind::BadInput)). Each acquisition sets the time again. An acquisition by a handle
+    /// without it makes the last token permanent.
     #[must_use]
     pub fn token_ttl(self, ttl: impl Into<Option<Duration>>) -> Self {
         let ttl = ttl.into();
         self.rewired(|name| FencedWire::new(name, ttl))
     }
 
-    /// Takes the lock by force from whoever holds it, as [`RLock::steal`](crate::RLock::steal) does, with a
-    /// token that is greater than the holder's: its writes are refused from then on.
+    /// Takes the lock by force from any holder, as [`RLock::steal`](crate::RLock::steal) does, with a token that is
+    /// greater than the holder's. From then on the holder's writes are refused.
     ///
     /// # Round trips, fairness, cancel safety
     ///
@@ -140,7 +136,7 @@ impl FencedLock {
     ///
     /// # Errors
     ///
-    /// Those of [`RLock::steal`](crate::RLock::steal). Nothing is taken unless there is a token.
+    /// Those of [`RLock::steal`](crate::RLock::steal). Without a new token, nothing is taken.
     pub async fn steal(&self, why: &str) -> Result<FencedLockGuard, Error> {
         self.steal_for(why).await
     }
@@ -176,8 +172,8 @@ impl FencedLockGuard {
         self.inner.token()
     }
 
-    /// Returns the [`token`](Self::token) as the `BIGINT` of SQL databases. It fits: Redis counts in
-    /// 64 bits with a sign.
+    /// Returns the [`token`](Self::token) as the `BIGINT` of SQL databases. It fits: the counter of Redis has 64 bits
+    /// with a sign.
     #[must_use]
     pub fn token_i64(&self) -> i64 {
         self.token().cast_signed()

@@ -17,18 +17,17 @@ const EXEC: &str = "run a script on fenced value";
 
 /// A value in Redis that refuses writes with a fencing token older than one seen before.
 ///
-/// The value is the plain value of its key, as every other program sees it. The last token is in a
-/// second key, `redlock_fence:{KEY}`. One script compares and writes, so no write of an older hold
-/// can come in between. Other writes (a plain SET) are not checked. This type takes no lock: the
-/// token comes from a [`FencedLockGuard`](crate::FencedLockGuard), and all writers of the key must
-/// use tokens of the same lock name.
+/// The value is the plain value of its key, as every other program sees it. The last token is in a second key,
+/// `redlock_fence:{KEY}`. One script compares and writes, so no write of an older hold can come in between. Other
+/// writes (a plain SET) are not checked. This type takes no lock: the token comes from a
+/// [`FencedLockGuard`](crate::FencedLockGuard), and all writers of the key must use tokens of the same lock name.
 ///
-/// The value must be in the Redis of the lock, or in one whose data is as safe: after a fail-over
-/// that loses the last token, an older token passes.
+/// The value must be in the Redis of the lock, or in one whose data is as safe: after a failover that loses the last
+/// token, an older token passes.
 ///
-/// To look at the value, GET the key with any client. A holder that writes what depends on the value reads
-/// with [`get`](Self::get): after a plain GET, an older holder may still write before the newer one does, and
-/// that write would be lost. In a cluster the two keys are in one slot.
+/// To look at the value, GET the key with any client. If a holder writes data that depends on the value, it must read
+/// with [`get`](Self::get). After a plain GET, an older holder may still write before the newer one does, and that
+/// write would be lost. In a cluster the two keys are in one slot.
 ///
 /// # Cancel safety
 ///
@@ -114,8 +113,8 @@ impl FencedValue {
             .map(|_| ())
     }
 
-    /// Reads the value; `None` if there is none. From then on writes with older tokens are refused, so the
-    /// value stays as it is until this holder, or a newer one, writes.
+    /// Reads the value; `None` if there is none. From then on writes with older tokens are refused, so the value does
+    /// not change until this holder, or a newer one, writes.
     ///
     /// # Round trips
     ///
@@ -158,11 +157,10 @@ impl FencedValue {
 
     /// Runs a Lua script on the value, and returns its result.
     ///
-    /// The script gets the key as `KEYS[1]` and `args` as `ARGV`, and runs as a whole or not at all
-    /// (except that the effects before an error of the script stay). The script is sent with every
-    /// call. A result of more than 16 MiB or 262 144 items, or with more than 32 tables within each
-    /// other, counts as a reply that makes no sense. On the embedded engine it can use the commands that the documentation of `Engine`
-    /// lists.
+    /// The script gets the key as `KEYS[1]` and `args` as `ARGV`, and runs as a whole or not at all (except that the
+    /// effects before an error of the script stay). The script is sent with every call. A result of more than 16 MiB or
+    /// 262 144 items, or with more than 32 nested tables, counts as an invalid reply. On the embedded engine the script
+    /// can use the commands in the documentation of `Engine`.
     ///
     /// # Round trips
     ///

@@ -50,7 +50,7 @@ pub(super) struct Group {
     pub(super) name: Arc<str>,
     need: usize,
     members: Mutex<Members>,
-    /// The holds that bodies under the group may re-enter, by place.
+    /// The current holds, by place, which bodies under the group may re-enter.
     posts: Vec<Arc<CurrentHold>>,
     /// Woken when a part was added, or all were removed.
     changed: Notify,
@@ -107,8 +107,8 @@ impl Group {
         last.and_then(|last| counts.get(last).copied()).unwrap_or(0)
     }
 
-    /// Adds a part that replaces a lost one. `confirmed`: the places that were asked after the part
-    /// was acquired, and hold without interruption. Upholds invariant 2 of [`Majority`].
+    /// Adds a part that replaces a lost one. `confirmed`: the places that were asked after this
+    /// acquisition, and whose parts were held without interruption. Upholds invariant 2 of [`Majority`].
     pub(super) fn admit(
         &self,
         place: usize,
@@ -175,7 +175,7 @@ impl Group {
         self.state()
     }
 
-    /// Waits until a part is lost at a place that is not in `known`; returns at once if one is lost
+    /// Waits until a part is lost at a place that is not in `known`. Returns at once if one is lost
     /// already, or if there is nothing to wait for.
     pub(super) async fn part_lost(&self, known: &BTreeSet<usize>) {
         while self.places().1.is_subset(known) && self.step().await.is_valid() {}
@@ -218,8 +218,8 @@ impl Group {
         }
     }
 
-    /// Takes all holds once more, as a new group that shares them. All or none. Waits for replicas if
-    /// their clients say so.
+    /// Takes all holds once more, as a new group that shares them: all or none. Waits for replicas if
+    /// their clients ask for them.
     ///
     /// # Cancel safety
     ///
@@ -301,8 +301,8 @@ impl Group {
         drop(self.end());
     }
 
-    /// Ends the group, and waits for the replies of enough parts. If the group is lost, it waits for those
-    /// of all parts, or for none.
+    /// Ends the group, and waits for the replies of enough parts; for a lost group, for all parts or for
+    /// none.
     ///
     /// # Cancel safety
     ///
@@ -320,7 +320,7 @@ impl Group {
         while let Some(outcome) = under_way.next().await {
             tally.add(outcome);
             if tally.done() >= need && need < count {
-                // The others have the same time again; then they continue in the background.
+                // The other parts have the same time again; then they continue in the background.
                 let rest = (clock::now() - started).max(SHORTEST_GRACE);
                 let all = async {
                     while let Some(outcome) = under_way.next().await {
@@ -360,7 +360,7 @@ pub(super) const SHORTEST_GRACE: Duration = Duration::from_millis(5);
 struct ReleaseResults {
     released: usize,
     still_held: usize,
-    /// The latest end of those that stay locked for their shortest hold.
+    /// The latest end among the parts that stay locked for their `min_hold`.
     kept: Option<Instant>,
     failed: Vec<Error>,
 }
@@ -398,7 +398,7 @@ impl ReleaseResults {
     }
 }
 
-/// Sees every notification from now on.
+/// A future that sees every notification from now on.
 fn registered(change: Notified<'_>) -> Pin<Box<Notified<'_>>> {
     let mut change = Box::pin(change);
     change.as_mut().enable();

@@ -22,18 +22,16 @@ const REENTER: &str = "re-enter lock";
 /// different speeds (1 % and 2 ms). This is true whether or not Redis can be reached. While the
 /// guard exists, the watchdog renews the lease, unless the options say otherwise.
 ///
-/// Behind work that is done, drop the guard: with `unlock().await?` an outage makes an error of the work
-/// ([more](crate::recipes#after-the-work)). [`unlock`](Self::unlock) says what became of it. Dropping the guard never blocks and
-/// never panics, inside or outside of a runtime:
+/// After completed work, drop the guard: `unlock().await?` would turn an outage into an error of the work
+/// ([more](crate::recipes#after-the-work)). [`unlock`](Self::unlock) returns the outcome of the release. Dropping the
+/// guard never blocks and never panics, inside or outside of a runtime:
 ///
-/// * If there is a connection, the drop writes the release to it at once. The background waits for
-///   the reply.
+/// * If there is a connection, the drop writes the release to it at once. A background task waits for the reply.
 /// * If that fails, and no runtime runs the client's tasks (their runtime is shutting down), the
 ///   release waits for the next use of the client in another runtime. Otherwise the lock ends with
 ///   its lease. A client with a [dedicated thread](crate::ClientBuilder::dedicated_thread) needs no
 ///   other runtime.
-/// * A process that ends does not wait for the background: see [the end of a
-///   program](crate#the-end-of-a-program).
+/// * A process that ends does not wait for background tasks: see [the end of a program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the lock"]
 #[clippy::has_significant_drop]
 pub struct LockGuard<K: Kind> {
@@ -49,7 +47,7 @@ impl<K: Kind> LockGuard<K> {
         }
     }
 
-    /// The guard with the shortest hold of the options.
+    /// The guard with the `min_hold` of the options.
     pub(super) fn lasting(inner: HoldGuard, options: &LockOptions) -> Self {
         options.set_min_hold(&inner.hold);
         Self::new(inner)
@@ -105,9 +103,8 @@ impl<K: Kind> LockGuard<K> {
 
     /// Waits until the lock is lost, and returns the reason.
     ///
-    /// The future resolves as soon as a renewal finds that the lock is gone (within one renewal
-    /// interval of the loss), and at the local deadline at the latest, whether or not Redis can be
-    /// reached.
+    /// The future resolves as soon as a renewal finds that the lock is gone, within one renewal interval of the loss.
+    /// It resolves at the local deadline at the latest, whether or not Redis can be reached.
     ///
     /// # Cancel safety
     ///
@@ -116,12 +113,13 @@ impl<K: Kind> LockGuard<K> {
         self.inner.lost().await
     }
 
-    /// Calls `told` with the reason as soon as the lock is lost, until the returned value is dropped: for code that
+    /// Calls `told` with the reason as soon as the lock is lost, until the returned value is dropped. For code that
     /// cannot await [`lost`](Self::lost).
     ///
-    /// `told` runs on the [dedicated thread](crate::ClientBuilder::dedicated_thread) of the client, or without one on the
-    /// runtime of this call, or else on that in which the lock was acquired. It must not block there, and is not called
-    /// once that has ended. If the loss comes while the returned value is dropped, `told` may still run afterwards.
+    /// `told` runs on the [dedicated thread](crate::ClientBuilder::dedicated_thread) of the client. Without one it runs
+    /// on the runtime of this call, or else on the runtime of the acquisition. It must not block there, and is not
+    /// called once that runtime has ended. If the lock is lost while the returned value is dropped, `told` may still
+    /// run afterwards.
     ///
     /// # Examples
     ///
@@ -194,8 +192,8 @@ impl<K: Kind> LockGuard<K> {
     /// # Errors
     ///
     /// [`Lost`](crate::ErrorKind::Lost) if the lock is gone, or lost for this guard (`ShutDown` if by the client's
-    /// shut-down); nothing re-creates it. [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer
-    /// in time; the count is reduced again, as after [`NotReplicated`](crate::ErrorKind::NotReplicated).
+    /// shut-down); nothing re-creates it. [`Unavailable`](crate::ErrorKind::Unavailable) if Redis does not answer in
+    /// time. The count is reduced again, as after [`NotReplicated`](crate::ErrorKind::NotReplicated).
     pub async fn reenter(&self) -> Result<Self, Error> {
         let hold = &self.inner.hold;
         let guard = hold.reenter(again(&self.inner)?, None).await?;
@@ -250,12 +248,12 @@ impl<K: Kind> LockGuard<K> {
     }
 }
 
-/// A function that waits for a loss: made by [`LockGuard::on_lost`]. Dropping it takes the function back.
+/// The registration of a function for a loss, from [`LockGuard::on_lost`]. Dropping it cancels the registration.
 #[derive(Debug)]
 #[must_use = "the function is taken back when this is dropped"]
 pub struct OnLost<'a> {
     task: Option<AbortHandle>,
-    /// The task counts on the guard.
+    /// The task relies on the guard.
     guard: PhantomData<&'a ()>,
 }
 

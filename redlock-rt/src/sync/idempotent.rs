@@ -1,4 +1,4 @@
-//! A request that is answered once, however often it comes.
+//! A request that is answered once, even if it is repeated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,16 +22,16 @@ static STORES: GoesOn =
 
 /// A request with an idempotency key: the first caller runs it, and later ones get the answer of the first.
 ///
-/// Use it where a client repeats a request whose answer it did not get, and the work must not be done twice:
-/// a payment, an order. The key comes from the client (the header `Idempotency-Key`), or is the id of a
-/// message. Put before it who sends it: `ann:KEY`, so that no client gets the answer of another.
+/// Use it where a client repeats a request whose answer it did not get, and the work must not be done twice: a
+/// payment, an order. The key comes from the client (the header `Idempotency-Key`), or is the id of a message.
+/// Prefix it with the sender (`ann:KEY`), so that no client gets the answer of another.
 ///
 /// # What is promised
 ///
-/// That of [`Once`](crate::Once): a request that was answered does not run again while its answer is
-/// [kept](Self::keep), and runs that are valid never overlap. A run *begins* again if it was dropped, its
-/// process died, or it returned an error. One that died behind its work and before its answer was stored has
-/// done it: what must not be done twice even then belongs in a transaction with the key.
+/// The guarantees of [`Once`](crate::Once): a request that was answered does not run again while its answer is
+/// [kept](Self::keep), and valid runs never overlap. A run *begins* again if it was dropped, its process died, or
+/// it returned an error. A process that dies after its work and before its answer is stored has done the work. If
+/// that must not be done twice even then, do it in one transaction with the key.
 ///
 /// # Round trips
 ///
@@ -77,15 +77,15 @@ pub struct Idempotent {
     once: Once,
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer<T = Vec<u8>> {
-    /// That of this call, which has run.
+    /// The answer of this call, which has run.
     First(T),
-    /// That of an earlier call.
+    /// The answer of an earlier call.
     Stored(T),
-    /// None yet: this owner runs it, when Redis was last asked during the wait.
+    /// No answer yet: this owner ran it when Redis was last asked during the wait.
     InProgress(HoldId),
 }
 
@@ -96,9 +96,9 @@ impl Idempotent {
         }
     }
 
-    /// Sets what the request is, for instance its method, path and body, of which Redis keeps a fingerprint.
-    /// The same key with another fingerprint is the error [`OtherRequest`](ErrorKind::OtherRequest).
-    /// Defaults to nothing in particular.
+    /// Sets the content of the request, for instance its method, path and body. Redis keeps a fingerprint of it.
+    /// The same key with another fingerprint is the error [`OtherRequest`](ErrorKind::OtherRequest). Defaults to
+    /// nothing.
     pub fn request(mut self, request: impl AsRef<[u8]>) -> Self {
         self.once.terms.request = sha1_smol::Sha1::from(request).digest().to_string();
         self
@@ -111,16 +111,16 @@ impl Idempotent {
         }
     }
 
-    /// Sets the options of the lock under which the request runs: how long to wait while another caller runs
-    /// it (zero: [`InProgress`](Answer::InProgress) at once; by default until there is an answer), the lease,
-    /// and the others. A [`min_hold`](LockOptions::min_hold) is refused.
+    /// Sets the options of the lock under which the request runs, such as the lease, and the wait while another
+    /// caller runs it. A wait of zero returns [`InProgress`](Answer::InProgress) at once; the default waits until
+    /// there is an answer. A [`min_hold`](LockOptions::min_hold) is refused.
     pub fn options(self, options: LockOptions) -> Self {
         Self {
             once: self.once.options(options),
         }
     }
 
-    /// Runs the request, and stores its answer; or returns the stored one. If the lock is lost, the body is
+    /// Runs the request and stores its answer, or returns the stored answer. If the lock is lost, the body is
     /// dropped.
     ///
     /// # Round trips, fairness, cancel safety
@@ -129,9 +129,9 @@ impl Idempotent {
     ///
     /// # Errors
     ///
-    /// See [`Idempotent`]; and that of the body, which opens the request again, as does an answer of more than
-    /// 64 KiB ([`BadInput`](ErrorKind::BadInput)). Any other answer of a completed body is returned: if Redis
-    /// does not take it, the log says so.
+    /// See [`Idempotent`]. An error of the body is returned, and opens the request again, as does an answer of more
+    /// than 64 KiB ([`BadInput`](ErrorKind::BadInput)). Any other answer of a completed body is returned: if Redis
+    /// does not store it, this is logged.
     pub async fn run<E: From<Error>>(
         &self,
         body: impl Future<Output = Result<Vec<u8>, E>>,
@@ -140,7 +140,7 @@ impl Idempotent {
             Ok(guard) => guard,
             Err(Found::Done { result, .. }) => return Ok(Answer::Stored(result)),
             Err(Found::Running(by)) => return Ok(Answer::InProgress(by)),
-            // There is no limit of attempts that could be over.
+            // The attempts have no limit, so they cannot have failed.
             Err(found) => return Err(self.once.unexpected(found).into()),
         };
         let answer = guard.run(body).await??;
@@ -154,8 +154,8 @@ impl Idempotent {
 
     /// As [`run`](Self::run), for an answer that is stored as JSON.
     ///
-    /// The caller that has run the body gets what it returned, which is not read from the JSON. So an `f64` that is
-    /// not a number, written as `null`, is an answer for this caller, and an error for later ones.
+    /// The caller that has run the body gets its value, not one read from the JSON. So an `f64` that is not a
+    /// number, written as `null`, is an answer for this caller, and an error for later ones.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl Idempotent {
         let failed = |kind, source: serde_json::Error| -> E {
             Error::new(kind, STORE).caused_by(Arc::new(source)).into()
         };
-        // What was written need not be readable, so the answer itself is kept.
+        // JSON that was written may not be readable, so the answer itself is kept.
         let mut first: Option<T> = None;
         let body = async {
             let answer = body.await?;

@@ -4,12 +4,12 @@
 pub trait Kind: sealed::Sealed + 'static {}
 impl<K: sealed::Sealed + 'static> Kind for K {}
 
-/// A kind of lock whose hold can go to another process by a [`Ticket`](crate::Ticket):
-/// [`Reentrant`](crate::Reentrant) and [`Fenced`](crate::Fenced). Implemented by this crate alone.
+/// A kind of lock whose hold can go to another process by a [`Ticket`](crate::Ticket): [`Reentrant`](crate::Reentrant)
+/// and [`Fenced`](crate::Fenced). Implemented by this crate alone.
 ///
-/// Not a fair lock, whose next holder is a waiter in its queue; a read lock, which others have too; a spin lock, whose
-/// holds are over before a ticket has arrived; or several locks at once. A
-/// [permit](crate::PermitExpirableSemaphore) is given back by its id from anywhere.
+/// Not for a fair lock, whose next holder is a waiter in its queue; a read lock, which has other holders; a spin lock,
+/// whose holds end before a ticket arrives; or several locks at once. A [permit](crate::PermitExpirableSemaphore) can
+/// be released by its id from anywhere.
 pub trait Adoptable: Kind + sealed::Adoptable {}
 impl<K: Kind + sealed::Adoptable> Adoptable for K {}
 
@@ -23,7 +23,7 @@ pub(super) mod sealed {
     }
 }
 
-/// The kind of a handle to a lock of any kind, for the questions that all kinds share.
+/// The kind of a handle to a lock of any kind, for the queries that all kinds share.
 pub(super) struct AnyKind;
 
 impl sealed::Sealed for AnyKind {}

@@ -27,12 +27,12 @@ const DELETE: &str = "delete latch";
 /// holder and no lease: if a process dies before it counts down, the latch stays closed for ever,
 /// unless it has a [`ttl`](Self::ttl).
 ///
-/// **Do not use it** to exclude other holders (use a lock), for repeated rounds (a new count on the
-/// same name blocks waiters that did not wake in time: use a new name for each round), or to pass
-/// on results.
+/// **Do not use it** to exclude other holders (use a lock), to pass on results, or for repeated rounds.
+/// A new count on the same name blocks waiters that did not wake in time: use a new name for each
+/// round.
 ///
-/// In a cluster, a name with braces has its channel in another slot, as in Redisson. It is refused
-/// there ([`BadInput`](ErrorKind::BadInput)).
+/// In a cluster, a name with braces is refused ([`BadInput`](ErrorKind::BadInput)), because its channel
+/// is in another slot, as in Redisson.
 ///
 /// # Round trips
 ///
@@ -44,8 +44,8 @@ const DELETE: &str = "delete latch";
 ///
 /// # Cancel safety
 ///
-/// A dropped wait leaves nothing. A dropped [`count_down`](Self::count_down) counts once or not at
-/// all. Use a [`count_down_guard`](Self::count_down_guard) to count in any case.
+/// A dropped wait leaves nothing. A dropped [`count_down`](Self::count_down) counts once or not at all.
+/// To count in any case, use a [`count_down_guard`](Self::count_down_guard).
 ///
 /// # Errors
 ///
@@ -190,11 +190,10 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`LatchDeleted`](ErrorKind::LatchDeleted) and [`LatchExpired`](ErrorKind::LatchExpired) if
-    /// the latch ended without being counted down: this is known for ten minutes, unless there is a
-    /// new latch. A latch that a Redisson client deleted counts as counted down, and so does one that
-    /// Redis has lost: a flush, a restart without persistence, a failover. See also
-    /// [above](Self#errors).
+    /// [`LatchDeleted`](ErrorKind::LatchDeleted) and [`LatchExpired`](ErrorKind::LatchExpired) if the
+    /// latch ended without being counted down. Redis keeps this for ten minutes, unless there is a new
+    /// latch. A latch counts as counted down if a Redisson client deleted it, or if Redis has lost it
+    /// (a flush, a restart without persistence, a failover). See also [above](Self#errors).
     pub async fn wait(&self) -> Result<(), Error> {
         self.wait_with(None).await
     }
@@ -284,11 +283,11 @@ impl CountDownLatch {
 /// A guard that counts a [`CountDownLatch`] down by one, exactly once: when
 /// [`count_down`](Self::count_down) is called, or in the background when the guard is dropped.
 ///
-/// The background tries until Redis has answered, also through outages, and while a right of the ACL is
+/// The background task tries until Redis has answered, also through outages and while an ACL right is
 /// missing. There are three limits:
 ///
-/// * If a try may have run and its reply was lost, the background tries for at most two minutes, or
-///   twice the response time-out, after that try: Redis may not recognise a later repeat.
+/// * If a try may have run and its reply was lost, it tries for at most two minutes, or twice the
+///   response time-out, after that try: Redis may not recognise a later repeat.
 /// * After a shut-down of the client nothing is counted.
 /// * A process that ends does not wait: shut the client down before, or the count may be missing
 ///   for ever; see [the end of a program](crate#the-end-of-a-program).

@@ -19,17 +19,17 @@ use crate::name::HoldId;
 use crate::shim::lock_std;
 use crate::wire::{ClientIdentity, LockRecipe, ask_leader, identity, present_leader};
 
-/// The first pause of one who observes an election without a leader; then twice as long each time.
+/// The first pause of an observer of an election without a leader. Each later pause is twice as long.
 const SOON: Duration = Duration::from_millis(10);
 const ACTION: &str = "ask for the leader";
 
 /// An election of one leader among all processes, by a [`FencedLock`](crate::FencedLock) of its name.
 ///
-/// Use it where one instance of a service is to do something for as long as it lives: to schedule, to compact,
-/// to poll. Each leadership has a *term*, the fencing token: a later term is greater. At most one
-/// [`Leadership`] says that it leads, while clocks run at nearly the same speed and Redis keeps the key. A leader
-/// that was paused does not know yet that it was deposed, so let the resource refuse a term that is less than
-/// one that it has seen; see docs/fencing.md.
+/// Use it where one instance of a service is to do something for as long as it lives: to schedule, to compact, to
+/// poll. Each leadership has a *term*, the fencing token: a later term is greater. At most one [`Leadership`]
+/// reports that it leads, while clocks run at nearly the same speed and Redis keeps the key. A leader that was
+/// paused may not know yet that it was deposed. So let the resource refuse a term that is less than one that it
+/// has seen; see docs/fencing.md.
 ///
 /// Use a name for nothing but this election. [`FencedLock::steal`](crate::FencedLock::steal) deposes a leader
 /// with a reason.
@@ -41,7 +41,7 @@ const ACTION: &str = "ask for the leader";
 ///
 /// # Fairness
 ///
-/// As an [`RLock`](crate::RLock), and one who [resigns](Leadership::resign) lets those win who campaign.
+/// As for an [`RLock`](crate::RLock). A leader that [resigns](Leadership::resign) lets others win first.
 ///
 /// # Examples
 ///
@@ -66,18 +66,18 @@ const ACTION: &str = "ask for the leader";
 pub struct LeaderElection {
     lock: FencedLock,
     options: LockOptions,
-    /// The term that this handle or a clone has resigned last, and until when it lets others win.
+    /// The last term that this handle or a clone has resigned, and until when it lets others win.
     resigned: Arc<Mutex<Option<(u64, Instant)>>>,
 }
 
-/// Who leads.
+/// The present leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
     /// The id of the hold; it begins with the [UUID](crate::Client::uuid) of the client.
     pub hold: HoldId,
-    /// Who the client [says that it is](crate::ClientBuilder::identity). A leader that has just won may not
-    /// have said it yet.
+    /// The [identity](crate::ClientBuilder::identity) of the client. A leader that has just won may not have
+    /// written it yet.
     pub identity: Option<ClientIdentity>,
     /// Its term.
     pub term: u64,
@@ -100,7 +100,7 @@ impl LeaderElection {
         }
     }
 
-    /// Sets how long a leader that was killed stays in office. Defaults to the client's
+    /// Sets how long a killed leader remains the leader. Defaults to the client's
     /// [lease](crate::ClientBuilder::lease).
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
@@ -110,10 +110,10 @@ impl LeaderElection {
 
     /// Waits until this caller is the leader.
     ///
-    /// After a leader has [resigned](Leadership::resign), the next one wins with one call; after it was killed,
-    /// when its lease is over. A handle that has resigned, and each of its clones, waits until another has
-    /// won, but for twice the [poll interval](crate::ClientBuilder::poll_interval) at most: who campaigns has
-    /// tried by then.
+    /// After a leader has [resigned](Leadership::resign), the next one wins with one call. After a leader was
+    /// killed, the next one wins when the lease is over. A handle that has resigned, and each of its clones,
+    /// waits until another has won, but at most for twice the [poll
+    /// interval](crate::ClientBuilder::poll_interval). Every other candidate has tried by then.
     ///
     /// # Cancel safety
     ///
@@ -129,7 +129,7 @@ impl LeaderElection {
         }
         let guard = self.lock.lock_with(self.options.clone()).await?;
         if self.lock.engine.config.identity.is_some() {
-            // The client says who it is beside its renewals, and this is one.
+            // The client writes its identity when it renews, and this causes a renewal.
             guard.inner.doubt();
         }
         Ok(Leadership {
@@ -150,8 +150,8 @@ impl LeaderElection {
     /// # Errors
     ///
     /// Those of [`campaign`](Self::campaign): [`ShutDown`](crate::ErrorKind::ShutDown) at the end of the client.
-    /// An outage of Redis is none, nor that too few replicas have the lock, nor a lease that is over before Redis
-    /// answers: the next campaign begins.
+    /// An outage of Redis is no error: the next campaign begins. So it does if too few replicas have the lock, or
+    /// if the lease is over before Redis answers.
     ///
     /// # Examples
     ///
@@ -175,9 +175,9 @@ impl LeaderElection {
     ) -> Result<Infallible, Error> {
         loop {
             let leadership = match self.campaign().await {
-                // Redis is slower than the lease is long: no outage lasts for ever.
+                // Redis takes longer than the lease; no outage lasts for ever.
                 Err(error) if error.is_lost() => continue,
-                // A new master gets replicas.
+                // Later the new master has replicas.
                 Err(error) if error.is_not_replicated() || error.is_unavailable() => {
                     let engine = &self.lock.engine;
                     clock::sleep_until(engine.next_poll(clock::now())).await;
@@ -188,13 +188,13 @@ impl LeaderElection {
             let body = body.clone()(&leadership);
             let ran = leadership.guard.inner.run("lead", body).await;
             if ran.is_ok() {
-                // Goes on in the background, whatever the reply is.
+                // The release goes on in the background, whatever the reply is.
                 let _ = leadership.resign().await;
             }
         }
     }
 
-    /// Returns who leads; `None` while nobody does.
+    /// Returns the present leader; `None` if there is none.
     ///
     /// # Round trips
     ///
@@ -206,8 +206,8 @@ impl LeaderElection {
     ///
     /// # Errors
     ///
-    /// [`Unavailable`](crate::ErrorKind::Unavailable), and those of [`Lock::holder`](crate::Lock::holder).
-    /// The client's missing right to read an identity is none.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable), and those of [`Lock::holder`](crate::Lock::holder). If the
+    /// client may not read an identity, that is no error.
     pub async fn leader(&self) -> Result<Option<Leader>, Error> {
         let seen = self.look().await?;
         self.identify(seen).await
@@ -237,11 +237,11 @@ impl LeaderElection {
         }))
     }
 
-    /// Returns the present leader, and each one that is found later; their terms grow.
+    /// Returns the present leader, and each later one that is found, with increasing terms.
     ///
-    /// A leader that resigns is announced, and the next one looked for at once; one that was killed is found
-    /// to be succeeded within two [poll intervals](crate::ClientBuilder::poll_interval). A short
-    /// leadership between two looks is not seen. The stream ends behind an error, which an outage is not.
+    /// A resignation is announced, and the next leader looked for at once. The successor of a killed leader is
+    /// found within two [poll intervals](crate::ClientBuilder::poll_interval). A short leadership between two
+    /// looks is not seen. The stream ends after an error; an outage is no error.
     ///
     /// # Round trips
     ///
@@ -260,7 +260,7 @@ impl LeaderElection {
         leaders.boxed()
     }
 
-    /// The terms after this one that are seen, some of them when they are over.
+    /// The terms after this one that are seen, some of them only after their end.
     fn terms_after(&self, term: u64) -> BoxStream<'static, Result<(u64, Option<HoldId>), Error>> {
         let observer = Observer {
             election: self.clone(),
@@ -279,8 +279,8 @@ impl LeaderElection {
 }
 
 impl Leadership {
-    /// Returns the term: greater than all before it. Send it with each write, so that the resource can refuse
-    /// those of a leader that was deposed.
+    /// Returns the term: greater than all before it. Send it with each write, so that the resource can refuse the
+    /// writes of a deposed leader.
     #[must_use]
     pub fn term(&self) -> u64 {
         self.guard.token()
@@ -302,8 +302,8 @@ impl Leadership {
         self.guard.lost().await
     }
 
-    /// Ends the term, so that another one wins: [`campaign`](LeaderElection::campaign) of this handle waits
-    /// until one has, if others listen; with a [linger](crate::ClientBuilder::linger) of zero, also if none does.
+    /// Ends the term, so that another candidate can win: [`campaign`](LeaderElection::campaign) of this handle waits
+    /// for that if others listen. With a [linger](crate::ClientBuilder::linger) of zero it always waits.
     ///
     /// # Round trips
     ///
@@ -319,14 +319,14 @@ impl Leadership {
     pub async fn resign(self) -> Result<Unlocked, Error> {
         let Self { guard, election } = self;
         let engine = &election.lock.engine;
-        // A waiter that hears nothing looks at least as often.
+        // A waiter without announcements looks at least as often.
         let until = clock::after(clock::now(), engine.config.poll_interval * 2);
         *lock_std(&election.resigned) = Some((guard.token(), until));
         let outcome = guard.unlock().await;
         let channel = election.lock.wire()?.channel();
         let rivals =
             channel.and_then(|channel| engine.hub.rivals(channel, |rivals| rivals.listen()));
-        // Without a linger, nobody counts who listens.
+        // Without a linger, listeners are not counted.
         if outcome.is_ok() && !rivals.unwrap_or_else(|| engine.config.linger.is_zero()) {
             *lock_std(&election.resigned) = None;
         }
@@ -334,7 +334,7 @@ impl Leadership {
     }
 }
 
-/// One who looks for the next leader.
+/// Looks for the next leader.
 struct Observer {
     election: LeaderElection,
     /// Woken when something is announced.
@@ -350,7 +350,7 @@ impl Observer {
         let channel = self.election.lock.wire()?.channel();
         let mut pause = SOON;
         loop {
-            // Before it looks, so that it misses nothing; the runtime of the tasks may have ended.
+            // Before the look, so that no announcement is missed; the runtime of the tasks may have ended.
             engine.ensure_tasks();
             if let Some(channel) = channel {
                 self.subscription

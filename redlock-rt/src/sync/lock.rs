@@ -13,7 +13,7 @@ use crate::error::{Error, Theft};
 use crate::name::{BadName, HoldId, LockName};
 use crate::wire::{Call, Holder, LockRecipe, Malformed, Named, Recipe, Reply};
 
-/// A handle to the lock of one name; the type aliases describe the kinds.
+/// A handle to the lock of one name. The type aliases describe the kinds.
 ///
 /// Creating a handle does no I/O, and handles are cheap to clone.
 ///
@@ -50,18 +50,17 @@ use crate::wire::{Call, Holder, LockRecipe, Malformed, Named, Recipe, Reply};
 /// this crate knows are never shared.
 ///
 /// # Futures that are not polled
+/// Poll each future that waits for a primitive, or drop it. Do not keep such a future unpolled during other work.
+/// If it is next and is not polled for half a second, other callers of its client pass it over. When it is polled,
+/// it has its place again. A [`FairLock`](crate::FairLock) removes it from its queue.
 ///
-/// Poll each future that waits for a primitive, or drop it; keep none while other work goes on. When it is
-/// its turn and it is not polled for half a second, other callers of its client pass it over, until it is
-/// polled and has its place again. A [`FairLock`](crate::FairLock) takes it out of the queue.
-///
-/// What such a future was given by an answer that it does not read stays taken: a lock for its lease, a
-/// permit without a lease until the future is polled or dropped. So do the parts of a
-/// [`MultiLock`](crate::MultiLock) that it has, and the next call of its [`Owner`](crate::Owner) waits.
+/// If such a future does not read an answer, what the answer gave to it stays taken: a lock for its lease, a
+/// permit without a lease until the future is polled or dropped. The parts of a [`MultiLock`](crate::MultiLock)
+/// that it has also stay taken, and the next call of its [`Owner`](crate::Owner) waits.
 pub struct Lock<K: Kind> {
     pub(super) engine: Handle,
     pub(super) wire: Result<Arc<dyn LockRecipe>, BadName>,
-    /// Set for a kind whose waiters are not woken.
+    /// Set for a kind whose waiters poll.
     pub(super) backoff: Option<Arc<Backoff>>,
     kind: PhantomData<fn() -> K>,
 }
@@ -106,7 +105,7 @@ impl<K: Kind> Lock<K> {
         }
     }
 
-    /// The same lock, whatever the kind that its type names.
+    /// The same lock, for any kind that its type names.
     pub(super) fn as_kind<L: Kind>(&self) -> Lock<L> {
         Lock {
             engine: self.engine.clone(),
@@ -128,16 +127,16 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Round trips
     ///
-    /// One if the lock is free. A waiting process sends at most three tries and one SUBSCRIBE, or
-    /// two tries if it is already subscribed, and then one try per poll interval, however many of
-    /// its tasks wait. The first try for a name that was not known to be taken takes two. A hold that
-    /// is [handed over](crate::ClientBuilder::hand_over) takes none.
+    /// One if the lock is free. A waiting process sends at most three tries and one SUBSCRIBE, or two tries if it
+    /// is already subscribed, and then one try per poll interval, however many of its tasks wait. If the lock is
+    /// taken and the client did not know that, the first try takes two. A hold that is [handed
+    /// over](crate::ClientBuilder::hand_over) takes none.
     ///
     /// # Fairness
     ///
-    /// First come, first served among the tasks of one client. Among clients, any waiter may be
-    /// next; one that has had the lock lately lets others try first that listen to its releases, for
-    /// milliseconds. [`try_lock`](Self::try_lock) and a wait of zero let nobody try first.
+    /// First come, first served among the tasks of one client. Among clients, any waiter may be next. For
+    /// milliseconds, a client that had the lock lately lets clients try first that listen to its releases.
+    /// [`try_lock`](Self::try_lock) and a wait of zero let no other client try first.
     ///
     /// # Cancel safety
     ///
@@ -151,8 +150,8 @@ impl<K: Kind> Lock<K> {
     /// [`NoScripts`](crate::ErrorKind::NoScripts), [`Protocol`](crate::ErrorKind::Protocol),
     /// [`NotReplicated`](crate::ErrorKind::NotReplicated), [`ShutDown`](crate::ErrorKind::ShutDown);
     /// [`Lost`](crate::ErrorKind::Lost) if the enclosing hold is already lost, or if the lease was over before the
-    /// reply came, three times in a row. A re-entry has the response time-out for its reply, and a client with
-    /// [`RetryPolicy::attempts`](crate::RetryPolicy::attempts) ends the wait after as many:
+    /// reply came, three times in a row. A re-entry waits for its reply for the response time-out. A client with
+    /// [`RetryPolicy::attempts`](crate::RetryPolicy::attempts) ends the wait after that many attempts:
     /// [`Unavailable`](crate::ErrorKind::Unavailable).
     ///
     /// # Examples
@@ -176,7 +175,7 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Round trips
     ///
-    /// One; none if this client itself holds the lock. Two if it is taken, and that was not known.
+    /// One; none if this client itself holds the lock. Two if the lock is taken, and the client did not know that.
     ///
     /// # Fairness
     ///
@@ -199,8 +198,7 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Round trips, fairness, cancel safety
     ///
-    /// The options change nothing of what [`lock`](Self::lock) says; a wait of zero is
-    /// [`try_lock`](Self::try_lock).
+    /// As for [`lock`](Self::lock), whatever the options; a wait of zero is [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     ///
@@ -211,8 +209,8 @@ impl<K: Kind> Lock<K> {
         self.acquire(&options).await
     }
 
-    /// Acquires the lock as the options say, by a future that owns all that it needs: for a handle that is
-    /// made in its place. (For other primitives write `async { client.semaphore("s").acquire().await }`.)
+    /// Acquires the lock as the options say, with a future that owns its data: for a temporary handle. (For other
+    /// primitives write `async { client.semaphore("s").acquire().await }`.)
     ///
     /// # Errors
     ///
@@ -274,7 +272,7 @@ impl<K: Kind> Lock<K> {
         Ok(output)
     }
 
-    /// Frees the lock, whoever holds it, and returns whether it was held.
+    /// Frees the lock from any holder, and returns whether it was held.
     ///
     /// The holder's guard becomes lost at its next renewal. A key that is not a lock (see
     /// [names](Self#names)) is not deleted: the call returns [`WrongType`](crate::ErrorKind::WrongType).
@@ -296,10 +294,10 @@ impl<K: Kind> Lock<K> {
         self.engine.force_release(ACTION, &**wire).await
     }
 
-    /// As [`force_unlock`](Self::force_unlock), and tells the holders why.
+    /// As [`force_unlock`](Self::force_unlock), and gives the holders a reason.
     ///
-    /// Their guards are lost with [`LostReason::Stolen`](crate::LostReason::Stolen) at their next renewal, as
-    /// far as they are guards of this library. The reason has 1 to 1024 bytes and no NUL, and is not blank.
+    /// Holders of this library lose their guards with [`LostReason::Stolen`](crate::LostReason::Stolen) at the
+    /// next renewal. The reason has 1 to 1024 bytes and no NUL, and is not blank.
     ///
     /// # Round trips
     ///
@@ -307,7 +305,7 @@ impl<K: Kind> Lock<K> {
     ///
     /// # Cancel safety
     ///
-    /// The reason may be left, for the lease of the holder and 10 s.
+    /// The reason may stay in Redis, for the lease of the holder and 10 s.
     ///
     /// # Errors
     ///

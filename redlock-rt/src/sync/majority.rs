@@ -1,10 +1,10 @@
-//! Whether parts that count as one are held together: pure state, which gets the state of each
+//! Decides whether the parts of a group are held together. Pure state, which gets the state of each
 //! part.
 //!
 //! # Invariants
 //!
-//! 1. They are held while at least `need` of them are, by the local clock alone; the deadline is the
-//!    `need`-th latest of theirs.
+//! 1. The parts are held while at least `need` of them are, by the local clock alone. The deadline
+//!    is the `need`-th latest of their deadlines.
 //! 2. Lost and released are final. A lost part stays lost, so this follows without new parts. A new
 //!    part is added only while `need` others are held. So if the parts are held now, they were held
 //!    at every moment before.
@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::engine::{GuardState, LostReason};
 
-/// The final state of a group, and the way there. Pure state.
+/// The final state of a group, and the progress towards it. Pure state.
 #[derive(Debug)]
 pub(super) struct Majority {
     need: usize,
@@ -69,7 +69,7 @@ impl Majority {
         self.fate.is_none() && held >= self.need
     }
 
-    /// The parts are given up; a loss before stays a loss.
+    /// The parts are given up. An earlier loss stays a loss.
     pub(super) fn end(&mut self) {
         self.fate.get_or_insert(GuardState::Released);
     }
@@ -120,7 +120,7 @@ mod tests {
         assert!(!majority.admits([held(), held(), held()].into_iter()));
     }
 
-    /// One part as the majority sees it over time: valid until a moment, for good.
+    /// One part as the majority sees it over time: valid until a moment, and never again after it.
     #[derive(Debug, Clone, Copy)]
     struct Model {
         since: u64,
@@ -163,7 +163,7 @@ mod tests {
                 .map(|lease| Model { since: 0, until: *lease })
                 .collect();
             let mut majority = majority(need);
-            // What the truth is: once false, for ever.
+            // The model: once false, for ever.
             let mut unbroken = true;
             for event in events {
                 match event {

@@ -1,4 +1,4 @@
-//! What is to be done once for each moment at which it fires.
+//! A job that is done once for each of its nominal times.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,27 +22,27 @@ pub struct Fires;
 
 impl Sealed for Fires {}
 
-/// A job that several instances start at its times, and that is to be done once for each of them.
+/// A job that several instances start at its nominal times, and that is done once for each of them.
 ///
-/// Each instance makes this handle with the *nominal* time of the fire, the one that the schedule says, and
-/// calls [`start`](Self::start). One of them gets a guard and runs the job; the others wait until it is done.
-/// The time is a part of the name, so clocks that differ by minutes, a job that takes a moment, and an
-/// instance that comes late do not make the job run twice, as long as Redis [keeps](Self::keep) the mark.
+/// Each instance makes this handle with the *nominal* time of the fire, as the schedule gives it, and calls
+/// [`start`](Self::start). One of them gets a guard and runs the job; the others wait until it is done. The time is
+/// a part of the name. So the job does not run twice if clocks differ by minutes, the job is short, or an instance
+/// is late, as long as Redis [keeps](Self::keep) the mark.
 ///
 /// # What is promised
 ///
-/// * A fire is marked as done once. Whoever comes later gets [`Fire::Done`].
+/// * A fire is marked as done once. Later callers get [`Fire::Done`].
 /// * Guards that are valid never overlap: the guard is that of a [`FencedLock`](crate::FencedLock), renewed
 ///   while it lives.
-/// * A job may *begin* again: one that was dropped, has failed, or whose process died leaves the fire open, and
-///   an instance that waits begins it anew. So what it does must bear that, or compare the
-///   [token](FireGuard::token). One that died behind its work and before the mark has done it.
-/// * A fire is forgotten if no instance waits for it or comes later, if all [`attempts`](Self::attempts) have
-///   failed, or if Redis loses its data; after such a loss a fire may also be done again.
+/// * A job may *begin* again. If it was dropped, has failed, or its process died, the fire stays open, and a waiting
+///   instance begins it again. So the job must tolerate that, or compare the [token](FireGuard::token). A process
+///   that dies after its work and before the mark has done the work.
+/// * A fire is lost if no instance waits for it or comes later, or if all [`attempts`](Self::attempts) have failed.
+///   It is also lost if Redis loses its data; a fire may then also be done again.
 ///
 /// # Round trips
 ///
-/// One to begin, one to mark it, and one for a fire that is done. A waiting process costs what it costs at a
+/// One to begin, one to mark it, and one for a fire that is done. Waiting costs as much as for a
 /// [lock](crate::Lock::lock).
 ///
 /// # Fairness
@@ -51,8 +51,8 @@ impl Sealed for Fires {}
 ///
 /// # Cancel safety
 ///
-/// Nothing is left: a [`start`](Self::start) that is dropped gives back what it may have begun, which does
-/// not count as an attempt. One whose reply was lost counts if Redis cannot be reached before its lease is over.
+/// Nothing is left: a dropped [`start`](Self::start) gives back what it may have begun, which does not count as an
+/// attempt. A begin whose reply was lost counts if Redis cannot be reached before its lease is over.
 ///
 /// # Errors
 ///
@@ -97,13 +97,13 @@ pub struct Once {
     pub(super) terms: OnceTerms,
 }
 
-/// What becomes of a call for a fire.
+/// The outcome of a call for a fire.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Fire {
-    /// The caller runs it. Without [`done`](FireGuard::done), the end of the guard leaves it open.
+    /// The caller runs it. If the guard ends without [`done`](FireGuard::done), the fire stays open.
     Run(FireGuard),
-    /// Another caller runs it: this owner, when Redis was last asked during the wait.
+    /// Another caller runs it: this owner ran it when Redis was last asked during the wait.
     Running(HoldId),
     /// It was done at this time, by the clock of Redis.
     Done(SystemTime),
@@ -111,7 +111,7 @@ pub enum Fire {
     Failed,
 }
 
-/// The guard of a fire that runs. Dropping it leaves the fire open: others may begin it again.
+/// The guard of a fire that runs. Dropping it leaves the fire open: other callers may begin it again.
 pub type FireGuard = LockGuard<Fires>;
 
 impl Once {
@@ -125,14 +125,14 @@ impl Once {
         })
     }
 
-    /// `whole`: makes the whole name of the given one, behind `sort`.
+    /// `whole`: makes the whole name from the given one, after `sort`.
     pub(super) fn named(
         engine: &Arc<ClientEngine>,
         sort: &str,
         name: &str,
         whole: impl FnOnce(String) -> Result<String, BadName>,
     ) -> Self {
-        // By itself, a blank name is one.
+        // Checked alone: with its prefix a blank name would be valid.
         let whole = LockName::new(None, name).and_then(|_| whole(format!("{sort}:{name}")));
         Self {
             engine: Handle::new(engine),
@@ -146,43 +146,43 @@ impl Once {
         }
     }
 
-    /// Sets how long Redis remembers a fire after it was done, and its attempts after the last one. Choose a
-    /// time that is longer than an instance may be late, than clocks may differ, and than a run may take (a run that
-    /// takes longer counts as the first attempt again); it may not be shorter than the lease. Defaults to 24 h.
+    /// Sets how long Redis remembers a fire after it was done, and its attempts after the last one. Choose a time
+    /// that is longer than the delay of an instance, the difference between clocks, and a run. (A run that takes
+    /// longer counts as the first attempt again.) It may not be shorter than the lease. Defaults to 24 h.
     pub fn keep(mut self, keep: Duration) -> Self {
         self.terms.keep = keep;
         self
     }
 
-    /// Sets how often the job may be begun, at least once. Then the result is [`Fire::Failed`], until `keep`
+    /// Sets how often the job may be begun, at least once. After that the result is [`Fire::Failed`], until `keep`
     /// is over or a handle with more attempts comes. Defaults to `None`: no limit.
     pub fn attempts(mut self, attempts: impl Into<Option<u32>>) -> Self {
         self.terms.attempts = attempts.into();
         self
     }
 
-    /// Sets the lease: the time after which others begin the job of a process that has crashed. Defaults to
-    /// the client's. The guard renews it.
+    /// Sets the lease: the time after which others begin the job of a crashed process again. Defaults to the
+    /// client's lease. The guard renews it.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options = self.options.lease(lease);
         self
     }
 
-    /// Sets how long to wait while another instance runs the job; zero asks once. Defaults to `None`: until
-    /// it is done or has failed, so that a job whose instance dies is begun again by one that waits.
+    /// Sets how long to wait while another instance runs the job; zero asks once. Defaults to `None`: until it is
+    /// done or has failed. If its instance dies, a waiting instance begins the job again.
     pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
         self.options = self.options.wait(wait);
         self
     }
 
-    /// Sets all options of the lock, in place of what [`lease`](Self::lease) and [`wait`](Self::wait) have
-    /// set. A [`min_hold`](LockOptions::min_hold) is refused when it starts: the mark is kept instead. An
+    /// Sets all options of the lock, and replaces those of [`lease`](Self::lease) and [`wait`](Self::wait).
+    /// `start` refuses a [`min_hold`](LockOptions::min_hold): the mark is kept instead. An
     /// [`Owner`](crate::Owner) does not re-enter its fire.
     pub fn options(self, options: LockOptions) -> Self {
         Self { options, ..self }
     }
 
-    /// Begins the job, or returns what became of it. Waits while another instance runs it.
+    /// Begins the job, or returns its state. Waits while another instance runs it.
     ///
     /// # Round trips, fairness, cancel safety
     ///
@@ -190,14 +190,14 @@ impl Once {
     ///
     /// # Errors
     ///
-    /// See [`Once`]. That another instance runs it, or has done it, is none.
+    /// See [`Once`]. That another instance runs it, or has done it, is no error.
     pub async fn start(&self) -> Result<Fire, Error> {
         let found = match self.begin().await? {
             Ok(guard) => return Ok(Fire::Run(guard)),
             Err(found) => found,
         };
         let known = match &found {
-            // Some systems have no times as far away as a server may say.
+            // Some systems cannot represent a time as far away as a server may return.
             Found::Done { at, .. } => UNIX_EPOCH.checked_add(*at).map(Fire::Done),
             Found::Running(by) => Some(Fire::Running(by.clone())),
             Found::Failed => self.terms.attempts.map(|_| Fire::Failed),
@@ -206,7 +206,7 @@ impl Once {
         known.ok_or_else(|| self.unexpected(found))
     }
 
-    /// For what no script says to this handle.
+    /// For replies that no script gives to this handle.
     pub(super) fn unexpected(&self, found: Found) -> Error {
         let error = Error::new(ErrorKind::Protocol, BEGIN).caused_by(Arc::new(Malformed(found)));
         match &self.name {
@@ -218,7 +218,7 @@ impl Once {
     /// The guard, or what was found instead.
     pub(super) async fn begin(&self) -> Result<Result<FireGuard, Found>, Error> {
         match self.ask(&self.options).await {
-            // Others of this client have asked in its place, and only they know what was found.
+            // Other callers of this client have asked instead, and only they have the reply.
             Err(error) if error.is_timed_out() => {
                 self.ask(&self.options.clone().wait(Duration::ZERO)).await
             }
@@ -252,8 +252,8 @@ impl Once {
 impl FireGuard {
     /// Marks the fire as done, and ends the guard.
     ///
-    /// Redis compares: it marks the fire only while it has the hold of this guard. If other guards
-    /// [share](LockGuard::reenter) the hold, it is marked when the last of them ends.
+    /// Redis marks the fire only while it has the hold of this guard. If other guards [share](LockGuard::reenter)
+    /// the hold, the fire is marked when the last of them ends.
     ///
     /// # Round trips
     ///

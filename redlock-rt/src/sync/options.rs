@@ -128,9 +128,9 @@ impl LockOptions {
         self
     }
 
-    /// Keeps the lock taken for at least this long after the acquisition, even if the guard is
-    /// dropped sooner, so that a periodic job does not run twice when another machine's clock is
-    /// late. Defaults to `None`. (ShedLock calls this `lockAtLeastFor`.)
+    /// Keeps the lock taken for at least this long after the acquisition, even if the guard is dropped
+    /// sooner. So a periodic job does not run twice when another machine's clock is late. Defaults to `None`.
+    /// (ShedLock calls this `lockAtLeastFor`.)
     ///
     /// Until then no owner can acquire the lock, including the former owner.
     /// [`unlock`](crate::LockGuard::unlock) returns [`Unlocked::Kept`](crate::Unlocked::Kept),
@@ -138,11 +138,11 @@ impl LockOptions {
     /// returns the owner of the ended hold. [`force_unlock`](crate::Lock::force_unlock) frees the
     /// lock.
     ///
-    /// Redis measures the time, so the process may end meanwhile. After a *crash* under the lock,
-    /// only the lease applies. A write lock that ends while the same owner also reads (a downgrade)
-    /// does not stay locked: it becomes a read lock at once, and is free when that ends. So it is also
-    /// if Redis still has a read of the same owner that was cancelled a moment before. This option is
-    /// only for exclusive locks on one server each.
+    /// Redis measures the time, so the process may end meanwhile. After a *crash* under the lock, only the
+    /// lease applies. A write lock that ends while the same owner also reads (a downgrade) does not stay
+    /// locked: it becomes a read lock at once, and is free when that ends. The same happens if Redis still
+    /// has a read of the same owner that was cancelled a moment before. This option is only for exclusive
+    /// locks on one server each.
     #[must_use]
     pub fn min_hold(mut self, min_hold: impl Into<Option<Duration>>) -> Self {
         self.min_hold = min_hold.into();
@@ -159,12 +159,12 @@ impl LockOptions {
     /// Sets how many replicas must have the lock before the guard is returned. Defaults to that of
     /// the [client](crate::ClientBuilder::replica_ack).
     ///
-    /// If fewer have it in time, the lock is released (of a re-entered lock this hold), and the
-    /// error is [`NotReplicated`](ErrorKind::NotReplicated). The time is limited by the wait and by
+    /// If fewer have it in time, the lock is released (of a re-entered lock this hold), and the error is
+    /// [`NotReplicated`](ErrorKind::NotReplicated). The time is limited by the wait and by
     /// [`replica_timeout`](crate::ClientBuilder::replica_timeout), and counts against the lease.
-    /// [`reenter`](crate::LockGuard::reenter) and conversions wait as the client says. A
-    /// [`RedLock`](crate::RedLock) refuses this option, and waits for no replicas: each of its servers
-    /// is one vote, and what one of them forgets, the others remember.
+    /// [`reenter`](crate::LockGuard::reenter) and conversions use the setting of the client. A
+    /// [`RedLock`](crate::RedLock) refuses this option, and waits for no replicas: each of its servers is one
+    /// vote, and the others remember what one of them forgets.
     #[must_use]
     pub fn replica_ack(mut self, ack: ReplicaAck) -> Self {
         self.ack = Some(ack);
@@ -174,30 +174,30 @@ impl LockOptions {
     /// Sets which servers must have the lock on disk before the guard is returned, by WAITAOF instead
     /// of WAIT. Defaults to that of the [client](crate::ClientBuilder::fsync).
     ///
-    /// If they do not have it there in time, the error is [`NotReplicated`](ErrorKind::NotReplicated)
-    /// as for [`replica_ack`](Self::replica_ack). It is
-    /// [`Misconfigured`](ErrorKind::Misconfigured) for a server before Redis 7.2, and for
-    /// [`Fsync::All`] if the master has no append-only file; a replica without one never
-    /// acknowledges.
+    /// If it is not there in time, the error is [`NotReplicated`](ErrorKind::NotReplicated) as for
+    /// [`replica_ack`](Self::replica_ack). The error is [`Misconfigured`](ErrorKind::Misconfigured) for a
+    /// server before Redis 7.2, and for [`Fsync::All`] if the master has no append-only file. A replica
+    /// without one never acknowledges.
     #[must_use]
     pub fn fsync(mut self, fsync: Fsync) -> Self {
         self.fsync = Some(fsync);
         self
     }
 
-    /// Sets whether the wait goes on while a right or the password is missing, as through an outage: where
-    /// these are changed by others who are not always in step. Then [`Denied`](ErrorKind::Denied) comes at
-    /// the end of the wait only. Those who wait behind it in the same client wait as well. Defaults to
-    /// `false`. A [`RedLock`](crate::RedLock) and tries (a wait of zero) do not use it.
+    /// Sets whether the wait continues while a right or the password is missing, as it does through an
+    /// outage. Use it if rights and passwords are changed separately from the service.
+    /// [`Denied`](ErrorKind::Denied) then comes only at the end of the wait. Waiters behind it in the same
+    /// client wait as well. Defaults to `false`. A [`RedLock`](crate::RedLock) and tries (a wait of zero) do
+    /// not use it.
     #[must_use]
     pub fn outlast_denial(mut self, outlasts: bool) -> Self {
         self.outlasts_denial = outlasts;
         self
     }
 
-    /// Sets under which label the lock is counted (feature `metrics`), the same for all locks of one use: no
-    /// names with values in them, since each label is a time series. After 200 labels of a process the
-    /// others are `other`. Defaults to the kind of the lock, and under the attribute to the name of the
+    /// Sets the label under which the lock is counted (feature `metrics`), the same for all locks of one use.
+    /// Do not use names that contain values, since each label is a time series. After 200 labels of a process
+    /// the others are `other`. Defaults to the kind of the lock, and under the attribute to the name of the
     /// function.
     #[must_use]
     pub fn label(mut self, label: &str) -> Self {
@@ -213,7 +213,7 @@ impl LockOptions {
         }
     }
 
-    /// How to ask.
+    /// The parameters of an acquisition.
     pub(super) fn params<'a>(
         &'a self,
         engine: &ClientEngine,
@@ -242,14 +242,14 @@ impl LockOptions {
         }
     }
 
-    /// Applies the shortest hold to an acquired lock.
+    /// Applies the `min_hold` to an acquired lock.
     pub(super) fn set_min_hold(&self, hold: &Hold) {
         if let Some(min_hold) = self.min_hold {
             hold.set_min_hold(clock::after(clock::now(), min_hold));
         }
     }
 
-    /// The error for a kind without a shortest hold.
+    /// The error for a kind without a `min_hold`.
     pub(super) fn without_min_hold(&self) -> Result<(), Error> {
         match self.min_hold {
             Some(_) => Err(Error::bad_input(
@@ -260,7 +260,7 @@ impl LockOptions {
         }
     }
 
-    /// The same options without those that permits do not have: an owner and a shortest hold.
+    /// The same options without an owner and a `min_hold`, which permits do not have.
     pub(super) fn of_permits(mut self) -> Self {
         self.owner = None;
         self.min_hold = None;
@@ -337,7 +337,7 @@ pub(super) fn unless_contended<G>(outcome: Result<G, Error>) -> Result<Option<G>
     }
 }
 
-/// The terms of a guard that re-enters beside this one: the client's, and no longer a hold than this one has.
+/// The terms of a re-entry beside this guard: the client's terms, and no longer a hold than this guard has.
 pub(super) fn again(guard: &HoldGuard) -> Result<Terms, Error> {
     let terms = LockOptions::new().terms(&guard.hold.engine)?;
     let own = guard.terms(clock::now());

@@ -12,8 +12,8 @@ use crate::wire::{ID_DIGITS, PermitsWire};
 /// several permits that were acquired together.
 ///
 /// Like the [guard of a lock](crate::LockGuard), it never reports a permit as held after its local
-/// deadline. [`release`](Self::release) is the normal road; dropping the guard queues the release,
-/// which never blocks. Before a process ends, see [the end of a
+/// deadline. [`release`](Self::release) is the normal way to end the guard. Dropping the guard queues
+/// the release, and never blocks. Before a process ends, see [the end of a
 /// program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the permit"]
 #[clippy::has_significant_drop]
@@ -92,9 +92,9 @@ impl LeasedPermit {
 
     /// Waits until a permit is lost, and returns the reason.
     ///
-    /// The future resolves as soon as a renewal finds that the permit is gone (within one renewal
-    /// interval of the loss), and at the local deadline at the latest, whether or not Redis can be
-    /// reached.
+    /// The future resolves as soon as a renewal finds that the permit is gone, within one renewal
+    /// interval of the loss. It resolves at the local deadline at the latest, whether or not Redis can
+    /// be reached.
     ///
     /// # Cancel safety
     ///
@@ -136,7 +136,7 @@ impl LeasedPermit {
     /// # }
     /// ```
     pub fn run<T>(&self, body: impl Future<Output = T>) -> impl Future<Output = Result<T, Error>> {
-        // Boxed for the same reason as for a lock; see there.
+        // Boxed for the same reason as for a lock.
         let body = Box::pin(body);
         self.inner.run("run a body under permit of semaphore", body)
     }

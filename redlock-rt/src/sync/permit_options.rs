@@ -102,14 +102,14 @@ impl PermitOptions {
         self
     }
 
-    /// Sets under which label the permits are counted, as [`LockOptions::label`].
+    /// Sets the label under which the permits are counted, as [`LockOptions::label`].
     #[must_use]
     pub fn label(mut self, label: &str) -> Self {
         self.shared = self.shared.label(label);
         self
     }
 
-    /// Sets whether the wait goes on while a right or the password is missing, as
+    /// Sets whether the wait continues while a right or the password is missing, as
     /// [`LockOptions::outlast_denial`].
     #[must_use]
     pub fn outlast_denial(mut self, outlasts: bool) -> Self {
@@ -117,7 +117,7 @@ impl PermitOptions {
         self
     }
 
-    /// How to ask. No owner is asked for: permits have no re-entry.
+    /// The parameters of an acquisition. There is no owner: permits have no re-entry.
     pub(super) fn params(&self, engine: &ClientEngine) -> AcquireParams<'_> {
         AcquireParams {
             owner: None,

@@ -19,11 +19,10 @@ const MOST_AT_ONCE: u32 = 1000;
 /// A semaphore whose permits have leases, shared with Redisson's `RPermitExpirableSemaphore` of the
 /// same name.
 ///
-/// Each permit has an id and a lease. While its guard exists, the watchdog renews the lease. The
-/// permit of a dead process is free after its lease, and a waiter takes it within milliseconds.
-/// (Redisson does not renew permits: there the lease is the longest hold.) Before the first
-/// acquisition, [set](Self::try_set_permits) the number of permits once, or use a handle with a
-/// [limit](Self::limit).
+/// Each permit has an id and a lease. While its guard exists, the watchdog renews the lease. The permit of a
+/// dead process is free after its lease, and a waiter takes it within milliseconds. (Redisson does not renew
+/// permits: there the lease is the longest hold.) Before the first acquisition, [set](Self::try_set_permits)
+/// the number of permits once, or use a handle with a [limit](Self::limit).
 ///
 /// If no number was set, an acquisition reports that as a [`Semaphore`](crate::Semaphore) does.
 ///
@@ -92,9 +91,8 @@ impl PermitExpirableSemaphore {
     /// [set](Self::try_set_permits). An existing semaphore keeps its number. This costs no extra
     /// call.
     ///
-    /// All handles of a name should have the same limit: a caller that waits behind one without a
-    /// limit waits until the number is set. The acquisition refuses a limit of zero or above
-    /// 2147483647.
+    /// All handles of a name should have the same limit. A caller that waits behind a handle without a limit
+    /// waits until the number is set. The acquisition refuses a limit of zero or above 2147483647.
     ///
     /// # Examples
     ///
@@ -142,8 +140,7 @@ impl PermitExpirableSemaphore {
 
     /// Sets the total number of permits, including held ones.
     ///
-    /// No holder loses a permit. If more are held, no permit is given out until enough have been
-    /// released.
+    /// No holder loses a permit. If more permits are held, none is given out until enough have been released.
     ///
     /// # Round trips
     ///
@@ -275,7 +272,7 @@ impl PermitExpirableSemaphore {
         Ok((Arc::new(wire), terms))
     }
 
-    /// Releases the permit with this id, whoever acquired it.
+    /// Releases the permit with this id, whichever client acquired it.
     ///
     /// The guard of this permit is lost at its next renewal.
     ///
@@ -368,7 +365,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Round trips
     ///
-    /// One. The call also returns permits whose leases are over.
+    /// One. The call also frees permits whose leases are over.
     ///
     /// # Errors
     ///
@@ -382,7 +379,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Round trips
     ///
-    /// One. The call also returns permits whose leases are over.
+    /// One. The call also frees permits whose leases are over.
     ///
     /// # Errors
     ///
@@ -397,7 +394,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Round trips
     ///
-    /// One. The call also returns permits whose leases are over.
+    /// One. The call also frees permits whose leases are over.
     ///
     /// # Errors
     ///

@@ -116,8 +116,8 @@ pub struct ReadWriteLock {
     write: WriteLock,
 }
 
-/// How long a writer's wish stays after its last try, in addition to the interval of its tries: as
-/// long as a try may take.
+/// How long a writer's preference stays after its last try, in addition to the interval of its tries: as long as
+/// a try may take.
 const PREFERENCE_MARGIN: Duration = Duration::from_secs(3);
 
 impl ReadWriteLock {
@@ -138,16 +138,15 @@ impl ReadWriteLock {
     /// Sets whether waiting writers of this handle keep new readers out. Defaults to `false`, as in
     /// Redisson.
     ///
-    /// A refused writer then leaves a wish in Redis. Every new reader of this library, with any
-    /// handle and in any process, waits until that writer had the lock or gave up. Current holders
-    /// are not affected: re-entry and joining are never refused. So the writer waits for the
-    /// readers at its arrival, but not for later readers.
+    /// A refused writer then leaves its preference in Redis. Every new reader of this library, with any handle
+    /// and in any process, waits until that writer had the lock or gave up. Current holders are not affected:
+    /// re-entry and joining are never refused. So the writer waits for the readers at its arrival, but not for
+    /// later readers.
     ///
-    /// The wish ends when the writer gets the lock or gives up. If its process dies, the wish ends
-    /// after twice the [poll interval](crate::ClientBuilder::poll_interval) and 3 s (5 s by
-    /// default). Java readers ignore the wish. There are two risks: a stream of writers may keep
-    /// readers out, and a reader that waits for another task that must still read waits for ever if
-    /// a writer comes in between.
+    /// The preference ends when the writer gets the lock or gives up. If its process dies, it ends after twice
+    /// the [poll interval](crate::ClientBuilder::poll_interval) and 3 s (5 s by default). Java readers ignore it.
+    /// There are two risks. A stream of writers may keep readers out. If a reader waits for another task that
+    /// must still read, and a writer comes in between, the reader waits for ever.
     #[must_use]
     pub fn prefer_writers(self, prefer: bool) -> Self {
         let preference = match prefer {

@@ -58,20 +58,20 @@ impl RLock {
         Self::new(engine, Named::RLock, name, RLockWire::new)
     }
 
-    /// Takes the lock by force from whoever holds it, or acquires it if it is free, and says why.
+    /// Takes the lock by force from any holder, or acquires a free lock, and gives a reason.
     ///
     /// The holder's guard is lost with [`LostReason::Stolen`](crate::LostReason::Stolen), which names this
-    /// client's [identity](crate::ClientBuilder::identity) (or the id of the new hold) and the reason: at
-    /// its next renewal or re-entry, at once with [`tracking`](crate::ClientBuilder::tracking). A holder of
-    /// Redisson sees what its `forceUnlock` shows. All guards of the holder are lost, also those of this
-    /// client, and the bodies that run under them. Nothing is re-entered. The new hold has the client's
+    /// client's [identity](crate::ClientBuilder::identity) (or the id of the new hold) and the reason. This
+    /// happens at its next renewal or re-entry, or at once with [`tracking`](crate::ClientBuilder::tracking).
+    /// For a holder of Redisson it looks like a `forceUnlock`. All guards of the holder are lost, also those of
+    /// this client, and the bodies that run under them. Nothing is re-entered. The new hold has the client's
     /// [lease](crate::ClientBuilder::lease) and is renewed.
     ///
-    /// **The holder may go on until it notices.** Let the resource check a token, with a
-    /// [`FencedLock`](crate::FencedLock), if that does harm.
+    /// **The holder may continue until it notices.** If that does harm, let the resource check a token, with a
+    /// [`FencedLock`](crate::FencedLock).
     ///
-    /// The reason has 1 to 1024 bytes and no NUL, and is not blank. Redis keeps it for what was left of the
-    /// holder's lease and 10 s more.
+    /// The reason has 1 to 1024 bytes and no NUL, and is not blank. Redis keeps it for the rest of the holder's
+    /// lease and 10 s more.
     ///
     /// # Round trips
     ///
@@ -79,19 +79,19 @@ impl RLock {
     ///
     /// # Fairness
     ///
-    /// None: the call bypasses all who wait.
+    /// None: the call bypasses all waiters.
     ///
     /// # Cancel safety
     ///
-    /// The holder may have lost the lock, which is free then.
+    /// The holder may have lost the lock, which is then free.
     ///
     /// # Errors
     ///
-    /// [`Contended`](crate::ErrorKind::Contended) if somebody else has taken the lock since the look: a steal
-    /// takes it from the holder that it saw, or from nobody, also if its reply is lost and the call is repeated.
-    /// A holder of Redisson is a thread, whichever of its holds that is.
-    /// [`BadInput`](crate::ErrorKind::BadInput) for a bad reason, and those of [`try_lock`](Self::try_lock);
-    /// after these the holder may have lost the lock, too, if Redis did not answer.
+    /// [`Contended`](crate::ErrorKind::Contended) if another owner has taken the lock since the look. A steal
+    /// takes it only from the holder that it saw, or a free lock, also if its reply is lost and the call is
+    /// repeated. A holder of Redisson is a thread, whichever of its holds that is.
+    /// [`BadInput`](crate::ErrorKind::BadInput) for a bad reason, and those of [`try_lock`](Self::try_lock).
+    /// After these the holder may also have lost the lock, if Redis did not answer.
     ///
     /// # Examples
     ///

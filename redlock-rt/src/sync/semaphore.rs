@@ -13,17 +13,16 @@ use crate::wire::{self, Named, Recipe, SemaphoreWire};
 
 /// A semaphore whose permits have no lease, shared with Redisson's `RSemaphore` of the same name.
 ///
-/// **A crashed process keeps its permits.** The format has no lease: the permit of a dead process, and one
+/// **A crashed process keeps its permits.** The format has no lease. The permit of a dead process, and one
 /// whose release a failover has lost, stay taken until you [add](Self::add_permits) one. Use a
-/// [`PermitExpirableSemaphore`](crate::PermitExpirableSemaphore), whose permits become free after
-/// their leases, unless you share the semaphore with a Redisson `RSemaphore`, or want permits to
-/// outlive their process.
+/// [`PermitExpirableSemaphore`](crate::PermitExpirableSemaphore), whose permits become free after their
+/// leases, unless you share the semaphore with a Redisson `RSemaphore` or want permits to outlive their process.
 ///
 /// Before the first acquisition, [set](Self::try_set_permits) the number of permits once, or use a
 /// handle with a [limit](Self::limit). Permits do not belong to a client:
 /// [`release`](Self::release) adds permits even if they were not acquired, and deleting the key
-/// forgets all of them. If Redisson then sets the number anew, a guard from before adds its permits to
-/// that number when it ends, as Redisson's `release` does.
+/// forgets all of them. If Redisson then sets a new number, an older guard adds its permits to that number
+/// when it ends, as Redisson's `release` does.
 ///
 /// If no number was set, the time-out error of an acquisition says so. An acquisition with an
 /// unlimited wait continues to wait, as Redisson's does, and logs this once: WARN, target
@@ -87,9 +86,8 @@ impl Semaphore {
     /// [set](Self::try_set_permits). An existing semaphore keeps its number. This costs no extra
     /// call.
     ///
-    /// All handles of a name should have the same limit: a caller that waits behind one without a
-    /// limit waits until the number is set. The acquisition refuses a limit of zero or above
-    /// 2147483647.
+    /// All handles of a name should have the same limit. A caller that waits behind a handle without a limit
+    /// waits until the number is set. The acquisition refuses a limit of zero or above 2147483647.
     ///
     /// # Examples
     ///
@@ -217,9 +215,9 @@ impl Semaphore {
         Ok((Arc::new(recipe), terms))
     }
 
-    /// Adds this many permits, whoever had them: for permits whose guard was
-    /// [forgotten](SemaphorePermit::forget), or whose process died. Creates the semaphore if it
-    /// does not exist.
+    /// Adds this many permits, whichever client had them: for permits whose guard was
+    /// [forgotten](SemaphorePermit::forget), or whose process died. Creates the semaphore if it does not
+    /// exist.
     ///
     /// # Round trips
     ///
@@ -305,11 +303,10 @@ impl fmt::Debug for Semaphore {
 
 /// The guard of permits of a [`Semaphore`], which gives them back when it is dropped.
 ///
-/// [`release`](Self::release) is the normal way to end the guard. Dropping the guard queues the
-/// release, which never blocks. The permits stay taken for ever if the process dies, or the client
-/// is shut down without a release ([`Shutdown::Abandon`](crate::Shutdown::Abandon)). They may stay
-/// taken if the process ends without a shut-down: see [the end of a
-/// program](crate#the-end-of-a-program).
+/// [`release`](Self::release) is the normal way to end the guard. Dropping the guard queues the release, and
+/// never blocks. The permits stay taken for ever if the process dies, or the client is shut down without a
+/// release ([`Shutdown::Abandon`](crate::Shutdown::Abandon)). They may stay taken if the process ends without
+/// a shut-down: see [the end of a program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the permits"]
 #[clippy::has_significant_drop]
 pub struct SemaphorePermit {

@@ -21,29 +21,29 @@ use crate::wire::{FencedWire, LockRecipe, Named, RLockWire};
 const ADOPT: &str = "adopt lock";
 const LEAVE: &str = "make a ticket of lock";
 
-/// Nothing else is in the text, a point ends a part of it, and `~` stands before the number of another byte: what
-/// reads a path decodes a `%`.
+/// The text has no other bytes. A dot ends a part of it, and `~` stands before the number of an escaped byte: `%`
+/// would be decoded in a path.
 const LEFT_AS_IT_IS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b':');
 
-/// A hold on its way to another process: what begins under a lock in one, and is finished in another.
+/// A hold on its way to another process: for work that begins under a lock in one process, and ends in another.
 ///
-/// [`LockGuard::into_ticket`] ends the guard and leaves the hold in Redis, and [`Client::adopt`](crate::Client::adopt)
-/// goes on with it. In between the lock stays taken for the rest of its lease, which nobody renews; then it is free.
+/// [`LockGuard::into_ticket`] ends the guard and leaves the hold in Redis. [`Client::adopt`](crate::Client::adopt)
+/// continues it. In between the lock stays taken for the rest of its lease, which is not renewed; then it is free.
 ///
 /// # What is promised
 ///
 /// * At most one side has the lock: the guard has ended before there is a ticket, and one adoption of a ticket
 ///   succeeds.
-/// * A ticket whose lease is over is refused, also if the lock is free: somebody may have had it since.
-/// * What the first process still does after it has made the ticket is not under the lock. Let a store compare the
-///   [tokens](crate::FencedLock) if that does harm: the adopter's is greater.
+/// * A ticket whose lease is over is refused, also if the lock is free: another owner may have had the lock since.
+/// * Work of the first process after it has made the ticket is not under the lock. If that does harm, let a store
+///   compare the [tokens](crate::FencedLock): the adopter's is greater.
 ///
 /// # Text
 ///
-/// [`Display`](fmt::Display) writes a ticket as letters, digits and `-_:.~` alone, for a header, a path or a message,
-/// and `parse` reads it ([`BadInput`](crate::ErrorKind::BadInput) if it is none). With the feature `serde` it is a
-/// string with that text. It names the key with its namespace, so the client that adopts it may have another one.
-/// Whoever has the text can take the lock; it is no secret to those who can use Redis.
+/// [`Display`](fmt::Display) writes a ticket with letters, digits and `-_:.~` only, for a header, a path or a message.
+/// `parse` reads it ([`BadInput`](crate::ErrorKind::BadInput) if invalid). With the feature `serde` it is a string
+/// with that text. It names the key with its namespace, so the adopting client may have another one. A process with
+/// the text can take the lock. The text contains nothing that users of the same Redis cannot read.
 ///
 /// # Round trips, fairness, cancel safety, errors
 ///
@@ -78,7 +78,7 @@ pub struct Ticket {
     name: LockName,
     owner: HoldId,
     deadline: SystemTime,
-    /// Of a fenced lock.
+    /// The token of a fenced lock.
     token: Option<NonZeroU64>,
     token_ttl: Option<Duration>,
 }
@@ -102,8 +102,8 @@ impl Ticket {
         self.token.map(NonZeroU64::get)
     }
 
-    /// Returns about when the lease is over, by the clock of the machine that made the ticket: for people and queues.
-    /// Redis decides.
+    /// Returns the approximate end of the lease, by the clock of the machine that made the ticket.
+    /// It is for people and queues; Redis decides.
     #[must_use]
     pub fn deadline(&self) -> SystemTime {
         self.deadline
@@ -148,17 +148,17 @@ impl Ticket {
     }
 }
 
-/// What the text of a ticket keeps of a time: whole milliseconds.
+/// A time with the precision of a ticket's text: whole milliseconds.
 fn written(span: Duration) -> Duration {
     Duration::new(span.as_secs(), span.subsec_millis() * 1_000_000)
 }
 
 impl<K: Adoptable> LockGuard<K> {
-    /// Ends the guard without a release, and returns a ticket with which another process goes on with the hold; see
+    /// Ends the guard without a release, and returns a ticket by which another process can continue the hold; see
     /// [`Ticket`].
     ///
-    /// The lock stays taken for the rest of its lease, two thirds of it or more as a rule: [`extend`](Self::extend) it
-    /// before, if the ticket needs longer. A `max_hold` ends with the guard.
+    /// The lock stays taken for the rest of its lease, usually two thirds of it or more. If the ticket needs longer,
+    /// [`extend`](Self::extend) the lease before. A `max_hold` ends with the guard.
     ///
     /// # Round trips
     ///
@@ -167,8 +167,8 @@ impl<K: Adoptable> LockGuard<K> {
     /// # Errors
     ///
     /// The error contains the guard. [`Lost`](crate::ErrorKind::Lost) if the lock is lost (`ShutDown` if by the
-    /// client's shut-down); [`BadInput`](crate::ErrorKind::BadInput) while other guards share the hold, which would
-    /// have it together with the adopter, and during its [`min_hold`](LockOptions::min_hold), which nobody would keep.
+    /// client's shut-down). [`BadInput`](crate::ErrorKind::BadInput) while other guards share the hold, since they
+    /// would have it together with the adopter, and during its [`min_hold`](LockOptions::min_hold).
     pub fn into_ticket(mut self) -> Result<Ticket, ConvertError<K>> {
         let Some(rest) = self.inner.leave_behind() else {
             let error = match self.state() {

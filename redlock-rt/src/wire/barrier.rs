@@ -25,7 +25,7 @@ script!(RESET = "barrier" + "barrier_reset");
 
 /// How a generation ended in which all parties have left.
 pub(crate) const LEFT: &str = "left";
-/// How one ended in which a party died.
+/// How a generation ended in which a party died.
 pub(crate) const BROKEN: &str = "broken";
 
 /// The calls of one caller at a barrier.
@@ -35,8 +35,8 @@ pub(crate) struct BarrierWire {
     profile: &'static Profile,
     keys: [String; 2],
     parties: u32,
-    /// Why Redis did not let the caller arrive: the barrier is [`BROKEN`], or how many parties the others say
-    /// that there are to be.
+    /// Why Redis did not let the caller arrive: the barrier is [`BROKEN`], or the other parties have set this
+    /// other number of parties.
     pub(crate) refused: OnceLock<String>,
 }
 
@@ -62,7 +62,7 @@ impl BarrierWire {
         }
     }
 
-    /// A call that may note this operation.
+    /// A call that may store this operation.
     fn call(&self, script: &'static Script, operation: Option<&str>) -> Call {
         let [state, parties] = &self.keys;
         let call = Call::new(script).key(state).key(parties);
@@ -84,7 +84,7 @@ impl BarrierWire {
         call.number(millis(operation.noted))
     }
 
-    /// The place of a party among those with which a generation has ended so.
+    /// The index of a party among those whose generation ended in this way.
     pub(crate) fn place(ended: &str, owner: &str) -> Option<usize> {
         let id = ids_of(owner, 1);
         let ids = ended.as_bytes().chunks(ID_DIGITS);
@@ -155,7 +155,7 @@ impl Recipe for BarrierWire {
         Some(ids_of(owner, 1))
     }
 
-    /// The TTL of the parties follows no other key's: a key `NAME` is none of the barrier's.
+    /// The TTL of the parties does not depend on another key: a key `NAME` does not belong to the barrier.
     fn renewed_key(&self) -> &str {
         &self.keys[1]
     }

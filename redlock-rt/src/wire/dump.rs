@@ -1,13 +1,13 @@
-//! The form of a value in which `DUMP` returns it and `RESTORE` takes it.
+//! A value in the format of `DUMP` and `RESTORE`.
 
 use crc::{CRC_64_REDIS, Crc, Table};
 
-/// The oldest form of a hash: its size, then fields and values. Every server reads it.
+/// The oldest format of a hash: its size, then fields and values. Every server reads it.
 const HASH: u8 = 4;
 /// The version of the format. A server refuses newer ones than its own, so it is an old one.
 const VERSION: u16 = 6;
 
-/// With the tables for sixteen bytes at a time: each lock that is taken has one to compute.
+/// With the tables for sixteen bytes at a time, since each acquisition computes a checksum.
 static CHECKSUM: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
 /// A hash with one field.
@@ -25,7 +25,7 @@ pub(super) fn hash(field: &[u8], value: &[u8]) -> Vec<u8> {
     dump
 }
 
-/// A length of up to 6, 14 or 32 bits, which the first two bits tell.
+/// A length of up to 6, 14 or 32 bits; the first two bits tell which.
 fn push_len(dump: &mut Vec<u8>, len: usize) {
     match (u8::try_from(len), u16::try_from(len)) {
         (Ok(len @ ..64), _) => dump.push(len),
@@ -42,7 +42,7 @@ fn push_len(dump: &mut Vec<u8>, len: usize) {
 mod tests {
     use super::*;
 
-    /// What Redis 7.0 makes of the same hash, with `hash-max-listpack-entries 0`, except the version.
+    /// The dump by Redis 7.0 of the same hash, with `hash-max-listpack-entries 0`, except the version.
     #[test]
     fn a_dump_is_that_of_redis() {
         let dump = hash(b"u:1", b"1");

@@ -2,23 +2,23 @@
 //!
 //! # Deadlines of mixed queues
 //!
-//! Redisson deducts its own wait from all deadlines for each of its waiters that takes the lock, and a Java
+//! Redisson subtracts its own wait from all deadlines for each of its waiters that takes the lock. A Java
 //! waiter that queues behind ours gets our deadline plus its own wait. So a live waiter of ours needs room,
 //! and if it dies, others would wait for all of it.
 //!
-//! * A waiter of ours has the deadline of Redisson as well, which its shifts keep right whatever the waits
-//!   before it are. Beyond that, its client renews the deadline with each beat for as long as the client
-//!   counts as alive, with room for the waits before it that are known. So a live waiter stays, and a dead
-//!   one costs what Redisson's would, or 5 s.
-//! * The scripts store only what Redisson's shifts leave unchanged: the distance of two deadlines is the
-//!   wait of the second waiter, and the distance of a deadline from Redisson's value is one number. A
+//! * A waiter of ours also has Redisson's deadline, which Redisson's shifts keep right, whatever the waits
+//!   before it. Beyond that, its client renews the deadline with each beat for as long as the client counts
+//!   as alive, with room for the known waits before it. So a live waiter stays, and a dead one costs what
+//!   Redisson's would, or 5 s.
+//! * The scripts store only values that Redisson's shifts do not change: the distance of two deadlines is
+//!   the wait of the second waiter, and the distance of a deadline from Redisson's value is one number. A
 //!   corrected deadline of a Java waiter carries its mark in itself (a fraction of `.5`), because a
 //!   separate note could be older than the waiter.
 //! * One case is left: the wait of a Java waiter that is next, and came while none of ours was queued, is
-//!   not known. The estimate is never too long, and may be too short by the time for which that waiter had
-//!   waited before. Then ours loses its place, until it queues again, if that waiter got the lock later
-//!   than the present lease and the whole wait of ours (5 min without a limit) after it came. A Redisson
-//!   client would lose it too.
+//!   not known. The estimate is never too long. It may be too short by the time for which that waiter had
+//!   already waited. Our waiter then loses its place and queues again, if the Java waiter got the lock too
+//!   late: later than the present lease and the whole wait of ours (5 min without a limit) after it came. A
+//!   Redisson client would lose its place too.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ script!(POSITION = "fair_position");
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heartbeat<'a> {
     pub(crate) queue: &'a FairQueue,
-    /// Queued waiters that no longer wait, which are removed from the queue.
+    /// Queued waiters that no longer wait, to be removed from the queue.
     pub(crate) left_over: &'a [u64],
     /// The oldest waiters, for which the beat asks whether they are still queued.
     pub(crate) oldest: &'a [u64],
@@ -78,8 +78,8 @@ pub(crate) fn position(name: &LockName, owner: Option<&HoldId>) -> Call {
         .arg(owner.map_or("", HoldId::as_str))
 }
 
-/// A message on the [channel](keys::wake_channel) of a client: the waiter that is next, and the name of
-/// its lock. If two names have one queue, the name may be the other one.
+/// A message on the [channel](keys::wake_channel) of a client: the waiter that is next, and the name of its
+/// lock. If two names have one queue, it may be the other name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TurnMessage<'a> {
     pub(crate) number: u64,

@@ -11,7 +11,7 @@ use crate::name::{HoldId, LockName};
 /// Redisson's `fairLockWaitTimeout`.
 pub(super) const LONGEST: Duration = Duration::from_secs(300);
 
-/// The longest interval of beats. It limits how late a turn is found that nobody announced. A beat
+/// The longest interval of beats. It limits how late a turn without an announcement is found. A beat
 /// extends deadlines that are less than a minute away, so no deadline passes between two beats.
 const LONGEST_BEAT: Duration = Duration::from_secs(30);
 
@@ -24,8 +24,8 @@ pub(crate) struct FairPlace {
     pub(crate) lease: Option<Duration>,
     /// Whether clients of another kind have the lock, or are queued too.
     pub(crate) mixed: bool,
-    /// When Redis answered the call that queued the waiter, in microseconds. Who came later has a greater
-    /// number, unless the server's clock was set back.
+    /// When Redis answered the call that queued the waiter, in microseconds. Later waiters have greater
+    /// numbers, unless the server's clock was set back.
     pub(crate) at: u64,
 }
 
@@ -52,7 +52,7 @@ impl FairPlace {
     }
 }
 
-/// What the keys and channels of a queue are made of, and its time-out.
+/// The parts of a queue's keys and channels, and its time-out.
 #[derive(Debug)]
 pub(crate) struct FairQueue {
     pub(super) name: LockName,
@@ -65,7 +65,7 @@ impl FairQueue {
         Self { name, alive }
     }
 
-    /// The interval in which a client sends its beat, and learns the head of the queue.
+    /// The interval in which a client sends its beat, and learns which waiter is the head.
     pub(crate) fn beat_every(&self) -> Duration {
         (self.alive / 3).min(LONGEST_BEAT)
     }

@@ -1,7 +1,7 @@
-//! Plain commands that do in the usual case what a script does, for a third of the server's time.
+//! Plain commands that usually have the effect of a script, in a third of the server time.
 //!
-//! They change nothing in any other case, and then the script is sent. So a script alone decides what
-//! happens to a lock that is taken, and what became of a hold that is not there.
+//! In all other cases they change nothing, and then the script is sent. So only a script decides about
+//! a taken lock, or a hold that is not there.
 
 use super::dump;
 use super::reply::{Malformed, Reply};
@@ -13,26 +13,26 @@ use super::value::Value;
 pub(crate) enum FastPath {
     /// `RESTORE` creates a hash with its TTL, unless there is a key of that name (BUSYKEY).
     Create,
-    /// `HDEL` removes the owner, and with it the hash. Behind it, in the same write, `PUBLISH` wakes
+    /// `HDEL` removes the owner, and with it the hash. After it, in the same write, `PUBLISH` wakes
     /// waiters.
     ///
-    /// Both run even if the first changed nothing: a waiter looks once more than needed. If the
-    /// connection breaks between them, or the second is refused for the moment (BUSY), the repeat finds
-    /// no owner, and publishes.
+    /// Both run even if the first changed nothing: a waiter then looks once more than needed. If the
+    /// connection breaks between them, or the second is refused temporarily (BUSY), the repeat finds no
+    /// owner, and publishes.
     Delete,
 }
 
-/// What the plain commands of a call have done.
+/// The effect of the plain commands of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Carried {
     /// The reply of the script, without the result of its announcement.
     pub(crate) reply: Reply,
-    /// That result, as a script returns it ([`Announcement::of`](super::Announcement::of)).
+    /// The result of the announcement, from a script ([`Announcement::of`](super::Announcement::of)).
     pub(crate) published: Option<u32>,
 }
 
 impl FastPath {
-    /// The first command, made of its words.
+    /// The first command, made from its words.
     pub(crate) fn first<C>(self, call: &Call, command: impl FnOnce(&[&[u8]]) -> C) -> C {
         let mut words = call.words();
         let mut next = || words.next().unwrap_or_default();
@@ -66,7 +66,7 @@ impl FastPath {
         command(&[publish, channel, b"0"])
     }
 
-    /// What the commands have done in place of the script; `None`: they changed nothing. `published`:
+    /// The effect of the commands in place of the script; `None`: they changed nothing. `published`:
     /// the reply to the second one; `None`: there is none, or it was refused.
     pub(crate) fn carried(
         self,

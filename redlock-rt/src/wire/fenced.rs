@@ -35,7 +35,7 @@ impl FencedWire {
         }
     }
 
-    /// The calls of an election, whose holds are leaders.
+    /// The calls of an election, whose holders are leaders.
     pub(crate) fn leading(name: LockName) -> Self {
         Self {
             profile: &profile::LEADER,
@@ -123,7 +123,7 @@ pub(crate) fn present_token(reply: Reply) -> Result<Option<u64>, Malformed> {
     }
 }
 
-/// Asks who leads. [`present_leader`] reads the reply.
+/// Asks for the leader. [`present_leader`] reads the reply.
 pub(crate) fn ask_leader(name: &LockName) -> Call {
     let call = Call::new(&LEADER).key(name.as_str());
     call.key(&keys::lock_token(name))
@@ -217,7 +217,7 @@ mod tests {
         let zero = || Reply::Text("0".into());
         let given = || Reply::List(vec![zero(), Reply::Int(1)]);
         assert_eq!(wire(None).acquired(given()), Err(Malformed(given())));
-        // A counter that somebody else has set is shown as it is.
+        // A counter that another program has set is shown as it is.
         assert_eq!(present_token(zero()), Ok(Some(0)));
     }
 

@@ -77,7 +77,7 @@ pub(crate) fn was_run(reply: Reply) -> Result<FencedWrite, Malformed> {
         Ok([Reply::Int(0), Reply::Text(last)]) => Ok(FencedWrite::Stale(last)),
         Ok([Reply::Int(2), Reply::Text(error)]) => Ok(FencedWrite::Raised(error)),
         Ok(other) => Err(Malformed(Reply::List(other.into()))),
-        // A list of Lua ends before the first nil.
+        // A Lua list ends before the first nil.
         Err(items) if items == [Reply::Int(1)] => Ok(FencedWrite::Done(Reply::Nil)),
         Err(items) => Err(Malformed(Reply::List(items))),
     }

@@ -1,4 +1,4 @@
-//! Who a client is: a hash that lives as long as the client has holds that are renewed.
+//! The identity of a client: a hash that lives as long as the client has renewed holds.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use crate::name::LockName;
 script!(INTRODUCE = "introduce");
 script!(IDENTITY = "identity");
 
-/// Who a client says it is; see [`Client::identity_of`](crate::Client::identity_of).
+/// The identity that a client reports; see [`Client::identity_of`](crate::Client::identity_of).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientIdentity {
-    /// As [`ClientBuilder::identity`](crate::ClientBuilder::identity) was given it.
+    /// The name given to [`ClientBuilder::identity`](crate::ClientBuilder::identity).
     pub name: String,
     /// The name of the host; empty if the process could not know it.
     pub host: String,
     /// The id of the process.
     pub pid: u32,
-    /// Since when the client has said so without a gap, by the clock of the server: seconds since the epoch
-    /// of Unix.
+    /// Since when the client has reported this without a gap, by the clock of the server: seconds since the
+    /// Unix epoch.
     pub since: u64,
     /// The version of this crate.
     pub version: String,
 }
 
 impl ClientIdentity {
-    /// Lives for `lives`.
+    /// Stores the identity for `lives`.
     pub(crate) fn introduce(&self, key: &LockName, lives: Duration) -> Call {
         Call::new(&INTRODUCE)
             .key(key.as_str())
@@ -38,11 +38,11 @@ impl ClientIdentity {
             .arg(&self.version)
     }
 
-    /// `None`: the client does not say.
+    /// `None`: the client reports none.
     pub(crate) fn decode(reply: Reply) -> Result<Option<Self>, Malformed> {
         match &reply {
             Reply::Nil => Ok(None),
-            // What others have put there is no identity.
+            // A value of another program is not an identity.
             Reply::List(items) => Ok(Self::read(items)),
             _ => Err(Malformed(reply)),
         }

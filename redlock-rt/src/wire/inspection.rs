@@ -1,4 +1,4 @@
-//! What there is under a name, whatever its kind.
+//! The object of any kind under a name.
 
 use std::time::Duration;
 
@@ -20,33 +20,32 @@ const PAGE: u64 = 200;
 pub struct Inspection {
     /// The name, without the client's namespace.
     pub name: String,
-    /// What it is, as far as Redis shows it.
+    /// Its kind, as far as Redis shows it.
     pub kind: FoundKind,
-    /// Who has it, at most 1000 of them. Permits that no client of this crate took are not among them.
+    /// Its holders, at most 1000 of them. Permits that no client of this crate took are not among them.
     pub holders: Vec<Holding>,
-    /// When the key expires; `None`: never, or there is no key. Each holder has a lease of its own.
+    /// When the key expires; `None`: never, or there is no key. Each holder has its own lease.
     pub ttl: Option<Duration>,
     /// The free permits of a semaphore, or the count of a latch.
     pub count: Option<i64>,
     /// The last fencing token given, as text: Redisson's may be of any size.
     pub token: Option<String>,
-    /// The waiters that stand in Redis: those of a fair lock, and preferred writers.
+    /// The waiters in Redis: those of a fair lock, and preferred writers.
     pub queued: u64,
     /// The clients that listen for a release. A client listens while any of its tasks waits, and for a
-    /// moment after. `None`: an ACL forbids to ask (`+pubsub`).
+    /// moment after that. `None`: an ACL forbids the question (`+pubsub`).
     pub listening: Option<u64>,
 }
 
-/// What there is under a name.
+/// The kind of an object under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FoundKind {
-    /// A re-entrant lock or a spin lock, or another one that nothing tells apart from these: a fair lock
-    /// without waiters.
+    /// A re-entrant lock or a spin lock, or a lock that looks the same: a fair lock without waiters.
     Lock,
     /// A fair lock with waiters.
     FairLock,
-    /// A lock that has given fencing tokens.
+    /// A lock that has given out fencing tokens.
     FencedLock,
     /// A read-write lock.
     ReadWriteLock,
@@ -56,7 +55,7 @@ pub enum FoundKind {
     PermitExpirableSemaphore,
     /// A latch that is closed.
     CountDownLatch,
-    /// A semaphore or a latch: nobody has a permit, and nobody waits.
+    /// A semaphore or a latch, without holders of permits and without waiters.
     Number,
 }
 
@@ -67,9 +66,9 @@ pub struct Holding {
     /// The owner; for a permit with a lease, its id.
     pub id: HoldId,
     /// How often it has the lock, or how many permits. 0: the hold has ended, and a
-    /// [shortest hold](crate::LockOptions::min_hold) keeps the lock.
+    /// [`min_hold`](crate::LockOptions::min_hold) keeps the lock.
     pub count: u64,
-    /// What is left of its lease; `None`: it has none.
+    /// The rest of its lease; `None`: it has no lease.
     pub ttl: Option<Duration>,
     /// Whether it is a writer of a read-write lock.
     pub is_writer: bool,
@@ -132,7 +131,7 @@ pub(crate) fn page(reply: Reply) -> Result<(Option<String>, Vec<String>), Malfor
     Ok((next, texts.filter_map(|digits| text_of(digits)).collect()))
 }
 
-/// The text of which these are the bytes.
+/// The text of these bytes.
 fn text_of(digits: &str) -> Option<String> {
     let bytes = digits.as_bytes().chunks(2);
     let bytes = bytes.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
@@ -140,7 +139,7 @@ fn text_of(digits: &str) -> Option<String> {
 }
 
 impl Inspection {
-    /// `None`: there is nothing.
+    /// `None`: there is no object.
     pub(crate) fn decode(name: &str, reply: Reply) -> Result<Option<Self>, Malformed> {
         match &reply {
             Reply::List(items) if items.is_empty() => Ok(None),

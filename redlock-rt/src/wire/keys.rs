@@ -2,8 +2,8 @@
 
 use crate::name::{ClientId, LockName};
 
-/// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped, as in Redisson. So the names
-/// `a` and `{a}` share these keys, as in Redisson, whose clients must find them.
+/// `PREFIX:{NAME}`; a name that contains `{` anywhere is not wrapped. So the names `a` and `{a}` share
+/// these keys, as in Redisson, whose clients must find them.
 fn prefixed(prefix: &str, name: &LockName) -> String {
     let [open, name, close] = wrapped(name);
     [prefix, ":", open, name, close].concat()
@@ -18,11 +18,10 @@ fn wrapped(name: &LockName) -> [&str; 3] {
     }
 }
 
-/// A channel of a lock or a latch. Its text is made where it is needed, since each lock that is held
-/// would have room for it.
+/// A channel of a lock or a latch. Its text is made on demand, so that a held lock does not store it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Channel<'a> {
-    /// With what is between it and the name.
+    /// The prefix, with the separator before the name.
     prefix: &'static str,
     name: &'a LockName,
     /// The name is wrapped, whatever it contains.
@@ -38,7 +37,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// What its text is made of.
+    /// The parts of its text.
     pub(super) fn parts(self) -> [&'a str; 4] {
         let [open, name, close] = match self.always_wrapped {
             true => ["{", self.name.as_str(), "}"],
@@ -78,8 +77,8 @@ pub(crate) fn lock_channel(name: &LockName) -> Channel<'_> {
     Channel::of("redisson_lock__channel:", name)
 }
 
-/// The owners that wait for a fair lock. The text of this key and of the next two is made where it is
-/// needed, since each waiter may have a handle of its own.
+/// The owners that wait for a fair lock. The text of this key and of the next two is made on demand,
+/// since each waiter may have its own handle.
 pub(crate) fn fair_queue(name: &LockName) -> String {
     prefixed("redisson_lock_queue", name)
 }
@@ -98,7 +97,7 @@ pub(crate) fn fair_notes(name: &LockName) -> String {
 /// The start of the names of our clients' channels. Not Redisson's.
 pub(crate) const WAKE: &str = "redlock_wake";
 
-/// The channel on which a server tells of writes to keys that it was asked to watch. Redis' own.
+/// Redis' own channel, on which a server reports writes to watched keys.
 pub(crate) const INVALIDATED: &str = "__redis__:invalidate";
 
 /// Whether a channel is in a slot of a cluster, with the keys of its lock.
@@ -112,8 +111,8 @@ pub(crate) fn client_key(client: &str) -> String {
     format!("redlock_client:{{{client}}}")
 }
 
-/// The channel on which a client is told which of its waiters for fair locks is next, for all
-/// names. So it has no hash tag.
+/// The channel on which a client is told which of its waiters for fair locks is next. It is for all
+/// names, so it has no hash tag.
 pub(crate) fn wake_channel(client: &ClientId) -> String {
     format!("{WAKE}:{}", client.as_str())
 }
@@ -160,14 +159,14 @@ pub(crate) fn semaphore_holds(name: &LockName) -> String {
     own("redlock_sem", name)
 }
 
-/// The note of one operation, for its repeats. Not Redisson's. No two operations of any names have
-/// the same id.
+/// The note of one operation, for its repeats. Not Redisson's. The ids of operations are unique across
+/// all names.
 pub(crate) fn operation(name: &LockName, id: &str) -> String {
     format!("{}:{id}", &*prefixed("redlock_op", name))
 }
 
-/// The note for a holder that loses the lock by force. Not Redisson's. No two holds of any names have the
-/// same owner. Scripts build it likewise.
+/// The note for a holder that loses the lock by force. Not Redisson's. The owners of holds are unique
+/// across all names. Scripts build this key in the same way.
 pub(crate) fn theft(name: &LockName, owner: &str) -> String {
     format!("{}:{owner}", &*prefixed("redlock_stolen", name))
 }
@@ -177,7 +176,7 @@ pub(crate) fn permit_leases(name: &LockName) -> String {
     format!("{}:timeout", wrapped(name).concat())
 }
 
-/// What was done under a name that is for one time only. Not Redisson's.
+/// The mark of a job that is done once. Not Redisson's.
 pub(crate) fn once_mark(name: &LockName) -> String {
     own("redlock_once", name)
 }
@@ -192,7 +191,7 @@ pub(crate) fn fence(key: &LockName) -> String {
     own("redlock_fence", key)
 }
 
-/// The channel of a count-down latch. Redisson wraps every name here, and with underscores.
+/// The channel of a count-down latch. Redisson wraps every name here, and uses underscores.
 pub(crate) fn latch_channel(name: &LockName) -> Channel<'_> {
     Channel {
         prefix: "redisson_countdownlatch__channel__",
@@ -206,7 +205,7 @@ pub(crate) fn latch_mark(name: &LockName) -> String {
     own("redlock_latch_end", name)
 }
 
-/// What is known of a barrier of this kind, and its parties that have arrived. Not Redisson's.
+/// The state of a barrier of this kind, and its parties that have arrived. Not Redisson's.
 pub(crate) fn barrier(kind: &str, name: &LockName) -> [String; 2] {
     ["", "_parties"].map(|what| own(&format!("redlock_{kind}{what}"), name))
 }
@@ -294,7 +293,8 @@ mod tests {
             for form in forms {
                 let key = form(name);
                 assert_eq!(keys.insert(key.clone(), name), None, "{key}");
-                // A name with a brace that is no tag has its derived keys elsewhere, as Redisson's.
+                // A name with a brace that is no hash tag has its derived keys in another slot, as in
+                // Redisson.
                 if matches!(
                     name.as_str(),
                     "a" | "{a}" | "{a}b" | "b{a}" | "{a}{b}" | "{a}}"

@@ -28,14 +28,14 @@ pub(crate) struct LatchWire {
     mark: String,
 }
 
-/// What tasks wait for until a look finds that it has ended.
+/// A state for which tasks wait, until a look finds that it has ended.
 pub(crate) trait Gate: Send + Sync {
     fn name(&self) -> &LockName;
 
-    /// The kind and the name of the queue of those that wait.
+    /// The kind and the name of the waiters' queue.
     fn queue(&self) -> (&'static str, LockName);
 
-    /// Where the end is announced.
+    /// The channel on which the end is announced.
     fn channel(&self) -> Channel<'_>;
 
     /// The call of a look.
@@ -45,10 +45,10 @@ pub(crate) trait Gate: Send + Sync {
     fn read(&self, reply: Reply) -> Result<GateState, Malformed>;
 }
 
-/// What a look finds.
+/// The result of a look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum GateState {
-    /// How many are missing, or are there, and until when nothing changes by itself; `None`: for ever.
+    /// The missing or present number, and until when nothing changes by itself; `None`: for ever.
     Closed(u64, Option<Duration>),
     /// How it ended, or why it failed. A latch was counted down, or never set.
     Ended(Result<Arc<str>, ErrorKind>),

@@ -39,7 +39,7 @@ pub(crate) enum Together {
 }
 
 impl Together {
-    /// Reads the reply about so many locks.
+    /// Reads the reply about this many locks.
     pub(crate) fn of(reply: Reply, locks: usize) -> Result<Self, Malformed> {
         match reply {
             Reply::Nil => Ok(Self::Acquired),

@@ -1,4 +1,4 @@
-//! What is to be done once, on the wire: a FencedLock, and a third key that marks what was done under it.
+//! A job that is done once, on the wire: a FencedLock, and a third key that marks the done job.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::shim::lock_std;
 script!(ACQUIRE = "lock_hash" + "take" + "fencing" + "once_acquire");
 script!(FINISH = "once_finish");
 
-/// What is to be done once, and for how long Redis remembers it.
+/// The terms of a job that is done once, and for how long Redis remembers it.
 #[derive(Debug, Clone)]
 pub(crate) struct OnceTerms {
     pub(crate) keep: Duration,
     /// `None`: any number.
     pub(crate) attempts: Option<u32>,
-    /// What is asked for, if the name alone does not say it.
+    /// The content of the request, if the name alone does not identify it.
     pub(crate) request: String,
 }
 
-/// The calls of one caller: it notes what Redis says of the mark, and how the caller's hold is to end.
+/// The calls of one caller. They store the replies about the mark, and how the caller's hold must end.
 #[derive(Debug)]
 pub(crate) struct OnceWire {
     lock: FencedWire,
@@ -34,14 +34,14 @@ pub(crate) struct OnceWire {
     pub(crate) mark: Mark,
 }
 
-/// What one caller knows of the mark, and does to it.
+/// What one caller knows about the mark, and does to it.
 #[derive(Debug, Default)]
 pub(crate) struct Mark {
     found: Mutex<Option<Found>>,
     ends: Mutex<Ends>,
 }
 
-/// What Redis said instead of giving the lock.
+/// The reply of Redis if it did not give the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
     Running(HoldId),
@@ -67,7 +67,7 @@ enum Ends {
 }
 
 impl Mark {
-    /// What Redis said last.
+    /// The last reply of Redis.
     pub(crate) fn found(&self) -> Option<Found> {
         lock_std(&self.found).take()
     }
@@ -77,7 +77,7 @@ impl Mark {
         *lock_std(&self.ends) = Ends::Open;
     }
 
-    /// The release is to say that it is done. A byte is one character, since replies are texts.
+    /// The release must mark the job as done. A byte is one character, since replies are texts.
     pub(crate) fn set(&self, result: &[u8]) {
         let result = result.iter().copied().map(char::from).collect();
         *lock_std(&self.ends) = Ends::Done(result);
@@ -98,7 +98,7 @@ impl OnceWire {
         }
     }
 
-    /// `keep`: zero if it is not done.
+    /// `keep`: zero if the job is not done.
     fn finish(&self, owner: &str, keep: Duration, result: &str) -> Call {
         Call::new(&FINISH)
             .key(self.name().as_str())

@@ -1,8 +1,8 @@
-//! In a cluster all keys of a call are in one slot, and so are sharded channels: checked when a handle
-//! is made.
+//! In a cluster all keys of a call must be in one slot, and so must sharded channels. This is checked
+//! when a handle is made.
 //!
-//! Redisson wraps a name into braces to derive keys from it, but not a name with a `{` of its own.
-//! So most names are right as they are, and some can be right for no kind that derives keys.
+//! Redisson wraps a name into braces to derive keys from it, but not a name that contains a `{`. So
+//! most names are valid, and a few are invalid for all kinds that derive keys.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::keys;
 use super::slot::Slot;
 use crate::name::LockName;
 
-/// What has a name, as far as its keys differ.
+/// The kinds of objects with a name, as far as their keys differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Named {
     RLock,
@@ -27,7 +27,7 @@ pub(crate) enum Named {
 }
 
 impl Named {
-    /// One of each sort of keys that calls have beside the name, and the channel that they publish on.
+    /// One key of each sort that calls use beside the name, and the channel on which they publish.
     /// Scripts build no other keys, except those of readers' leases, which begin like the one here.
     /// The channel on which a client is told of its turns in fair queues is in no slot: it is not
     /// sharded.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::keys;
 use crate::name::{HoldId, LockName};
 
-/// The shortest time for which an operation or a withdrawal is noted: far longer than the delay of
+/// The shortest time for which an operation or a withdrawal is stored: far longer than the delay of
 /// a repeat, or of a call that was lost in a connection.
 pub(crate) const NOTED: Duration = Duration::from_secs(120);
 

@@ -24,8 +24,8 @@ script!(INSPECT = "permits" + "permits_inspect");
 /// Hexadecimal digits of an id.
 pub(crate) const ID_DIGITS: usize = 32;
 
-/// Redisson treats a lease that ends from here on as no lease: its mark for that is 922337203685477
-/// ms since 1970.
+/// Redisson treats a lease that ends after this time as no lease: its mark for that is
+/// 922337203685477 ms since 1970.
 const TOO_LONG: Duration = Duration::from_millis(900_000_000_000_000);
 
 /// The calls of a semaphore whose holds take this many permits each.
@@ -48,7 +48,7 @@ impl PermitsWire {
         }
     }
 
-    /// A call that notes this operation.
+    /// A call that stores this operation.
     fn call_of(&self, script: &'static super::Script, operation: &str) -> Call {
         self.begin(script, Some(operation))
             .announcing(keys::semaphore_channel(&self.name))

@@ -2,25 +2,23 @@
 
 use std::time::Duration;
 
-/// One kind of lock. Statements about other kinds refer to their holds of the same name.
+/// One kind of lock. Statements about other kinds are about their holds of the same name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Profile {
-    /// Identifies the kind when waiters and holds are looked up.
+    /// Identifies the kind in look-ups of waiters and holds.
     pub(crate) kind: &'static str,
     /// One hold excludes all others of this kind.
     pub(crate) exclusive: bool,
-    /// A task of the client may go on with the hold of another one.
+    /// A task of the client may take over the hold of another one.
     pub(crate) hands_over: bool,
     /// Each hold has a fencing token.
     pub(crate) fenced: bool,
     pub(crate) leases: Leases,
-    /// How often a hold is checked at least, renewed or not, if other clients may shorten its
-    /// lease.
+    /// The longest interval between checks of a hold, renewed or not, if other clients may shorten its lease.
     pub(crate) look_every: Option<Duration>,
-    /// A refused attempt that continues to wait leaves something in Redis, which a release must
-    /// remove.
+    /// A refused attempt that continues to wait leaves something in Redis, which a release must remove.
     pub(crate) leaves_traces: bool,
-    /// Redis ends a hold together with those of others, so one that is gone need not be lost: its caller looks.
+    /// Redis ends a hold together with other holds, so a missing hold need not be lost: its caller looks.
     pub(crate) ends_with_others: bool,
     /// [`Recipe::withdraw`](super::Recipe::withdraw) is more than a release.
     pub(crate) notes_withdrawals: bool,
@@ -67,7 +65,7 @@ impl Leases {
     }
 }
 
-/// Whether a client that wants this kind lets others try first: readers and parties exclude no one.
+/// Whether a client that wants this kind lets others try first. Readers and parties exclude no others.
 pub(crate) fn yields(kind: &str) -> bool {
     ![READ.kind, BARRIER.kind, DOUBLE_BARRIER.kind].contains(&kind)
 }
@@ -110,7 +108,7 @@ pub(super) const FENCED: Profile = Profile {
     ..PLAIN
 };
 
-/// A caller under it would wait for itself.
+/// A caller under such a hold would wait for itself.
 pub(super) const ONCE: Profile = Profile {
     kind: "once",
     fenced: true,
@@ -118,7 +116,7 @@ pub(super) const ONCE: Profile = Profile {
     ..PLAIN
 };
 
-/// A leader's term is the token that its own call has brought.
+/// A leader's term is the token of its own call.
 pub(super) const LEADER: Profile = Profile {
     kind: "leader",
     hands_over: false,
@@ -157,8 +155,8 @@ pub(super) const WRITE: Profile = Profile {
     ..PLAIN
 };
 
-/// The same lock as [`WRITE`]. A separate kind, so that in the local queue no waiter without a wish
-/// in Redis is in front of a waiter with a wish.
+/// The same lock as [`WRITE`]. A separate kind, so that in the local queue no waiter without a preference in
+/// Redis is in front of a waiter with one.
 pub(super) const WRITE_PREFERRED: Profile = Profile {
     kind: "rw.write.preferred",
     leaves_traces: true,

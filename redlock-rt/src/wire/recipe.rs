@@ -17,7 +17,7 @@ use crate::name::{HoldId, LockName};
 /// Every state-changing call sets a state, so it may be repeated after a lost reply. Only
 /// [`acquire`](Self::acquire) creates anything.
 pub(crate) trait Recipe: Send + Sync + 'static {
-    /// What is particular to the kind.
+    /// The properties of the kind.
     fn profile(&self) -> &'static Profile;
 
     /// The key that is locked.
@@ -49,7 +49,7 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         AcquireReply::try_from(reply)
     }
 
-    /// What the caller knows of the mark, for a kind whose holder may end all further acquisitions.
+    /// The caller's state of the mark, for a kind whose holder may end all further acquisitions.
     fn mark(&self) -> Option<&Mark> {
         None
     }
@@ -60,8 +60,8 @@ pub(crate) trait Recipe: Send + Sync + 'static {
         None
     }
 
-    /// Sets the hold count, and lengthens the lease or cuts what was not asked for; `None`: the kind has
-    /// neither. Returns a [`HoldReply`](super::HoldReply). By default for a hash with one
+    /// Sets the hold count. Also lengthens the lease, or shortens a longer one than was asked for. `None`: the
+    /// kind has neither. Returns a [`HoldReply`](super::HoldReply). By default for a hash with one
     /// [`field`](Self::field) for each hold, whose TTL is the lease.
     fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
         let field = self.field(owner);
@@ -69,32 +69,31 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     }
 
     /// Ends the hold, and removes what an attempt of this owner left. Returns a
-    /// [`HoldReply`](super::HoldReply), and the result of the announcement if waiters were to be
-    /// woken ([`Reply::split`]).
+    /// [`HoldReply`](super::HoldReply), and the result of the announcement if there were waiters to wake
+    /// ([`Reply::split`]).
     fn release(&self, owner: &str) -> Call;
 
-    /// Releases the hold; if one of these waiters is next, it has the lock then, for the
-    /// lease beside it. `None`: the kind has no queue in Redis. The announcement names the waiter
+    /// Releases the hold. If one of these waiters is next, it then has the lock, for the lease beside it.
+    /// `None`: the kind has no queue in Redis. The announcement names the waiter
     /// ([`Announcement`](super::Announcement)). A repeat names the same waiters.
     fn grant(&self, _owner: &str, _waiters: &[(HoldId, Duration)]) -> Option<Call> {
         None
     }
 
-    /// Releases the hold, where an attempt of this owner may still be on its way: a late
-    /// attempt then does nothing, for kinds where it would do lasting harm.
+    /// Releases the hold, if an attempt of this owner may still arrive. A late attempt then does nothing, for
+    /// kinds for which it would do lasting harm.
     fn withdraw(&self, owner: &str) -> Call {
         self.release(owner)
     }
 
-    /// Ends the hold without giving anything back, if Redis has a record of it. Returns a
-    /// [`HoldReply`](super::HoldReply). `repeated`: an attempt of this owner may still be on its
-    /// way.
+    /// Ends the hold without releasing anything, if Redis has a record of it. Returns a
+    /// [`HoldReply`](super::HoldReply). `repeated`: an attempt of this owner may still arrive.
     fn forget(&self, _owner: &str, _repeated: bool) -> Option<Call> {
         None
     }
 
-    /// Ends the hold, and keeps the lock locked for `rest` of its shortest hold; `None`: not
-    /// possible for this kind. Returns a [`HoldReply`](super::HoldReply). By default for a hash as for
+    /// Ends the hold, and keeps the lock locked for the `rest` of its `min_hold`. `None`: not possible for
+    /// this kind. Returns a [`HoldReply`](super::HoldReply). By default for a hash as for
     /// [`update`](Self::update).
     fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
         let (field, queue) = (self.field(owner), self.queue());
@@ -147,9 +146,9 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     }
 }
 
-/// The calls of handles of a lock, whoever holds it. The engine never sends them by itself.
+/// The calls of handles of a lock, for any holder. The engine never sends them on its own.
 pub(crate) trait LockRecipe: Recipe {
-    /// Frees the lock, whoever holds it. Returns 1 or 0, and the result of the announcement as
+    /// Frees the lock from any holder. Returns 1 or 0, and the result of the announcement as
     /// [`release`](Recipe::release) does.
     fn force_release(&self) -> Call;
 
@@ -169,20 +168,20 @@ pub(crate) struct Ask<'a> {
     pub(crate) waits: bool,
     /// How long the caller waits from now on; `None`: without a limit.
     pub(crate) rest: Option<Duration>,
-    /// How many fencing tokens the process may give to holders of its own, for a kind that has tokens.
+    /// How many fencing tokens the process may give to its own holders, for a kind with tokens.
     pub(crate) tokens: u32,
     /// The owner of the hold under which this one is taken ([`Relation::Joins`]).
     pub(crate) under: Option<&'a str>,
-    /// From whom to take it, for a kind that can be stolen.
+    /// The holder from which to take it, for a kind that can be stolen.
     pub(crate) steal: Option<&'a Steal>,
 }
 
-/// A lease that a command asks for, besides the acquiring one.
+/// A lease that a command other than the acquiring one asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WantedLease {
-    /// Zero: it stays as it is.
+    /// Zero: the lease does not change.
     pub(crate) lease: Duration,
-    /// The longest that any command for the hold has asked for; a longer one is cut.
+    /// The longest lease that any command for the hold has asked for; a longer one is shortened.
     pub(crate) most: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Replies of scripts, decoded once: no plain number leaves this layer.
+//! Replies of scripts, decoded once: this layer returns no plain numbers.
 
 use std::fmt::{self, Write};
 use std::num::NonZeroU64;
@@ -9,13 +9,13 @@ use super::fair_queue::FairPlace;
 use crate::error::{LostReason, Theft};
 use crate::name::HoldId;
 
-/// What a Lua script returned.
+/// The result of a Lua script.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Reply {
     /// `nil` or `false`.
     Nil,
-    /// A number, or `true` as 1. Lua's fractions are cut off.
+    /// A number, or `true` as 1. Fractions of Lua numbers are cut off.
     Int(i64),
     /// A string, or a status.
     Text(String),
@@ -28,7 +28,7 @@ pub enum Reply {
 pub(crate) struct Announcement {
     /// Redis did not refuse the PUBLISH (an ACL).
     pub(crate) is_made: bool,
-    /// How many connections received it, as far as the script says.
+    /// How many connections received it, as far as the script reports it.
     pub(crate) receivers: u64,
     /// The waiter, for a kind where every waiter has its own channel.
     pub(crate) waiter: Option<HoldId>,
@@ -37,7 +37,7 @@ pub(crate) struct Announcement {
 }
 
 impl Announcement {
-    /// `made`: one more than the number of those that received it; 0: it was refused.
+    /// `made`: one more than the number of receivers; 0: it was refused.
     pub(crate) fn of(made: i64) -> Self {
         Self {
             is_made: made > 0,
@@ -48,7 +48,7 @@ impl Announcement {
     }
 }
 
-/// In the place of the result of a PUBLISH: the waiter has the lock now.
+/// Replaces the result of a PUBLISH: the waiter has the lock now.
 const GRANTED: i64 = 2;
 
 impl Reply {
@@ -75,7 +75,7 @@ impl Reply {
 #[error("the script answered {}", beginning(.0))]
 pub(crate) struct Malformed<R: fmt::Debug = Reply>(pub(crate) R);
 
-/// What is shown of a reply, which a broken server may make megabytes long.
+/// The shown part of a reply, which a broken server may make megabytes long.
 fn beginning(reply: &impl fmt::Debug) -> String {
     const SHOWN: usize = 200;
     struct Short(String);
@@ -130,7 +130,7 @@ impl TryFrom<Reply> for AcquireReply {
     }
 }
 
-/// The fencing token of a hold, and the consecutive ones behind it, which belong to the next holders of
+/// The fencing token of a hold, and the consecutive later ones, which belong to the next holders of
 /// this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tokens {
@@ -140,7 +140,7 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// `items`: the greatest, and how many there are.
+    /// `items`: the greatest token, and how many there are.
     pub(super) fn read(items: &[Reply]) -> Option<Self> {
         let [Reply::Text(last), Reply::Int(count)] = items else {
             return None;
@@ -155,7 +155,7 @@ impl Tokens {
         self.first.get()
     }
 
-    /// Those of the next hold; `None`: this was the last.
+    /// The tokens of the next hold; `None`: this was the last.
     pub(crate) fn next(self) -> Option<Self> {
         Some(Self {
             first: self.first.checked_add(1)?,
@@ -186,15 +186,15 @@ impl Acquired {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HoldReply {
     Done,
-    /// The hold has ended, and the lock stays locked for the rest of its shortest hold.
+    /// The hold has ended, and the lock stays locked for the rest of its `min_hold`.
     Kept,
-    /// It was done, and Redis keeps the hold for longer than any command has asked for.
+    /// Done, but Redis keeps the hold for longer than any command has asked for.
     TooLong,
     /// The lock no longer exists.
     Gone,
     /// Another owner has it.
     Taken,
-    /// It was taken or freed by force, for a reason.
+    /// Another client took or freed it by force, with a reason.
     Stolen(Arc<Theft>),
 }
 
@@ -234,7 +234,7 @@ impl TryFrom<Reply> for HoldReply {
 pub(crate) struct Holder {
     pub(crate) owner: HoldId,
     pub(crate) count: u64,
-    /// `None` where the key has no TTL.
+    /// `None` if the key has no TTL.
     pub(crate) ttl: Option<Duration>,
 }
 

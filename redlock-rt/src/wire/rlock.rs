@@ -22,7 +22,7 @@ script!(MIN_HOLD = "fair_wake" + "lock_min_hold");
 #[derive(Debug)]
 pub(crate) struct RLockWire {
     name: LockName,
-    /// Nobody is told of a release.
+    /// Releases are not announced.
     spins: bool,
 }
 
@@ -35,7 +35,7 @@ impl RLockWire {
         Self { name, spins: true }
     }
 
-    /// The call that wakes waiters, where they can be woken.
+    /// The call that wakes waiters, if waiters of this kind can be woken.
     fn announced(&self, call: Call) -> Call {
         match self.channel() {
             Some(channel) => call.channel_arg(channel).publishing(),

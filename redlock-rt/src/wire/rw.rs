@@ -1,6 +1,6 @@
-//! The read-write lock on the wire: a hash `NAME` with the field `mode`, one field a reader
-//! (`owner -> hold count`) or the writer's (`owner:write -> hold count`), and a key for each count
-//! of each reader that carries its lease. The writer's lease is the TTL of `NAME`.
+//! The read-write lock on the wire: a hash `NAME` with the field `mode`, one field for each reader
+//! (`owner -> hold count`) or for the writer (`owner:write -> hold count`), and a key with the lease
+//! for each count of each reader. The writer's lease is the TTL of `NAME`.
 
 use std::time::Duration;
 
@@ -163,7 +163,7 @@ impl WriteWire {
         }
     }
 
-    /// A preferred writer in the set of those that wait, with the time for which it keeps readers out.
+    /// A preferred writer in the set of waiting writers, with the time for which it keeps readers out.
     fn wish(&self, owner: &str) -> String {
         format!("{owner}/{}", millis(self.preference))
     }

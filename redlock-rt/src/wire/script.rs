@@ -46,8 +46,8 @@ macro_rules! script {
 }
 pub(super) use script;
 
-/// One call of a script: its keys, then its arguments. One allocation, unless the words are long;
-/// and it is small to move, since the futures on its way have room for it.
+/// One call of a script: its keys, then its arguments. One allocation, unless the words are long. It is
+/// small, since the futures on its way store it.
 #[derive(Debug, Clone)]
 pub(crate) struct Call(Box<Words>);
 
@@ -93,20 +93,20 @@ impl Call {
         }))
     }
 
-    /// These commands may be sent in place of the script.
+    /// These plain commands may be sent in place of the script.
     pub(super) fn or(mut self, fast_path: FastPath) -> Self {
         self.0.fast_path = Some(fast_path);
         self
     }
 
-    /// The script also reads keys of the slot whose names it makes.
+    /// The script also reads keys of the slot whose names it computes.
     pub(super) fn reading_more(mut self) -> Self {
         self.0.reads_more = true;
         self
     }
 
-    /// Whether the script takes keys for deleted that have not arrived yet, on a server that gets the keys
-    /// of the slot one by one: Redis compares with what is there only the keys that a call declares.
+    /// Whether the script would treat keys that have not arrived yet as deleted, on a server that receives
+    /// the keys of the slot one by one. Redis checks only the declared keys of a call.
     pub(crate) fn needs_the_whole_slot(&self) -> bool {
         self.0.reads_more
     }
@@ -149,8 +149,8 @@ impl Call {
         self.channel_arg(channel).publishing()
     }
 
-    /// Adds the command that publishes. Which one it is the server decides to which the call is sent;
-    /// see [`words_for`](Self::words_for).
+    /// Adds the command that publishes. The server to which the call is sent decides which one it is; see
+    /// [`words_for`](Self::words_for).
     pub(super) fn publishing(mut self) -> Self {
         self.0.publish = Some(self.0.ends.len());
         self.arg(PUBLISH)
@@ -171,7 +171,7 @@ impl Call {
         self.0.script
     }
 
-    /// The call begins, at this server.
+    /// The call begins at this server.
     pub(crate) fn traced_at(&mut self, server: &str) {
         self.0.span = Spanned::call(self.0.script.name, server);
     }

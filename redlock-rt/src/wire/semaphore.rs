@@ -1,12 +1,12 @@
 //! A semaphore without leases on the wire: a string `NAME` with the number of free permits.
 //!
-//! Redisson does not record who has a permit. Our holds are recorded in a second key, so that each
-//! call may be repeated after a lost reply without losing or creating a permit.
+//! Redisson does not record which client has a permit. Our holds are recorded in a second key, so that
+//! each call may be repeated after a lost reply without losing or creating a permit.
 //!
 //! A repeated `DECRBY` would take permits twice, so the scripts that change the number set and remove the
-//! field of the hold. Calls without a hold (`release(n)`, `add_permits`, `drain`) have an id of their own,
-//! under which Redis keeps their reply for longer than they are repeated. An acquisition with an unknown
-//! outcome is *withdrawn*: a note keeps a late original from taking anything.
+//! field of the hold. Calls without a hold (`release(n)`, `add_permits`, `drain`) have their own id. Redis
+//! keeps their reply under this id for longer than they are repeated. An acquisition with an unknown
+//! outcome is *withdrawn*: a note prevents a late original from taking anything.
 
 use std::time::Duration;
 

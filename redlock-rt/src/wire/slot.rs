@@ -12,7 +12,7 @@ pub(crate) struct Slot(u16);
 
 impl Slot {
     pub(crate) const COUNT: u16 = 16384;
-    /// In place of the slot where there is only one server.
+    /// Used if there is only one server.
     pub(crate) const ONLY: Self = Self(0);
 
     /// The slot of a key or of a sharded channel.

@@ -1,4 +1,4 @@
-//! A lock that is taken, or freed, by force and with a reason: a note tells its holder by whom and why.
+//! A lock that is taken or freed by force, with a reason. A note tells its holder both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ script!(NOTE = "note_theft");
 
 /// Longer reasons are refused.
 const LONGEST_REASON: usize = 1024;
-/// How much longer than the lease of its reader a note lives; its reader looks before its lease is over.
+/// How much longer than the lease of its reader a note lives. Its reader looks before its lease is over.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// From whom a lock is taken, and what they are told.
+/// The holder from which a lock is taken, and what it is told.
 #[derive(Debug)]
 pub(crate) struct Steal {
     /// The holder that was seen. No other loses the lock, so a repeat takes nothing from a later one.
     pub(crate) from: Option<HoldId>,
-    /// `None`: the holder has left it to the caller, and nobody else's absence lets the caller have it.
+    /// `None`: the holder has left it to the caller. The caller does not get a lock that is merely free.
     pub(crate) theft: Option<Arc<Theft>>,
 }
 
@@ -52,7 +52,7 @@ impl Steal {
 }
 
 impl Theft {
-    /// Why one of the two texts of a note is refused, if it is: what it is or has.
+    /// Why one of the two texts of a note is refused, or `None`.
     pub(crate) fn flaw(text: &str) -> Option<&'static str> {
         match text {
             _ if text.trim().is_empty() => Some("is empty or blank"),

@@ -1,4 +1,4 @@
-//! The write behind which replicas are waited for.
+//! The write that precedes a wait for replicas.
 
 use super::recipe::Recipe;
 use super::reply::Reply;
@@ -6,7 +6,7 @@ use super::script::{Call, script};
 
 script!(TOUCH = "touch");
 
-/// Looks for these holds, and writes to a key of one without changing it.
+/// Checks that these holds exist, and writes to a key of one without changing it.
 pub(crate) fn touch<'a>(holds: impl Iterator<Item = (&'a dyn Recipe, &'a str)> + Clone) -> Call {
     let mut call = Call::new(&TOUCH);
     for (recipe, owner) in holds.clone() {

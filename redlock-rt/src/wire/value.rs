@@ -1,4 +1,4 @@
-//! What a server answers, whatever it was asked.
+//! The reply of a server to any command.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub(crate) enum Value {
     Error(ServerError),
 }
 
-/// An error reply: a code, and a text behind it.
+/// An error reply: a code, followed by a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerError(String);
 
@@ -55,7 +55,7 @@ impl ServerError {
         self.split().1
     }
 
-    /// The code of what went wrong. Before Redis 7, an error inside a script has the code ERR, and its own
+    /// The code of the real error. Before Redis 7, an error inside a script has the code ERR, and its own
     /// code follows the position: `… @user_script: 12: -READONLY You can't …`.
     pub(crate) fn true_code(&self) -> &str {
         let (code, detail) = self.split();

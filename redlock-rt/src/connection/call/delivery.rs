@@ -19,7 +19,7 @@ use crate::wire::{Announcement, Call, Malformed, Reply};
 #[derive(Default)]
 pub(crate) struct Delivery {
     pub(in crate::connection) exchange: Option<Exchange>,
-    /// Of what is in flight on a connection.
+    /// The share of its calls in flight on a connection.
     share: Share,
     /// In a cluster, the node that the call in progress was sent to.
     pub(in crate::connection) asked: Option<Arc<Node>>,
@@ -31,23 +31,22 @@ pub(crate) struct Delivery {
     pub(crate) sent: Option<Instant>,
     /// The call in progress was sent by a caller that did not wait for the reply.
     pub(in crate::connection) unattended: bool,
-    /// What became of the announcement of the last call that was answered, where the reply does not
-    /// say it.
+    /// The result of the announcement of the last answered call, if the reply does not contain it.
     published: Option<u32>,
 }
 
-/// What to do where there is no reply yet.
+/// What to do if there is no reply yet.
 enum Late {
     /// To look again at this moment.
     WaitsUntil(Instant),
     /// The caller's time is over, but not that of the server: the call stays.
     Stays,
-    /// The connection is of no use.
+    /// The connection is not usable any more.
     GivenUp,
 }
 
 impl Delivery {
-    /// The delivery of a release or a heartbeat, which does not wait behind calls that acquire.
+    /// The delivery of a release or a heartbeat, which does not wait behind acquisitions.
     pub(crate) fn of_upkeep() -> Self {
         Self {
             share: Share::Upkeep,
@@ -65,13 +64,13 @@ impl Delivery {
         self.exchange.as_ref().is_some_and(Exchange::is_answered)
     }
 
-    /// What came for the call in progress.
+    /// The result so far of the call in progress.
     pub(crate) fn came(&self) -> Came {
         self.exchange.as_ref().map_or(Came::Other, Exchange::came)
     }
 
-    /// Starts a call on this connection, unless one is in progress, and waits for the reply; connects first
-    /// where there is no connection. `None`: `until` came first, and the call stays here.
+    /// Starts a call on this connection, unless one is in progress, and waits for the reply. Connects first
+    /// if there is no connection. `None`: `until` came first, and the call stays here.
     pub(in crate::connection) fn over<'a>(
         &'a mut self,
         connection: &'a Arc<Connection>,
@@ -88,7 +87,7 @@ impl Delivery {
         }
         async move {
             if let Some(call) = unsent {
-                // Boxed: it is rare, and would be a part of the size of every waiting future.
+                // Boxed: it is rare, and would add to the size of every waiting future.
                 match Box::pin(connection.call_until(call, Prelude::None, until)).await? {
                     Ok(exchange) => self.exchange = Some(exchange),
                     Err(fault) => return Some(Err(fault)),
@@ -101,14 +100,14 @@ impl Delivery {
         }
     }
 
-    /// A call to this node, to wait for next.
+    /// Carries a call to this node, to be waited for next.
     pub(in crate::connection) fn carry(&mut self, exchange: Exchange, node: Arc<Node>) {
         self.exchange = Some(exchange);
         self.asked = Some(node);
     }
 
-    /// Waits for the reply of the node that was asked, whichever has the slot by now, as long as it is not
-    /// silent for `reply`; `None`: `until` came first, and the call stays here.
+    /// Waits for the reply of the asked node, whichever node has the slot by now, as long as it is not silent
+    /// for `reply`. `None`: `until` came first, and the call stays here.
     pub(in crate::connection) async fn finish(
         &mut self,
         lane: Lane,
@@ -145,7 +144,7 @@ impl Delivery {
         }
     }
 
-    /// When to look whether the server is silent, if there is no reply yet. `None`: the connection wakes the
+    /// When to check whether the server is silent, if there is no reply yet. `None`: the connection wakes the
     /// caller then, or the reply is there. `watch`: the connection may wake the caller, if the caller has as
     /// much time as the server.
     fn look_at(&mut self, reply: Duration, until: Option<Instant>, watch: bool) -> Option<Instant> {
@@ -156,9 +155,8 @@ impl Delivery {
             }
         }
         let sent = self.sent.unwrap_or_else(clock::now);
-        // At most one timer for both limits, since a timer is a good part of the cost of a call. A
-        // call without a waiting caller may have been in an idle runtime since, with its reply
-        // unread.
+        // At most one timer for both limits, since a timer is a large part of the cost of a call. A call
+        // without a waiting caller may have been in an idle runtime since, with its reply unread.
         let since = if self.unattended { clock::now() } else { sent };
         let patience = clock::after(since, reply);
         let watch = watch && until.is_none_or(|until| until >= patience);
@@ -169,7 +167,7 @@ impl Delivery {
         needs_timer.then(|| until.map_or(patience, |until| until.min(patience)))
     }
 
-    /// As [`finish`](Self::finish), where the reply is late. Returns `None` inside if the connection is to be
+    /// As [`finish`](Self::finish), if the reply is late. Returns `None` inside if the connection must be
     /// given up without it.
     async fn wait_on(
         &mut self,
@@ -196,8 +194,8 @@ impl Delivery {
         let is_out_of_time = until.is_some_and(|until| until <= now);
         let exchange = self.exchange.as_ref();
         let gives_up_at = exchange.and_then(|exchange| exchange.gives_up_at(reply));
-        // A caller whose time ends a moment earlier closes the connection too: perhaps no caller with
-        // more time follows.
+        // A caller whose time ends a moment earlier closes the connection too: perhaps no caller with more
+        // time follows.
         let early = if is_out_of_time {
             reply / 4
         } else {
@@ -213,7 +211,7 @@ impl Delivery {
         }
     }
 
-    /// `answer`: that of the call in progress; `None`: the connection is given up without one.
+    /// `answer`: the answer to the call in progress; `None`: the connection is given up without one.
     fn finished(&mut self, answer: Option<Result<Reply, Fault>>) -> Result<Reply, Fault> {
         let exchange = self.exchange.take();
         if let Some(exchange) = &exchange {
@@ -234,8 +232,8 @@ impl Delivery {
                 answer
             }
             None => {
-                // The call may still run: the connection is closed, and the next connection kills
-                // its client before anything else is sent.
+                // The call may still run. So the connection is closed, and the next connection kills its
+                // client before anything else is sent.
                 self.open_since = self.open_since.or(sent);
                 let fault = Fault::timed_out("no answer within the response time-out");
                 Err(match exchange {
@@ -255,8 +253,7 @@ impl Delivery {
         self.open_since.is_some() || self.exchange.as_ref().is_some_and(Exchange::is_sent)
     }
 
-    /// Whether the server has said that somebody has the lock, though the call in progress is not
-    /// over.
+    /// Whether the server has replied that the lock is taken, although the call is not over.
     pub(crate) fn found_taken(&self) -> bool {
         self.exchange.as_ref().is_some_and(Exchange::found_taken)
     }
@@ -271,7 +268,7 @@ impl Delivery {
         }
     }
 
-    /// The announcement of the last call that was answered, where the reply does not say it.
+    /// The announcement of the last answered call, if the reply does not contain it.
     pub(crate) fn announcement(&self) -> Option<Announcement> {
         self.published.map(|made| Announcement::of(made.into()))
     }
@@ -281,8 +278,8 @@ impl Delivery {
         self.exchange.is_some()
     }
 
-    /// The last reply was one that the call cannot give. It says nothing about the call, which may
-    /// have run, and the connection is closed.
+    /// The last reply cannot be a reply to its call. It says nothing about the call, which may have run, and
+    /// the connection is closed.
     pub(crate) fn misread(&mut self, malformed: Malformed) -> Fault {
         self.reopen();
         match self.answered_on.take() {

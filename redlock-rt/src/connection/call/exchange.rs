@@ -22,31 +22,31 @@ use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
 pub(crate) struct Exchange {
     link: Arc<Link>,
     call: Call,
-    /// What is to be sent next, or was sent last.
+    /// The step to be sent next, or sent last.
     step: Step,
     sent: Option<Pending>,
-    /// A script that had to be loaded is run again.
+    /// A script that had to be loaded must run again.
     repeat: bool,
     made: Instant,
     polled: bool,
     /// The connection wakes the caller at the end of its patience.
     watched: bool,
-    /// Of what is in flight on the connection; `None`: the call does not wait for room.
+    /// Its share of the calls in flight on the connection; `None`: the call does not wait for room.
     share: Option<Share>,
     /// The end of the caller's time.
     until: Option<Instant>,
-    /// The server has said that somebody has the lock, and the script is asked for how long.
+    /// The server has replied that the lock is taken, and the script is asked for how long.
     found_taken: bool,
-    /// What became of the announcement, where the reply does not say it; see [`Carried`].
+    /// The result of the announcement, if the reply does not contain it; see [`Carried`].
     pub(super) published: Option<u32>,
     /// A reply that came while no caller waited. Boxed, since it is rare.
     answer: Option<Box<Result<Reply, Fault>>>,
 }
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    /// Plain commands, and the script if they change nothing.
+    /// Plain commands, then the script if they change nothing.
     Plain(FastPath),
     /// The script, which is loaded if the server does not know it.
     Script(Prelude),
@@ -54,13 +54,13 @@ pub(super) enum Step {
     Load(Prelude),
 }
 
-/// What is sent before a script, in the same write.
+/// A command that is sent before a script, in the same write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::connection) enum Prelude {
     None,
     /// SCRIPT LOAD.
     Load,
-    /// ASKING: the keys are of a slot on its way to this node.
+    /// ASKING: the keys are of a slot that is being moved to this node.
     Asking,
 }
 
@@ -97,7 +97,7 @@ impl Exchange {
         sent.unwrap_or(self.made)
     }
 
-    /// Makes the call wait for its turn, where more are in flight than the connection has room for.
+    /// Makes the call wait for its turn if the connection has no room for another call in flight.
     pub(super) fn waits_for_room(&mut self, share: Share, until: Option<Instant>) {
         (self.share, self.until) = (Some(share), until);
     }
@@ -107,16 +107,15 @@ impl Exchange {
         self.sent.as_mut().is_some_and(Pending::recall)
     }
 
-    /// Makes the connection wake the caller too when there is no reply within its patience. Returns `false`
-    /// where the caller needs a timer of its own: the call was sent without this, or the connection
-    /// might be driven later than a timer.
+    /// Makes the connection wake the caller also if there is no reply within its patience. Returns `false` if
+    /// the caller needs its own timer: the call was sent without this, or the connection might be driven later
+    /// than a timer.
     pub(super) fn watch(&mut self) -> bool {
         self.watched = !self.polled && self.link.driver.is_as_sure_as_a_timer();
         self.watched
     }
 
-    /// When the connection is to wake the caller. After a suspend this is earlier than it was before, never
-    /// later.
+    /// When the connection wakes the caller. After a suspend this is earlier than before, never later.
     fn due(&self) -> Due {
         let end = || clock::to_tokio(clock::after(self.made, self.link.patience));
         self.watched.then(end)
@@ -129,7 +128,7 @@ impl Exchange {
     }
 
     /// Waits for the reply, or until the connection wakes the caller without one. The result is `None` at once
-    /// for a call that waits for room, whose caller the connection does not wake.
+    /// for a call that waits for room: the connection does not wake its caller.
     pub(super) fn watched(&mut self) -> impl Future<Output = Option<Result<Reply, Fault>>> {
         let mut was_polled = false;
         poll_fn(move |cx| {
@@ -151,12 +150,12 @@ impl Exchange {
         })
     }
 
-    /// Whether the call was handed to the connection, which the first poll does.
+    /// Whether the call was handed to the connection. The first poll does that.
     pub(crate) fn is_sent(&self) -> bool {
         self.polled
     }
 
-    /// Whether the server has said that somebody has the lock, though the call is not over.
+    /// Whether the server has replied that the lock is taken, although the call is not over.
     pub(crate) fn found_taken(&self) -> bool {
         self.found_taken
     }
@@ -173,7 +172,7 @@ impl Exchange {
         }
     }
 
-    /// What came for the call. What a poll has returned has come.
+    /// The result so far of the call. A result that a poll has returned counts too.
     pub(super) fn came(&self) -> Came {
         match (&self.answer, &self.sent, self.step) {
             (Some(answer), ..) if answer.is_ok() => Came::Reply,
@@ -216,7 +215,7 @@ impl Exchange {
             };
             let answers = match Pin::new(&mut *sent).poll(cx) {
                 Poll::Ready(answers) => answers,
-                // A server that makes no sense may not answer the second of two plain commands.
+                // A server with invalid replies may not answer the second of two plain commands.
                 Poll::Pending if matches!(self.step, Step::Plain(_)) => {
                     match sent.take_first(|first| !fast::is_one(first)) {
                         Some(first) => Answers::from_iter([first]),
@@ -233,14 +232,14 @@ impl Exchange {
         }
     }
 
-    /// Sends what is to be sent next.
+    /// Sends the next step.
     fn send_step(&mut self, waker: &Waker) -> Result<(), Fault> {
         let until = self.until;
         let caller = WakeUp {
             waker: Some(waker),
             due: self.due(),
             since: Some(self.made),
-            // Not for what follows from the reply.
+            // Not for the steps that follow from the reply.
             line: self.share.take().map(|share| InLine { share, until }),
         };
         let (link, call) = (&self.link, &self.call);
@@ -258,7 +257,7 @@ impl Exchange {
             })?,
             Step::Script(Prelude::Load) => {
                 let sent = link.send(caller, |out| [load(out), script(out)])?;
-                // Known from here on, unless it is refused: later commands arrive after the load.
+                // Known from now on, unless it is refused: later commands arrive after the load.
                 link.learned(call.script(), true);
                 sent
             }
@@ -270,7 +269,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// What was answered to a step. Returns the reply to the call, if no other step follows.
+    /// Processes the answers to a step. Returns the reply to the call, if no other step follows.
     fn heard(&mut self, answers: Answers) -> Result<Option<Reply>, Fault> {
         let (link, call) = (&self.link, &self.call);
         match self.step {
@@ -288,13 +287,13 @@ impl Exchange {
                 Err(error) if error.code() == "NOSCRIPT" => {
                     self.step = Step::Load(match prelude {
                         Prelude::Asking => prelude,
-                        // A load that was refused is repeated alone, for the reason.
+                        // A refused load is repeated alone, to get the reason.
                         Prelude::None | Prelude::Load => Prelude::None,
                     });
                 }
                 answer => {
-                    // Who refuses a call before it runs (LOADING, MOVED, …) has not looked for its script, nor
-                    // loaded it.
+                    // A server that refuses a call before it runs (LOADING, MOVED, …) has not looked for its
+                    // script, nor loaded it.
                     link.learned(call.script(), answer.is_ok());
                     let answer = answer.map_err(Fault::from_server);
                     link.fast_paths.heard(call, &answer);

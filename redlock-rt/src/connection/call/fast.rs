@@ -1,9 +1,9 @@
 //! Calls that may go without their scripts; see [`FastPath`].
 //!
-//! Where the plain commands change nothing, the same exchange goes on with the script. A name that was
-//! found taken is remembered by its hash, since for it the plain command is a call in vain. A refusal that
-//! lasts (an ACL, an unknown command) ends plain commands on this connection; one that passes is the fault
-//! of the call, as it would be the script's.
+//! If the plain commands change nothing, the same exchange continues with the script. A name that was
+//! found taken is remembered by its hash, since the plain command would be useless for it. A refusal that
+//! is permanent (an ACL, an unknown command) ends plain commands on this connection. A temporary refusal
+//! is the fault of the call, as it would be the script's.
 
 use std::hash::BuildHasher;
 use std::io;
@@ -18,15 +18,15 @@ use crate::wire::{Call, Carried, FastPath, Reply, ServerError, Value};
 
 /// The number of places for names that were found taken.
 const PLACES: usize = 1024;
-/// After a name was found taken, it has to be free so often in a row before the fast path is tried.
+/// After a name was found taken, it must be free this many times in a row before the fast path is tried.
 const CAUTION: u8 = 8;
 
-/// What is known about the fast paths of one connection.
+/// The state of the fast paths of one connection.
 pub(super) struct FastPaths {
-    /// The server refuses the commands, and not only for the name; or the client was made without.
+    /// The server refuses the commands for all names, or the client was made without them.
     refused: AtomicBool,
-    /// Whether names were found taken lately, by hash; see [`CAUTION`]. If the fast path fails, a
-    /// call takes two round trips.
+    /// Whether names were found taken lately, by hash; see [`CAUTION`]. If the fast path fails, a call
+    /// takes two round trips.
     taken: [AtomicU8; PLACES],
 }
 
@@ -58,8 +58,8 @@ impl FastPaths {
         self.place(call).store(CAUTION, Ordering::Relaxed);
     }
 
-    /// The first command was refused. Returns whether the name is taken; the error is one with which
-    /// the script would be refused too.
+    /// The first command was refused. Returns whether the name is taken. The error would also be the
+    /// script's.
     fn refused(&self, call: &Call, error: ServerError) -> Result<bool, Fault> {
         let (is_taken, is_unknown) = (error.code() == "BUSYKEY", error.code() == "ERR");
         if is_taken {
@@ -76,7 +76,7 @@ impl FastPaths {
         Ok(false)
     }
 
-    /// What the script of a call answered.
+    /// Records the answer of a call's script.
     pub(super) fn heard(&self, call: &Call, answer: &Result<Reply, Fault>) {
         if call.fast_path() != Some(FastPath::Create) {
             return;
@@ -94,11 +94,11 @@ impl FastPaths {
     }
 }
 
-/// A call that was begun by plain commands.
+/// The result of the plain commands of a call.
 pub(super) enum Begun {
     Answered(Carried),
-    /// They changed nothing: the script is to be asked. `is_taken`: the lock is there, perhaps by an
-    /// earlier try of the same call.
+    /// They changed nothing: the script must be sent. `is_taken`: the lock is taken, perhaps by an earlier
+    /// try of the same call.
     Unsettled {
         is_taken: bool,
     },
@@ -121,7 +121,7 @@ pub(super) fn send(
     }
 }
 
-/// What the plain commands of a call have done, by the replies to them.
+/// The effect of the plain commands of a call, according to their replies.
 pub(super) fn begun(
     path: FastPath,
     link: &Link,
@@ -132,7 +132,7 @@ pub(super) fn begun(
     let Some(first) = answers.next() else {
         return Ok(Begun::Unsettled { is_taken: false });
     };
-    // It says something only if the first has removed the owner.
+    // It is meaningful only if the first command has removed the owner.
     let second = answers.next();
     let first = match link.value(first)? {
         Value::Error(error) => return refused(link, call, error),
@@ -140,7 +140,7 @@ pub(super) fn begun(
     };
     let removed = first == Value::Int(1);
     let published = match second.map(|second| link.value(second)) {
-        // Not taken for a refusal that lasts: the repeat announces the release.
+        // Not treated as a permanent refusal: the repeat announces the release.
         Some(Ok(Value::Error(error))) => match Fault::from_server(error).while_redirected() {
             fault if fault.cause != Cause::Passing => None,
             fault if removed => return Err(without_the_rest(fault)),
@@ -164,13 +164,13 @@ fn refused(link: &Link, call: &Call, error: ServerError) -> Result<Begun, Fault>
     Ok(Begun::Unsettled { is_taken })
 }
 
-/// Whether the first command has removed the owner, so that the second says something.
+/// Whether the first command has removed the owner, so that the second is meaningful.
 pub(super) fn is_one(first: &Answer) -> bool {
     matches!(first, Ok(Value::Int(1)))
 }
 
-/// The fault of a call whose first command ran: also if the second one was never sent, or refused for
-/// the moment, the call may have run.
+/// The fault of a call whose first command ran. The call may have run, even if the second command was
+/// never sent or refused temporarily.
 fn without_the_rest(fault: Fault) -> Fault {
     match fault.may_have_run() {
         true => fault,

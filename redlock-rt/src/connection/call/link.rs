@@ -27,8 +27,8 @@ use crate::wire::{Call, Malformed, Publish, Reply, Script, ServerError, Value};
 /// Called when the server of some locks may have lost them; takes no mutex.
 pub(in crate::connection) type OnDoubt = Arc<dyn Fn() + Send + Sync>;
 
-/// A live connection. It is dead after any command without a reply: bytes in its buffers may run at
-/// any time, so nothing is sent after them.
+/// A live connection. It is dead after any command without a reply: bytes in its buffers may run at any time,
+/// so nothing is sent after them.
 pub(super) struct Link {
     pub(super) multiplexer: Arc<Multiplexer>,
     alive: Arc<AtomicBool>,
@@ -43,11 +43,11 @@ pub(super) struct Link {
     /// The scripts that the server will know when it reads the next command.
     known: Mutex<HashSet<&'static str>>,
     pub(super) fast_paths: FastPaths,
-    /// Whether the server carries out HDEL; see `needed_rights`.
+    /// Whether the server executes HDEL; see `needed_rights`.
     pub(super) deletes: AtomicBool,
     tie: Arc<Tie>,
     pub(super) server: Arc<CurrentServer>,
-    /// So that the next connection can kill its client. `None` where an ACL forbids to ask.
+    /// The next connection needs it to kill this client. `None` if an ACL forbids the question.
     pub(super) identity: Option<Identity>,
     pub(super) info: Info,
     pub(super) replicas: KnownReplicas,
@@ -68,7 +68,7 @@ impl Drop for Down {
     }
 }
 
-/// Why a connection is closed on which nothing can be relied on any more.
+/// Why a connection with invalid replies is closed.
 const NONSENSE: &str = "the server sent nonsense";
 
 impl Link {
@@ -172,8 +172,7 @@ impl Link {
         self.lose(why);
     }
 
-    /// A reply was one that its call cannot give: the replies on this link may be those to other
-    /// calls.
+    /// A reply cannot be a reply to its call: the replies on this link may belong to other calls.
     pub(super) fn misread<R>(&self, malformed: Malformed<R>) -> Fault
     where
         R: fmt::Debug + Send + Sync + 'static,
@@ -199,7 +198,7 @@ impl Link {
         match last(sent.await).map_err(|unanswered| unanswered.fault().while_dialing())? {
             Value::Error(error) => {
                 let fault = Fault::from_server(error);
-                // A busy server is asked again; a server that forbids the command never answers.
+                // A busy server is asked again. A server that forbids the command never answers.
                 match fault.cause {
                     Cause::Passing => Err(fault.while_dialing()),
                     _ => Ok(false),
@@ -210,9 +209,9 @@ impl Link {
     }
 
     /// Starts a call, which is sent when the exchange is first polled. `prelude`: [`Prelude::Load`] for a
-    /// caller that may not read the reply, [`Prelude::Asking`] for keys of a slot on its way to this node.
-    /// `repeat`: else the call is sent only once, by its script. If the server did not know that script, it
-    /// knows it now, and the result is [`Cause::Loaded`]. `made`: a moment that is not after the present one.
+    /// caller that may not read the reply, [`Prelude::Asking`] for keys of a slot that is being moved to this
+    /// node. Without `repeat` the call is sent once, by its script; if the server only now knows it, the
+    /// result is [`Cause::Loaded`]. `made`: a moment that is not after the present one.
     pub(super) fn call(
         self: &Arc<Self>,
         call: Call,
@@ -222,7 +221,7 @@ impl Link {
     ) -> Exchange {
         let path = match prelude {
             Prelude::None if repeat => self.fast_paths.of(&call),
-            // A refusal of the plain commands would be noticed only by a caller that waits.
+            // Only a waiting caller would notice a refusal of the plain commands.
             Prelude::Load if self.deletes.load(Ordering::Relaxed) => self.fast_paths.of(&call),
             _ => None,
         };
@@ -238,7 +237,7 @@ impl Link {
         lock_std(&self.known).contains(script.name)
     }
 
-    /// Whether the server knows the script now, as far as its last answer says.
+    /// Records whether the server knows the script now, according to its last answer.
     pub(super) fn learned(&self, script: &Script, is_known: bool) {
         let mut known = lock_std(&self.known);
         match is_known {
@@ -256,8 +255,8 @@ impl Link {
         self.reached(self.driver.send(caller, encode))
     }
 
-    /// As [`send`](Self::send), but nothing is written here: no stream of a connector is polled, and no
-    /// other caller is woken.
+    /// As [`send`](Self::send), but nothing is written here: no stream of a connector is polled, and no other
+    /// caller is woken.
     pub(super) fn leave<const N: usize>(
         &self,
         caller: WakeUp<'_>,
@@ -267,12 +266,12 @@ impl Link {
     }
 
     fn reached(&self, sent: Result<Pending, Ended>) -> Result<Pending, Fault> {
-        // The task that notices the end may not have been polled: without this, the caller would try
-        // again here, without a pause.
+        // The task that notices the end may not have been polled. Without this, the caller would try again
+        // here, without a pause.
         sent.map_err(|ended| self.over(&ended, Fault::unreachable))
     }
 
-    /// What a script, or a command in its place, has answered.
+    /// The answer of a script, or of a command in its place.
     pub(super) fn heard(&self, answer: Answer) -> Result<Result<Reply, ServerError>, Fault> {
         match self.value(answer)? {
             Value::Error(error) => Ok(Err(error)),
@@ -280,7 +279,7 @@ impl Link {
         }
     }
 
-    /// What has come for a command. If it is no reply, nothing is sent on this link any more.
+    /// The answer to a command. If it is not a reply, nothing is sent on this link any more.
     pub(super) fn value(&self, answer: Answer) -> Result<Value, Fault> {
         match answer {
             Ok(value) => {
@@ -290,7 +289,7 @@ impl Link {
                 if let Value::Error(error) = &value
                     && error.true_code() == "READONLY"
                 {
-                    // A demoted master stays demoted: the address may lead to the new one.
+                    // A demoted master stays demoted, and the address may lead to the new one.
                     self.give_up("the server is a replica now");
                 }
                 Ok(value)
@@ -304,7 +303,7 @@ impl Link {
         }
     }
 
-    /// The connection has ended, or is that of the process that forked this one.
+    /// The connection has ended, or belongs to the process that forked this one.
     fn over(&self, ended: &Ended, fault: fn(std::io::Error) -> Fault) -> Fault {
         if self.driver.is_inherited() {
             self.break_off();
@@ -371,7 +370,7 @@ pub(super) fn left() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
 }
 
-/// A connection ended before the call was answered, by this client.
+/// This client ended a connection before the call was answered.
 fn given_up(why: &str) -> std::io::Error {
     let why = format!("the connection was given up: {why}");
     std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)

@@ -13,7 +13,7 @@ use crate::wire::Value;
 const SHORTEST: Duration = Duration::from_millis(20);
 
 /// Logs in again on a live connection, each time before its credentials expire. Ends when they have
-/// expired: the connection is of no use then.
+/// expired: the connection is then useless.
 pub(super) async fn log_in_again(multiplexer: Arc<Multiplexer>, dialer: Dialer, first: Expiry) {
     let mut expiry = first;
     loop {

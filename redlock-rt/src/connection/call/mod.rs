@@ -1,5 +1,5 @@
 //! Calls. A link is one live connection, an exchange one call on it, and a delivery one call over as many
-//! links as it takes; a node has all connections to one server that are not for listening.
+//! links as it takes. A node has all connections to one server, except those that listen.
 
 mod delivery;
 mod exchange;

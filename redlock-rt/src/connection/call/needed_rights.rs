@@ -1,5 +1,5 @@
-//! What a server must let this client do before it gives out a lock there: a free lock is taken by one plain
-//! command, which sets its lease too, so what is missing to renew it would be noticed when it is lost.
+//! The rights that a server must grant before this client takes a lock there. One plain command takes a free lock,
+//! and sets its lease. So a missing right to renew would be noticed only when the lock is lost.
 
 use std::sync::atomic::Ordering;
 
@@ -11,12 +11,12 @@ use crate::connection::fault::{
 use crate::connection::stream::{WakeUp, encode};
 use crate::wire::{Value, renew};
 
-/// A key that is not there. No right to it is needed.
+/// A key that does not exist. No right to it is needed.
 const KEY: &[u8] = b"redlock_probe";
 
 impl Link {
-    /// Asks once for each server what each renewal needs: the script, with no holds, and the commands in it. And for
-    /// HDEL, whose refusal a caller that only drops its guards would not notice. Changes nothing.
+    /// Checks once for each server what each renewal needs: the script, with no holds, and its commands. Also checks
+    /// HDEL, since a caller that only drops its guards would not notice a refusal. Changes nothing.
     pub(super) async fn prove(&self) -> Result<(), Fault> {
         let run_id = self.info.run_id.as_ref();
         if let Some(deletes) = self.server.deletes(run_id) {
@@ -30,7 +30,7 @@ impl Link {
                 encode::evalsha(out, &call, self.publish()),
                 encode::command(out, &[b"HGET", KEY, b"0"]),
                 encode::command(out, &[b"PTTL", KEY]),
-                // Refused where it is allowed: it is no number.
+                // An allowed command fails, because the value is not a number.
                 encode::command(out, &[b"PEXPIRE", KEY, b"never"]),
                 encode::command(out, &[b"HDEL", KEY, b"0"]),
             ]

@@ -17,10 +17,10 @@ use crate::connection::server::{Beside, CurrentServer};
 use crate::connection::spawner::Spawner;
 use crate::shim::lock_std;
 
-/// One server, and the connections to it that are not for listening. Each is made when it is first
-/// used, those for commands and renewals together: if only one of these can be had, it serves both.
+/// One server, and the connections to it that do not listen. Each is made when it is first used, those for
+/// commands and renewals together: if only one of these can be made, it serves both.
 pub(crate) struct Node {
-    /// No other one has it.
+    /// Unique among nodes.
     pub(crate) number: u64,
     pub(crate) dialer: Dialer,
     pub(crate) current: Arc<CurrentServer>,
@@ -31,11 +31,11 @@ pub(crate) struct Node {
     acks: [OnceLock<AckLane>; LANES],
 }
 
-/// Where replicas are waited for in one way. The server reads nothing behind a WAIT, so callers that
-/// wait for less are elsewhere.
+/// The connection for one way to wait for replicas. The server reads nothing after a WAIT, so callers that
+/// wait for fewer replicas use another one.
 pub(crate) struct AckLane {
     pub(crate) connection: Arc<Connection>,
-    /// Held by the caller that waits for all that are ready.
+    /// Held by the caller that waits for all ready callers.
     turn: tokio::sync::Mutex<()>,
     /// When the last turn began.
     began: Mutex<Instant>,
@@ -88,7 +88,7 @@ impl Node {
         }
     }
 
-    /// The connection of a lane. Where renewals have none, that for commands, and their own is dialed.
+    /// The connection of a lane. Without one for renewals, the one for commands; the other is dialed.
     pub(crate) fn connection(&self, lane: Lane) -> &Arc<Connection> {
         match lane {
             Lane::Main => &self.main,
@@ -97,8 +97,8 @@ impl Node {
         }
     }
 
-    /// Connects when replicas are waited for in this way for the first time. No other connection takes its
-    /// place: the server reads nothing behind a WAIT.
+    /// Connects when replicas are first waited for in this way. No other connection can replace it: the server
+    /// reads nothing after a WAIT.
     pub(crate) fn acks(&self, lane: usize) -> &AckLane {
         self.acks[lane].get_or_init(|| AckLane {
             connection: self.main.beside(Beside::REPLICAS),
@@ -114,13 +114,13 @@ impl Node {
         Ok(Arc::clone(&self.renewals))
     }
 
-    /// Whether a broken connection to it may still be read by the server.
+    /// Whether the server may still read a broken connection to it.
     pub(in crate::connection) fn has_stale_clients(&self) -> bool {
         self.connections()
             .any(|connection| connection.has_stale_clients())
     }
 
-    /// Connects anew where a connection broke, which kills its client.
+    /// Makes a new connection where one broke, which kills its client.
     pub(in crate::connection) async fn kill_stale_clients(&self) {
         for connection in self.connections() {
             if connection.has_stale_clients() {
@@ -137,7 +137,7 @@ impl Node {
     }
 
     pub(in crate::connection) fn close(&self) {
-        // Also those that would be used for the first time afterwards.
+        // Also the connections that would otherwise be used for the first time later.
         (0..LANES).for_each(|lane| self.acks(lane).connection.close());
         self.main.close();
         self.renewals.close();
@@ -145,7 +145,7 @@ impl Node {
 }
 
 impl AckLane {
-    /// Waits for a turn. `None`: it is beside the last one, which began longer ago than `longest`, so that its
+    /// Waits for a turn. `None`: a second turn, since the last one began more than `longest` ago, and its
     /// caller may not be polled.
     pub(crate) async fn turn(&self, longest: Duration) -> Option<MutexGuard<'_, ()>> {
         let mut turn = pin!(self.turn.lock());

@@ -1,4 +1,4 @@
-//! Asking a server whether it is there.
+//! Checks whether a server answers.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use crate::connection::fault::Fault;
 use crate::connection::stream::{WakeUp, encode, last};
 use crate::wire::Value;
 
-/// What a server has answered.
+/// The answer of a server.
 pub(crate) struct Pong {
     pub(crate) round_trip: Duration,
-    /// As it said when the connection was made.
+    /// As reported when the connection was made.
     pub(crate) version: Option<String>,
     pub(crate) role: Option<String>,
 }
 
 impl Node {
-    /// Sends a PING on the connection for commands, which is made if there is none.
+    /// Sends a PING on the connection for commands, and connects if there is none.
     ///
     /// # Cancel safety
     ///

@@ -1,10 +1,10 @@
 //! A link that is dialed again after a failure.
 //!
-//! No lane depends on a connection that cannot be had (docs/faults.md). The connection for commands is
-//! changed only when it has ended: as long as it lives, what withdraws an acquisition is sent behind it on
-//! the same connection. The one that takes over first kills the client of the one that ended, and carries
-//! no command of a caller before Redis has confirmed that. Renewals and heartbeats may change connection at
-//! any time: they set a state, and none creates what is not there.
+//! No lane depends on a connection that cannot be made (docs/faults.md). The connection for commands is
+//! replaced only when it has ended: while it lives, the withdrawal of an acquisition is sent after it on the
+//! same connection. A connection that takes over first kills the client of the ended one. Before Redis has
+//! confirmed that, it carries no command of a caller. Renewals and heartbeats may change connection at any
+//! time: they set a state, and none creates anything.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -28,14 +28,14 @@ use crate::wire::{Call, Reply};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {
     pub(crate) connect: Duration,
-    /// For a call that waits for no other client, whatever happens to its connection.
+    /// The limit for a call that waits for no other client, including reconnects.
     pub(crate) response: Duration,
     /// Between two tries.
     pub(crate) retry: RetryPolicy,
 }
 
 impl Timeouts {
-    /// For one reply. Afterwards the connection is closed, and there is time for another try.
+    /// The time for one reply. After it the connection is closed, and there is time for another try.
     pub(crate) fn reply(self) -> Duration {
         self.response / 2
     }
@@ -43,9 +43,9 @@ impl Timeouts {
 
 /// If a link breaks within this time, or without an answer, there is a pause as after a failed try.
 const YOUNG: Duration = Duration::from_millis(100);
-/// So often do those pauses grow.
+/// How often those pauses grow.
 const SHORT_PAUSES: u32 = 2;
-/// The number of server processes to remember whose broken links may still be read.
+/// The number of server processes to remember that may still read broken links.
 const MOST_STALE: usize = 8;
 
 /// A connection that dials again after it broke, or after a command without a reply.
@@ -56,7 +56,7 @@ pub(crate) struct Connection {
     server: Arc<CurrentServer>,
     /// `None`: the commands of callers, and releases.
     lane: Option<Beside>,
-    /// For commands, the connection for renewals; for the others, that for commands.
+    /// For commands, the connection for renewals; for the others, the connection for commands.
     other: OnceLock<Weak<Self>>,
     on_doubt: OnDoubt,
     /// Never held across an await.
@@ -69,9 +69,9 @@ pub(crate) struct Connection {
 #[derive(Default)]
 pub(in crate::connection) struct ConnectionState {
     link: Option<Arc<Link>>,
-    /// The clients of broken links, which their servers may still read. There is at most one for
-    /// each server process: no link to it is used before the previous one has certainly ended. A
-    /// server that was left for another one may become the master again.
+    /// The clients of broken links, which their servers may still read. There is at most one for each server
+    /// process: no link to it is used before the previous one has certainly ended. A server that was
+    /// abandoned for another one may become the master again.
     stale: Vec<Identity>,
     /// Since when no command that was sent on an earlier link can run any more; `None` while one may.
     quiet: Option<Instant>,
@@ -84,7 +84,7 @@ pub(in crate::connection) struct ConnectionState {
 }
 
 impl Connection {
-    /// `lane`: as in the connection. `on_doubt`: called when a link has ended, or has taken the place of one.
+    /// `lane`: as in the connection. `on_doubt`: called when a link has ended, or was replaced.
     pub(super) fn new(
         dialer: Dialer,
         spawner: Spawner,
@@ -121,7 +121,7 @@ impl Connection {
         Arc::new(beside)
     }
 
-    /// The other one works in the place of this one, or this one takes its place.
+    /// Each of the two connections can replace the other.
     pub(super) fn has_beside(&self, other: &Arc<Self>) {
         let _ = self.other.set(Arc::downgrade(other));
     }
@@ -144,7 +144,7 @@ impl Connection {
         self.timeouts
     }
 
-    /// Starts a call, connecting first where there is no connection.
+    /// Starts a call; connects first if there is no connection.
     ///
     /// # Cancel safety
     ///
@@ -181,8 +181,8 @@ impl Connection {
         Some(link.call(call, Prelude::Load, true, clock::stamp()))
     }
 
-    /// As [`call`](Self::call) if there is a live connection, and the server does not refuse all calls;
-    /// otherwise returns the call. `now`: as in [`Delivery::attempt_at`](super::Delivery::attempt_at).
+    /// As [`call`](Self::call) if there is a live connection, and the server does not refuse all calls.
+    /// Otherwise returns the call. `now`: as in [`Delivery::attempt_at`](super::Delivery::attempt_at).
     pub(crate) fn try_call(&self, call: Call, now: Option<Instant>) -> Result<Exchange, Call> {
         let refuses = self.gate.is_refusing();
         match self.live().filter(|_| !refuses) {
@@ -204,7 +204,7 @@ impl Connection {
     ///
     /// # Cancel safety
     ///
-    /// The calls may run, so they must be such that may run at any time.
+    /// The calls may run, so they must be calls that may run at any time.
     pub(crate) async fn call_and_wait(
         self: &Arc<Self>,
         calls: &[Call],
@@ -214,8 +214,8 @@ impl Connection {
             .await?;
         let link = self.link().await?;
         let limit = until.patience + self.timeouts.reply();
-        // Also if this future is dropped: the server reads nothing behind a WAIT, so the calls of
-        // later callers would pile up.
+        // Also if this future is dropped: the server reads nothing after a WAIT, so the calls of later
+        // callers would pile up.
         let mut waiting = Waiting {
             link: Arc::clone(&link),
             answered: false,
@@ -229,21 +229,20 @@ impl Connection {
         answer.map_err(|fault| fault.at(self.place()))
     }
 
-    /// How many replicas the server has, as far as it was asked; `most`: or has had since this connection was
-    /// made, or the URL names. `None`: unknown.
+    /// How many replicas the server has, as far as it was asked. `most`: the maximum since this connection
+    /// was made, or the number in the URL, if greater. `None`: unknown.
     pub(crate) fn replicas(&self, most: bool) -> Option<u32> {
         let listed = self.dialer.replicas().filter(|_| most);
         self.live()?.replicas.count().max(listed)
     }
 
-    /// Why replicas cannot be waited for at the present server, if that was found out; `disk`: with
-    /// WAITAOF.
+    /// Why the present server cannot wait for replicas, if that is known; `disk`: with WAITAOF.
     pub(crate) fn cannot_wait(&self, disk: bool) -> Option<Fault> {
         self.live()?.replicas.cannot_wait(disk).cloned()
     }
 
-    /// Since when no command of an earlier connection can run any more, as far as the server
-    /// reports it (CLIENT KILL); `None`: one still may, or there was no connection yet.
+    /// Since when no command of an earlier connection can run any more, as far as the server reports it
+    /// (CLIENT KILL). `None`: one may still run, or there was no connection yet.
     pub(crate) fn quiet_since(&self) -> Option<Instant> {
         // The end of a link may not have been noticed yet.
         let _ = self.live();
@@ -261,7 +260,7 @@ impl Connection {
         self.link().await.map(drop)
     }
 
-    /// Waits for the task that dials, and starts one if there is none.
+    /// Waits for the task that dials. Starts one if there is none.
     pub(super) async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Fault> {
         let live = |state: &mut ConnectionState| state.live(&self.timeouts.retry);
         match self.live() {
@@ -286,8 +285,8 @@ impl Connection {
         self.gate.open();
     }
 
-    /// Waits until a call may be sent, which is at once unless the server refuses all calls; at most
-    /// until `until`.
+    /// Waits until a call may be sent: at once, unless the server refuses all calls. Waits at most until
+    /// `until`.
     ///
     /// # Errors
     ///
@@ -307,7 +306,7 @@ impl Connection {
         .await
     }
 
-    /// Notes the answer to a call.
+    /// Records the answer to a call.
     pub(in crate::connection) fn heard<T>(&self, answer: &Result<T, Fault>) {
         match answer {
             Err(fault) if fault.is_of_all_calls() => {
@@ -332,7 +331,7 @@ struct Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if !self.answered {
-            // Not for a fault of the server, which reads nothing behind a WAIT.
+            // Not for a fault of the server, which reads nothing after a WAIT.
             self.link.break_off();
         }
     }
@@ -354,8 +353,8 @@ impl Connection {
         Ok(link)
     }
 
-    /// Before anything is repeated or compensated on a link, commands in broken connections must not be
-    /// able to run any more.
+    /// Before a call is repeated or compensated on a link, commands in broken connections must not be able to
+    /// run any more.
     async fn end_stale(&self, link: &Link) -> Result<(), Fault> {
         let here = link.identity.as_ref().map(|here| here.run_id.clone());
         let is_here = |stale: &Identity| here.as_ref() == Some(&stale.run_id);
@@ -379,8 +378,8 @@ impl Connection {
         other.live()
     }
 
-    /// No connection for commands can be made: that for renewals takes its place. So commands change
-    /// connection only when theirs has ended.
+    /// No connection for commands can be made: the connection for renewals takes its place. So commands
+    /// change connection only when theirs has ended.
     async fn take_over(&self) -> Option<Arc<Link>> {
         let link = self.spare()?;
         let ended = clock::timeout(self.timeouts.reply(), self.end_stale(&link));
@@ -429,7 +428,7 @@ impl Tried for Connection {
                 () = clock::sleep_until(moment) => {}
             }
         }
-        // One that is there can be taken over while the callers have time.
+        // An existing one can be taken over while the callers have time.
         let patience = connection.timeouts.connect / (1 + u32::from(connection.spare().is_some()));
         let dialed = clock::timeout(patience, connection.dial()).await;
         let dialed = dialed.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()));
@@ -452,7 +451,7 @@ impl Tried for Connection {
                 let again = std::mem::replace(&mut state.was_there, true);
                 drop(state);
                 if let Some(renewals) = connection.other().filter(|_| connection.lane.is_none()) {
-                    // There is one while it is not urgent.
+                    // Not urgent while there is a connection.
                     let mut taken = renewals.state();
                     taken.link.take_if(|there| Arc::ptr_eq(there, &link));
                     drop(taken);
@@ -489,7 +488,7 @@ impl ConnectionState {
         None
     }
 
-    /// Random, so that clients that lost one server together do not come back together.
+    /// Random, so that clients that lost one server together do not reconnect together.
     fn back_off(&mut self, retry: &RetryPolicy) {
         self.not_before = Some(clock::after(clock::now(), retry.pause(self.pauses)));
         self.pauses = self.pauses.saturating_add(1);
@@ -500,7 +499,7 @@ impl ConnectionState {
         if dead.has_answered() && dead.age() >= YOUNG {
             self.pauses = 0;
         } else {
-            // Otherwise a server that accepts and hangs up would be dialed without a pause.
+            // Otherwise a server that accepts and then closes would be dialed without a pause.
             self.pauses = self.pauses.min(SHORT_PAUSES);
             self.back_off(retry);
         }

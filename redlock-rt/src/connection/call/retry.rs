@@ -1,4 +1,4 @@
-//! Trying again: how soon, how often, and not by each task for itself.
+//! Retries: how soon, how often, and by one task for all.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +11,12 @@ use crate::connection::fault::Fault;
 use crate::pause::Growth;
 use crate::shim::lock_std;
 
-/// How a client tries again what a server refused for the moment (`LOADING`, `BUSY`, …), and to
-/// connect.
+/// How a client retries connecting, and calls that a server refused temporarily (`LOADING`, `BUSY`, …).
 ///
-/// All tries stay within the wait of their caller, or the response time-out of a call that waits for
-/// nobody. While a server refuses everything, or cannot be reached, it is asked by one caller of the
-/// client at a time, at these intervals; the others wait for the outcome. In a cluster that concerns
-/// the calls to that server only.
+/// All tries stay within the wait of their caller, or within the response time-out of a call that waits
+/// for no other client. While a server refuses everything, or cannot be reached, one caller of the
+/// client at a time asks it, at these intervals. The others wait for the outcome. In a cluster this
+/// concerns only the calls to that server.
 ///
 /// # Examples
 ///
@@ -56,9 +55,9 @@ impl RetryPolicy {
         Self::default()
     }
 
-    /// Sets how often a call is tried, the first time included, before its caller gets the error
-    /// although its wait is not over. Releases are not limited by this. Defaults to `None`: as often
-    /// as the wait allows.
+    /// Sets how often a call is tried, including the first time, before its caller gets the error
+    /// although its wait is not over. Releases are not limited by this. Defaults to `None`: as often as
+    /// the wait allows.
     #[must_use]
     pub fn attempts(mut self, attempts: impl Into<Option<u32>>) -> Self {
         self.attempts = attempts.into();
@@ -79,15 +78,15 @@ impl RetryPolicy {
         self
     }
 
-    /// Sets which part of each interval is left to chance, from 0 to 1, so that clients that lost one
-    /// server together do not come back together. Defaults to 0.5: at least half of each interval.
+    /// Sets the random part of each interval, from 0 to 1, so that clients that lost one server together
+    /// do not reconnect together. Defaults to 0.5: at least half of each interval.
     #[must_use]
     pub fn jitter(mut self, jitter: f64) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// Why this is no policy.
+    /// Why this policy is invalid.
     pub(crate) fn flaw(&self) -> Option<&'static str> {
         if self.attempts == Some(0) {
             Some("retry: a call is tried at least once")
@@ -102,7 +101,7 @@ impl RetryPolicy {
         }
     }
 
-    /// Whether a call that was tried so often is not tried again.
+    /// Whether a call with this many tries is not tried again.
     fn is_over(&self, tries: u32) -> bool {
         self.attempts.is_some_and(|attempts| tries >= attempts)
     }
@@ -113,14 +112,14 @@ impl RetryPolicy {
         (!self.is_over(*tries)).then(|| self.pause(*tries - 1))
     }
 
-    /// As [`next`](Self::next), with the moment of the next try; `None` also if that is not before
+    /// As [`next`](Self::next), with the time of the next try. `None` also if that is not before
     /// `until`.
     pub(crate) fn again(&self, tries: &mut u32, until: Instant) -> Option<Instant> {
         let again = clock::after(clock::now(), self.next(tries)?);
         (again < until).then_some(again)
     }
 
-    /// The interval after so many others.
+    /// The interval after this many others.
     pub(super) fn pause(&self, before: u32) -> Duration {
         let growth = Growth {
             shortest: self.interval,
@@ -132,10 +131,10 @@ impl RetryPolicy {
     }
 }
 
-/// Holds calls back while the server refuses all of them, but for one at a time.
+/// Holds calls back while the server refuses all of them, except one at a time.
 #[derive(Default)]
 pub(super) struct Gate {
-    /// Read before each call, and so outside of the mutex.
+    /// Read before each call, and therefore outside of the mutex.
     refusing: AtomicBool,
     state: Mutex<GateState>,
     opened: Notify,
@@ -171,8 +170,8 @@ impl Gate {
         }
     }
 
-    /// When to look again; `None`: the caller may send its call. Whoever comes first after each interval
-    /// may, and nobody waits for one who came before: that one may not be polled.
+    /// When to look again; `None`: the caller may send its call. The first caller after each interval
+    /// may, without waiting for an earlier one, which may not be polled.
     fn not_before(&self, policy: &RetryPolicy) -> Option<Instant> {
         let mut state = lock_std(&self.state);
         let next = state.next?;
@@ -183,12 +182,12 @@ impl Gate {
         None
     }
 
-    /// What the server said last.
+    /// The last answer of the server.
     pub(super) fn fault(&self) -> Option<Fault> {
         lock_std(&self.state).fault.clone()
     }
 
-    /// A call was refused as all others would be.
+    /// A call was refused with a reason that concerns all calls.
     pub(super) fn refused(&self, policy: &RetryPolicy, fault: &Fault) {
         let mut state = lock_std(&self.state);
         state.fault = Some(fault.clone());

@@ -1,4 +1,4 @@
-//! Having a server tell of the next write to some keys (CLIENT TRACKING, over RESP2).
+//! Makes a server report the next write to some keys (CLIENT TRACKING, over RESP2).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::connection::server::Listener;
 use crate::connection::stream::{Pending, WakeUp, encode};
 use crate::wire::Value;
 
-/// What a server was asked to watch, until it answers.
+/// A request to a server to watch keys, until it answers.
 pub(crate) struct Watched {
     link: Arc<Link>,
     sent: Pending,
@@ -17,15 +17,15 @@ pub(crate) struct Watched {
 }
 
 impl Exchange {
-    /// Behind the call, has the server tell this client's listening connection of the next write to each of
-    /// these keys, unless the write comes over the connection of the call. `None`: it does not.
+    /// After the call, makes the server report the next write to each of these keys to this client's
+    /// listening connection, unless the write comes over the connection of the call. `None`: it does not.
     ///
-    /// A write of that connection ends this without a word, so the keys are read behind a renewal, not in
-    /// its script: there each read of a key would have the server watch it, and each write end that.
+    /// A write of that connection silently ends the watch. So the keys are read after a renewal, not in its
+    /// script, where each read of a key would begin the watch, and each write end it.
     pub(crate) fn watch_keys(&self, keys: &[&str]) -> Option<Watched> {
         let link = Arc::clone(self.link());
         let to = match &*link.server.listener() {
-            // Another process gives the same id to somebody else.
+            // Another process may give the same id to another client.
             Listener::At(listener) if Some(&listener.run_id) == link.info.run_id.as_ref() => {
                 itoa::Buffer::new().format(listener.client_id).to_owned()
             }
@@ -53,14 +53,14 @@ impl Exchange {
 }
 
 impl Watched {
-    /// Whether a key was gone by then, so that its end was not told.
+    /// Whether a key was already gone, so that its end was not reported.
     pub(crate) async fn came_late(self) -> bool {
         let Self { link, sent, keys } = self;
         let mut there = None;
         for answer in sent.await {
             match link.value(answer) {
                 Ok(Value::Error(error)) => {
-                    // That of one key says nothing of the others, and the listener may have gone.
+                    // An error for one key says nothing about the others, and the listener may have gone.
                     let detail = error.detail().to_ascii_lowercase();
                     let passes = detail.contains(" key") || detail.contains("redirect");
                     if !passes && Fault::from_server(error).cause != Cause::Passing {

@@ -1,4 +1,4 @@
-//! What is waited for behind a write: WAIT and WAITAOF.
+//! Waits after a write: WAIT and WAITAOF.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,10 +12,10 @@ use crate::connection::server::Info;
 use crate::connection::stream::{Pending, WakeUp, encode, last};
 use crate::wire::{Call, Reply, ServerError};
 
-/// So many ways to wait have a connection of their own at each server.
+/// The number of ways to wait that have their own connection at each server.
 pub(crate) const LANES: usize = 21;
 
-/// Which servers must have what was written, and until when.
+/// Which servers must have a write, and until when.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Until {
     pub(crate) replicas: u32,
@@ -26,25 +26,25 @@ pub(crate) struct Until {
     pub(crate) patience: Duration,
     /// Also asks how many replicas are in step.
     pub(crate) count: bool,
-    /// The highest number counts, and not the present one.
+    /// The highest number counts, not the present one.
     pub(crate) most: bool,
     /// The calls are in a slot that may be on its way to the server.
     pub(crate) asking: bool,
 }
 
-/// The servers that have it.
+/// The servers that have the write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Had {
     pub(crate) replicas: u32,
-    /// Whether the master has it where it must.
+    /// Whether the master has it in memory or on disk, as required.
     pub(crate) local: bool,
 }
 
-/// What is known of a server's replicas.
+/// The known state of a server's replicas.
 pub(super) struct KnownReplicas {
-    /// How many there are, or were at most since it was connected to; -1: unknown.
+    /// The number of replicas, or the maximum since the client connected; -1: unknown.
     count: AtomicI64,
-    /// Why they cannot be waited for: with WAIT, and with WAITAOF.
+    /// Why the server cannot wait for them: with WAIT, and with WAITAOF.
     cannot_wait: [OnceLock<Fault>; 2],
 }
 
@@ -56,17 +56,17 @@ impl KnownReplicas {
         }
     }
 
-    /// How many there are, or were at most ([`Until::most`]); `None`: unknown.
+    /// The number of replicas, or the maximum ([`Until::most`]); `None`: unknown.
     pub(super) fn count(&self) -> Option<u32> {
         u32::try_from(self.count.load(Ordering::Relaxed)).ok()
     }
 
-    /// Why they cannot be waited for, if that was found out; `disk`: with WAITAOF.
+    /// Why the server cannot wait for them, if that is known; `disk`: with WAITAOF.
     pub(super) fn cannot_wait(&self, disk: bool) -> Option<&Fault> {
         self.cannot_wait[usize::from(disk)].get()
     }
 
-    /// Why WAIT was refused behind calls that were not; `disk`: WAITAOF.
+    /// Why WAIT was refused after calls that were not; `disk`: WAITAOF.
     fn did_not_wait(&self, error: ServerError, disk: bool) -> Fault {
         if was_interrupted(&error) {
             Fault::unanswered(std::io::Error::other(error))
@@ -77,16 +77,16 @@ impl KnownReplicas {
             let fault = known.get_or_init(|| Fault::cannot_wait(error, disk));
             fault.clone()
         } else {
-            // The next lock may be waited for.
+            // A wait for the next lock may succeed.
             Fault::from_server(error)
         }
     }
 }
 
 impl Link {
-    /// Sends calls of one script that write, and waits until enough servers have what was written: WAIT
-    /// counts for the connection. It is for such calls only, because the server reads nothing from it
-    /// meanwhile. Returns the reply to each call.
+    /// Sends writing calls of one script, and waits until enough servers have the writes: WAIT counts
+    /// for the connection. Only for such calls, because the server reads nothing from it meanwhile.
+    /// Returns the reply to each call.
     pub(super) async fn call_and_wait(
         &self,
         calls: &[Call],
@@ -127,8 +127,8 @@ impl Link {
                 .count
                 .store(now.max(least).into(), Ordering::Relaxed);
         }
-        // The first reply shows that the connection works, also to a caller that gives up the last: a
-        // connection that never answered is followed by a pause.
+        // The first reply shows that the connection works, also to a caller that gives up the last one:
+        // after a connection that never answered there is a pause.
         let mut replies = Vec::with_capacity(called.len());
         for reply in called {
             let reply = self.heard(last(reply.await))?.map_err(Fault::from_server);
@@ -170,8 +170,8 @@ impl Until {
     }
 }
 
-/// Whether it is unknown who has what was written: the master was demoted before or meanwhile,
-/// somebody sent CLIENT UNBLOCK, or the server has something else to do for a while.
+/// Whether it is unknown which servers have the write: the master was demoted before or meanwhile, a
+/// client sent CLIENT UNBLOCK, or the server is temporarily busy.
 fn was_interrupted(error: &ServerError) -> bool {
     error.code() == "UNBLOCKED"
         || error
@@ -180,7 +180,7 @@ fn was_interrupted(error: &ServerError) -> bool {
         || Fault::from_server(error.clone()).cause == Cause::Passing
 }
 
-/// Whether the server refuses the command itself, which it will do again.
+/// Whether the server refuses the command itself, and will refuse it again.
 fn is_refused_for_good(error: &ServerError) -> bool {
     error.detail().starts_with("unknown command") || Fault::from_server(error.clone()).is_denied()
 }

@@ -13,11 +13,11 @@ use crate::connection::fault::Fault;
 use crate::connection::server::{Gathered, NOT_A_NODE, all_failed, ask, gather};
 use crate::wire::Value;
 
-/// So many are asked at the same time.
+/// The number of nodes that are asked at the same time.
 pub(super) const TOGETHER: usize = 4;
 
 /// Asks a group of nodes, and the next one if none of them answers. `reached`: the cluster was reached
-/// before: the configuration is, or was, correct.
+/// before, so the configuration is, or was, correct.
 pub(super) async fn ask_for_layout(
     dialer: &Dialer,
     groups: &[Vec<Address>],
@@ -34,10 +34,10 @@ pub(super) async fn ask_for_layout(
             let told = question(dialer, node, reached, share);
             (node.place(), told)
         });
-        // The others are waited for a little: one may have heard more than another.
+        // Waits a little for the others: one may know more than another.
         let found = gather(asked, share, |told: &[Layout]| !told.is_empty());
         let Gathered { answers, faults } = found.await;
-        // The first of the best.
+        // The first of the best answers.
         let best = |told: &Layout| (told.epoch, told.covered());
         if let Some(layout) = answers.into_iter().rev().max_by_key(best) {
             return Ok(layout);

@@ -1,17 +1,16 @@
 //! Calls that follow their slots.
 //!
-//! A node that does not have the slot of a call refuses it before it runs, and names the node that
-//! has it (MOVED), or that has the keys of a slot on its way there (ASK). The call is then sent
-//! there.
+//! A node that does not have the slot of a call refuses the call before it runs. It names the node that has
+//! the slot (MOVED), or the keys of a slot that is being moved there (ASK). The call is then sent there.
 //!
-//! Scripts that make the names of keys (the leases of readers, the set of permits in a renewal) are not
-//! sent behind ASKING: Redis looks only for declared keys, so at the next master a lease that has not
-//! arrived yet looks like one that is over. Such a call is repeated until the slot has moved, and so is one
-//! that the old master stops at a key that is not there. A read guard or a permit whose renewal waits for
-//! longer than the lease is lost.
+//! Scripts that compute names of keys (the leases of readers, the set of permits in a renewal) are not sent
+//! after ASKING. Redis checks only declared keys, so at the next master a lease that has not arrived yet
+//! looks like an ended one. Such a call is repeated until the slot has moved. So is a call that the old
+//! master stops because a key is missing. A read guard or a permit whose renewal waits for longer than the
+//! lease is lost.
 //!
-//! A caller waits for a connection to a master only while that is the master of its slot. What was sent is
-//! waited for: it may have run.
+//! A caller waits for a connection to a master only while that is the master of its slot. A sent call is
+//! waited for, since it may have run.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -25,9 +24,9 @@ use crate::connection::fault::Fault;
 use crate::connection::slot_news::{Redirect, SlotNews};
 use crate::wire::{Call, Reply, Slot};
 
-/// Whoever waits for a connection asks for the layout this often.
+/// A caller that waits for a connection asks for the layout this often.
 const SLOW: Duration = Duration::from_millis(500);
-/// After so many redirections the caller pauses.
+/// After this many redirections the caller pauses.
 const MOST_HOPS: usize = 5;
 
 impl Cluster {
@@ -87,7 +86,7 @@ impl Cluster {
         ))))
     }
 
-    /// Starts a call at the master of its slot, whichever that is by then.
+    /// Starts a call at the present master of its slot.
     async fn start(
         self: &Arc<Self>,
         slot: Slot,
@@ -118,7 +117,7 @@ impl Cluster {
         }
     }
 
-    /// What to do about a fault, if it is a redirection; takes note of where the slot is.
+    /// What to do about a fault, if it is a redirection. Records where the slot is.
     pub(in crate::connection) fn redirected(
         self: &Arc<Self>,
         fault: &Fault,
@@ -147,12 +146,12 @@ impl Cluster {
     }
 }
 
-/// Where to send a call that was redirected.
+/// Where to send a redirected call.
 pub(in crate::connection) enum Next {
     /// To the master of its slot, which is another one by now.
     Again,
-    /// To this one, which gets the keys of the slot one by one. Once.
+    /// To this node, which receives the keys of the slot one by one. Only once.
     Asking(Arc<Node>),
-    /// To nobody, for this reason.
+    /// To no node, for this reason.
     Nowhere(&'static str),
 }

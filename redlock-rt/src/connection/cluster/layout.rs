@@ -3,14 +3,14 @@
 use crate::connection::address::Address;
 use crate::wire::{Slot, Value};
 
-/// What one node says about the cluster.
+/// The answer of one node about the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) masters: Vec<Address>,
     pub(super) replicas: Vec<Address>,
-    /// The master of each slot, as an index; [`NOBODY`]: none has it.
+    /// The master of each slot, as an index; [`NOBODY`]: there is none.
     pub(super) owners: Vec<u16>,
-    /// The epoch of the cluster, which grows with every change; `None` where an ACL forbids to ask.
+    /// The epoch of the cluster, which grows with every change; `None` if an ACL forbids it.
     pub(super) epoch: Option<u64>,
     /// Whether the cluster serves its slots, as far as this user may know.
     pub(super) serves: bool,
@@ -22,7 +22,7 @@ pub(super) const MOST_NODES: usize = 1000;
 pub(super) const NOBODY: u16 = u16::MAX;
 
 impl Layout {
-    /// `asked`: the address of the node that says this.
+    /// `asked`: the address of the node that has answered.
     pub(super) fn of(slots: &Value, info: &Value, asked: &Address) -> Option<Self> {
         let Value::List(ranges) = slots else {
             return None;
@@ -78,7 +78,7 @@ fn number(value: &Value) -> Option<usize> {
     }
 }
 
-/// A node: its host, its port, and more.
+/// A node: its host, its port, and other fields.
 fn address(node: &Value, asked: &Address) -> Option<Address> {
     let Value::List(parts) = node else {
         return None;
@@ -88,7 +88,7 @@ fn address(node: &Value, asked: &Address) -> Option<Address> {
     asked.announced(&host, port)
 }
 
-/// The number of the cluster's last change, as far as this node has heard.
+/// The number of the cluster's last change that this node knows.
 fn epoch_of(info: &Value) -> Option<u64> {
     let text = info.text()?;
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// So many masters.
+    /// A layout with this many masters.
     fn many(count: i64) -> Value {
         let one = |slot| range(slot, slot, vec![node(bulk("a"), slot + 1)]);
         Value::List((0..count).map(one).collect())

@@ -1,24 +1,23 @@
 //! A Redis Cluster: which master has which slot, and the connections to each.
 //!
-//! The layout is asked for when the client is first used, after a redirection, after a failure to
-//! connect or a lost connection, and every minute that the client is used. One short task asks at a
-//! time, after pauses that grow. A slot that has moved puts its locks in doubt, so that they are
-//! verified at their new master at once.
+//! The layout is requested when the client is first used, after a redirection, after a failure to connect or a
+//! lost connection, and every minute while the client is used. One short task asks at a time, after pauses
+//! that grow. A slot that has moved puts its locks in doubt, so that they are verified at their new master at
+//! once.
 //!
 //! # A command in a broken connection cannot run late
 //!
-//! A cleanup goes to the master that has the slot when it is sent. The broken connection leads to a server
-//! that
+//! A cleanup goes to the master that has the slot when it is sent. The server of the broken connection is in
+//! one of four cases:
 //!
-//! * *still is that master*: the new connection there kills the old client first, as for one server;
-//! * *gave the slot away*: it answers MOVED to what it reads late;
-//! * *was stopped or cut off, and a replica was promoted*: it may run what it reads before it learns of
-//!   that. The cluster then makes it a replica of the new master, and what it wrote meanwhile is discarded;
-//! * *has had the slot before, and has it again*: the client keeps a server that has no slots as long as
-//!   the server may read a broken connection to it. When such a server has slots again, the client connects
-//!   to it as soon as the layout says so, and kills the old client before anything else is sent. Bytes that
-//!   arrive between the return of the slot and that moment can take a lock for one lease; permits are safe
-//!   as without CLIENT KILL.
+//! * *It still is that master*: the new connection there kills the old client first, as for one server.
+//! * *It gave the slot away*: it answers MOVED to commands that it reads late.
+//! * *It was stopped or cut off, and a replica was promoted*: it may run commands that it reads before it
+//!   learns that. The cluster then makes it a replica of the new master, and discards what it wrote meanwhile.
+//! * *It had the slot before, and has it again*: the client keeps a server without slots as long as it may
+//!   read a broken connection. When such a server has slots again, the client connects as soon as the layout
+//!   says so, and kills the old client before anything else is sent. Bytes that arrive between the return of
+//!   the slot and that moment can take a lock for one lease; permits are safe as without CLIENT KILL.
 
 mod ask;
 mod follow;
@@ -49,17 +48,17 @@ use crate::clock;
 use crate::shim::lock_std;
 use crate::wire::Slot;
 
-/// A layout that is older than this is asked for again when it is used.
+/// An older layout is requested again when it is used.
 const OLD: Duration = Duration::from_secs(60);
-/// How long a node that has no slots any more is kept.
+/// How long a node without slots is kept.
 const KEPT: Duration = Duration::from_secs(60);
-/// The same if its server may still read a broken connection, and so run calls that are left in it: if it gets
-/// slots again, the client of that connection is killed first. A server that has not for so long is gone.
+/// The same if its server may still read a broken connection, and so run the calls in it. If it gets slots
+/// again, the client of that connection is killed first. After this time the server is considered gone.
 const KEPT_STALE: Duration = Duration::from_secs(3600);
 
 /// The masters of a cluster.
 pub(crate) struct Cluster {
-    /// Leads to the first seed; those of the nodes are made from it.
+    /// Leads to the first seed. The dialers of the nodes are made from it.
     dialer: Dialer,
     seeds: Vec<Address>,
     spawner: Spawner,
@@ -67,23 +66,23 @@ pub(crate) struct Cluster {
     on_doubt: OnDoubt,
     /// For log lines about the client.
     pub(crate) current: Arc<CurrentServer>,
-    /// Something happened after which the layout may be another.
+    /// After an event that may have changed the layout.
     outdated: Arc<AtomicBool>,
     /// Never held across an await.
     state: Mutex<ClusterState>,
-    /// A try to ask for the layout has ended.
+    /// Notified when a try to ask for the layout has ended.
     asked: Notify,
     /// Counts the changes of the layout.
     changes: AtomicU64,
-    /// There was one. No `tokio::sync::watch`, which wakes in an order that is left to chance.
+    /// Notified after a change. No `tokio::sync::watch`, which wakes in a random order.
     changed: Notify,
 }
 
 #[derive(Default)]
 pub(super) struct ClusterState {
-    /// The master of each slot, as an index into `nodes`; empty: nothing is known yet.
+    /// The master of each slot, as an index into `nodes`; empty if nothing is known yet.
     owners: Vec<u16>,
-    /// The place of a node stays the same; a place is empty once its node was forgotten.
+    /// The place of a node does not change. A place is empty once its node was forgotten.
     nodes: Vec<Option<Member>>,
     replicas: Vec<Address>,
     /// Slots that have moved since the locks in them were last put in doubt.
@@ -98,8 +97,8 @@ struct Member {
     doubted: Arc<AtomicBool>,
     /// Since when it has no slots.
     idle: Option<Instant>,
-    /// It has got slots, and may have had them before: what its server has not read yet must not run
-    /// there.
+    /// It has slots again, and may have had them before. Commands that its server has not read yet must not
+    /// run there.
     returned: bool,
 }
 
@@ -135,7 +134,7 @@ impl Cluster {
         }
     }
 
-    /// The master of a slot, as far as it is known.
+    /// The master of a slot, if it is known.
     pub(crate) fn known(&self, slot: Slot) -> Option<Arc<Node>> {
         self.state().owner(slot).cloned()
     }
@@ -164,7 +163,7 @@ impl Cluster {
         slots.into_values().collect()
     }
 
-    /// The changes of the layout from here on, for those that depend on it.
+    /// The future changes of the layout, for code that depends on it.
     pub(crate) fn changes(&self) -> Changes<'_> {
         Changes {
             cluster: self,
@@ -172,7 +171,7 @@ impl Cluster {
         }
     }
 
-    /// The master of a slot; asks for it first, if it is not known.
+    /// The master of a slot; asks for the layout first if the master is not known.
     ///
     /// # Errors
     ///
@@ -184,7 +183,7 @@ impl Cluster {
         self.find(owner, none).await
     }
 
-    /// Some master.
+    /// Any master.
     pub(crate) async fn any(self: &Arc<Self>) -> Result<Arc<Node>, Fault> {
         self.look_after();
         let busy = |state: &ClusterState| {
@@ -197,7 +196,7 @@ impl Cluster {
         self.find(busy, none).await
     }
 
-    /// The locks in doubt since this was asked last.
+    /// The locks that came into doubt since the last call.
     pub(crate) fn take_doubts(&self) -> HashSet<Slot> {
         let mut state = self.state();
         let mut doubted = std::mem::take(&mut state.moved);
@@ -221,7 +220,7 @@ impl Cluster {
         doubted
     }
 
-    /// A node said that another one has the slot. Returns whether that one is, or may become, known.
+    /// A node reported that another one has the slot. Returns whether that one is, or may become, known.
     pub(super) fn is_moved(self: &Arc<Self>, slot: Slot, to: &Address) -> bool {
         let mut state = self.state();
         if state.is_closed() || state.owners.is_empty() {
@@ -239,7 +238,7 @@ impl Cluster {
             state.moved.insert(slot);
             state.gains(at);
         }
-        // What follows takes the mutex again.
+        // The calls below take the mutex again.
         drop(state);
         if is_new {
             tracing::debug!(slot = slot.number(), to = to.place(), "a slot has moved");
@@ -279,7 +278,7 @@ impl Cluster {
         Some(Arc::clone(&member.node))
     }
 
-    /// A fault after which another node may have the slot: the layout is asked for.
+    /// A fault after which another node may have the slot: asks for the layout.
     pub(crate) fn is_in_doubt(self: &Arc<Self>) {
         one_task::start(self);
     }
@@ -299,14 +298,14 @@ impl Cluster {
         self.asked.notify_waiters();
     }
 
-    /// Asks for the layout again if it may be another by now. Called where it is used.
+    /// Asks for the layout again if it may have changed. Called where it is used.
     fn look_after(self: &Arc<Self>) {
         if self.outdated.swap(false, Ordering::AcqRel) || self.state().refreshing.is_older(OLD) {
             self.is_in_doubt();
         }
     }
 
-    /// Takes over what a node has said.
+    /// Applies the layout of a node.
     fn apply(self: &Arc<Self>, layout: Layout) {
         let now = clock::now();
         let mut state = self.state();
@@ -397,14 +396,14 @@ impl Cluster {
     }
 }
 
-/// The changes of a layout, as far as one has not seen them.
+/// The changes of a layout that one task has not seen yet.
 pub(crate) struct Changes<'a> {
     cluster: &'a Cluster,
     seen: u64,
 }
 
 impl Changes<'_> {
-    /// Waits for one.
+    /// Waits for the next change.
     ///
     /// # Cancel safety
     ///
@@ -435,7 +434,7 @@ impl ClusterState {
         Some(&member.node)
     }
 
-    /// The place of the node at an address, which is made if it is new; `None`: there are too many.
+    /// The place of the node at an address. A new node is added; `None`: there are too many.
     fn place_of(&mut self, at: &Address, cluster: &Cluster) -> Option<u16> {
         let is_it = |member: &Option<Member>| member.as_ref().is_some_and(|known| known.at == *at);
         let known = self.nodes.iter().position(is_it);

@@ -16,7 +16,7 @@ use crate::connection::one_task::{self, OneTask, Tried, Turn};
 use crate::connection::spawner::Spawner;
 use crate::pause::Pause;
 
-/// After this time without asking, the pauses begin anew.
+/// After this time without asking, the pauses start again.
 const CALM: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
@@ -85,8 +85,8 @@ impl Cluster {
         refreshing.task.tried(fault);
     }
 
-    /// The nodes to ask, in groups: some that are known, in any order, then the seeds, then the others. A node that was
-    /// taken out of the cluster may be another's by now: it gets no password, and a seed does where nobody else answers.
+    /// The nodes to ask, in groups: some known nodes, in any order, then the seeds, then the others. A node that has
+    /// left the cluster may be another's by now: it gets no password, and a seed is enough otherwise.
     pub(super) fn to_ask(&self) -> Vec<Vec<Address>> {
         let now = clock::now();
         let state = self.state();
@@ -100,7 +100,7 @@ impl Cluster {
         seeds.retain(|seed| !known.contains(seed));
         let mut groups: Vec<_> = known.chunks(TOGETHER).map(<[_]>::to_vec).collect();
         if !seeds.is_empty() {
-            // Not at the end: those that are known may be gone, all together, and let nobody know.
+            // Not at the end: the known nodes may all be gone at once, without a reply.
             groups.insert(groups.len().min(1), seeds);
         }
         groups

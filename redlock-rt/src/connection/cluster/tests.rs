@@ -28,8 +28,7 @@ fn cluster_at(url: &str, seeds: Vec<Address>) -> Arc<Cluster> {
     Arc::new(cluster)
 }
 
-/// Two commands were refused with the same news: the second took the mutex twice, and the thread
-/// waited for itself for ever.
+/// Two commands were refused with the same news. The second took the mutex twice: a deadlock.
 #[test]
 fn news_of_a_slot_that_were_known_already_stopped_the_client() {
     let cluster = cluster();
@@ -46,7 +45,7 @@ fn news_of_a_slot_that_were_known_already_stopped_the_client() {
     assert!(ended.recv_timeout(10 * SECOND).unwrap());
 }
 
-/// They were kept without end, and above 65 534 the place of one was that of nobody.
+/// They were kept without limit, and above 65 534 the place of one was that of `NOBODY`.
 #[test]
 fn a_cluster_of_more_than_a_thousand_nodes_is_not_kept() {
     let cluster = cluster();
@@ -59,7 +58,7 @@ fn a_cluster_of_more_than_a_thousand_nodes_is_not_kept() {
     assert_eq!(cluster.state().nodes.len(), 1000);
 }
 
-/// One that had left a connection behind was asked at each refresh for ever, and got the password.
+/// A node with a broken connection was asked at each refresh for ever, and got the password.
 #[test]
 fn a_node_that_has_left_the_cluster_is_asked_no_more() {
     let cluster = cluster();
@@ -108,7 +107,7 @@ async fn a_node_that_was_left_with_a_broken_connection_was_kept_for_ever() {
     }
 }
 
-/// The nodes that were known took all the time, if their addresses were silent.
+/// The known nodes took all the time if their addresses were silent.
 #[test]
 fn a_cluster_that_was_replaced_as_a_whole_is_found_by_its_seeds() {
     let at = |host: &str| Address::Tcp {
@@ -125,7 +124,7 @@ fn a_cluster_that_was_replaced_as_a_whole_is_found_by_its_seeds() {
     assert_eq!(asked.concat().len(), 22);
 }
 
-/// It moved the client to the other cluster: the answer with the highest epoch counts.
+/// The seed moved the client to the other cluster: the answer with the highest epoch counts.
 #[test]
 fn a_seed_that_has_left_for_another_cluster_is_not_asked_beside_those_that_are_known() {
     let at = |port| Address::Tcp {

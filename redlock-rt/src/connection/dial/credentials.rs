@@ -1,7 +1,7 @@
-//! Credentials that change: asked for at each connection, and again before they expire.
+//! Credentials that change: requested for each connection, and again before they expire.
 //!
 //! The task of the connection logs in again after four fifths of the time or a minute before its end; there
-//! is no task for it. A connection that could not log in again until the end is closed. The subscribing
+//! is no separate task. A connection that could not log in again by the end is closed. The subscribing
 //! connection cannot send AUTH; when the server ends it, it is dialed again.
 
 use std::error::Error as StdError;
@@ -45,9 +45,9 @@ impl Credentials {
         self
     }
 
-    /// Sets how long the server accepts the password, from now on. Connections log in again before
-    /// that. Credentials that are valid for no time at all have expired: they are not sent, and the
-    /// source is asked again after a pause.
+    /// Sets how long the server accepts the password, from now on. Connections log in again before that.
+    /// Credentials with a time of zero have expired: they are not sent, and the source is asked again after
+    /// a pause.
     #[must_use]
     pub fn valid_for(mut self, time: Duration) -> Self {
         self.valid_for = Some(time);
@@ -64,7 +64,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Where credentials come from.
+/// The source of credentials.
 #[derive(Clone)]
 pub(crate) struct CredentialSource(Arc<dyn Fn() -> CredentialsFuture + Send + Sync>);
 

@@ -33,23 +33,23 @@ type DialNode = dyn Fn(&str, u16) -> BoxDial + Send + Sync;
 pub(in crate::connection) const LIB_NAME: &str = "redlock-rt";
 pub(in crate::connection) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Opens streams to the server of a client, and says how to log in there.
+/// Opens streams to the server of a client, and has the login for it.
 #[derive(Clone, Default)]
 pub(crate) struct Dialer {
-    /// `None`: behind a connector, and not known.
+    /// `None`: unknown, behind a connector.
     servers: Option<Servers>,
-    /// Opens the streams, to the one server.
+    /// Opens the streams, to the only server.
     connector: Option<Connector>,
     login: Login,
-    /// Asked for user and password at each connection; the URL has none then.
+    /// Asked for user and password at each connection; the URL then has none.
     source: Option<CredentialSource>,
-    /// For the sentinels, which have users of their own.
+    /// For the sentinels, which have their own users.
     sentinel_login: Login,
     /// The name that the caller gave to the server.
     name: Option<Arc<str>>,
     /// For CLIENT SETNAME.
     client_name: Option<Arc<str>>,
-    /// Where the events of the client are told.
+    /// The listeners to the client's events.
     pub(crate) news: Option<Arc<News>>,
     /// Whether the server is a node of a cluster.
     pub(in crate::connection) clustered: bool,
@@ -82,7 +82,7 @@ pub(in crate::connection) enum Route<'a> {
     Nodes(&'a [Address]),
 }
 
-/// What a stream leads to.
+/// The destination of a stream.
 #[derive(Debug, Clone)]
 pub(in crate::connection) enum Target {
     Address(Address),
@@ -97,7 +97,7 @@ impl Target {
         }
     }
 
-    /// Whether connections have no TLS, to a port that may expect TLS.
+    /// Whether connections have no TLS, and the port may expect TLS.
     pub(in crate::connection) fn is_plain(&self) -> bool {
         matches!(self, Self::Address(Address::Tcp { .. }))
     }
@@ -213,7 +213,7 @@ impl Dialer {
     ///
     /// # Errors
     ///
-    /// If there are none.
+    /// If there are no sentinels.
     pub(crate) fn with_sentinel_login(
         mut self,
         user: Option<String>,
@@ -231,13 +231,13 @@ impl Dialer {
         Ok(self)
     }
 
-    /// Sets the server's name, whatever its address is.
+    /// Sets the server's name, for any address.
     pub(crate) fn named(mut self, name: &str) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Calls its connections this, unless they have a name.
+    /// Gives its connections this name, unless they have one.
     pub(crate) fn or_client_name(&mut self, name: impl Into<Arc<str>>) {
         self.client_name.get_or_insert_with(|| name.into());
     }
@@ -300,7 +300,7 @@ impl Dialer {
         }
     }
 
-    /// Leads to this node of the cluster only.
+    /// Restricts it to this node of the cluster.
     pub(in crate::connection) fn at_node(mut self, at: Address) -> Self {
         self.servers = Some(Servers::One(at));
         self
@@ -316,7 +316,7 @@ impl Dialer {
         }
     }
 
-    /// How many replicas the URL names; `None`: it does not.
+    /// How many replicas the URL names; `None`: it names none.
     pub(in crate::connection) fn replicas(&self) -> Option<u32> {
         match &self.servers {
             Some(Servers::Several(addresses)) => u32::try_from(addresses.len() - 1).ok(),
@@ -324,12 +324,12 @@ impl Dialer {
         }
     }
 
-    /// Whether the server is the one of several that is the master.
+    /// Whether the server is the master among several.
     pub(in crate::connection) fn looks_for_the_master(&self) -> bool {
         matches!(self.route(), Route::Master(_) | Route::Sentinels(_))
     }
 
-    /// Whether sentinels say which server is the master.
+    /// Whether sentinels name the master.
     pub(crate) fn has_sentinels(&self) -> bool {
         self.sentinels().is_some()
     }
@@ -409,7 +409,7 @@ impl Login {
     fn commands(&self) -> Pipeline {
         let mut commands = redis::pipe();
         if self.user.is_some() || self.password.is_some() {
-            // A user without a password is not the default user, who may do more.
+            // A user without a password is not the default user, which may have more rights.
             let login = commands.cmd("AUTH");
             if let Some(user) = &self.user {
                 login.arg(user);

@@ -72,7 +72,7 @@ fn places(addresses: &[Address]) -> String {
     places.join(",")
 }
 
-/// What a URL says: servers, and how to log in there.
+/// The contents of a URL: servers, and the login there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(super) servers: Servers,
@@ -82,7 +82,7 @@ pub(crate) struct Endpoint {
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { user, password, db } = self;
-        // A password that stands in the place of the user has none behind it.
+        // A password in the place of the user is not followed by a password.
         let user = user.as_ref().filter(|_| password.is_some());
         f.debug_struct("Login")
             .field("user", &user)

@@ -1,4 +1,4 @@
-//! A login of which a URL says one half, and the settings beside it the other.
+//! A login with one half in a URL, and the other half in other settings.
 
 use url::Url;
 
@@ -7,7 +7,7 @@ use super::endpoint::Endpoint;
 use super::url::Parts;
 
 impl Credentials {
-    /// The whole login, and the URL without its half; `None`: the URL says something else than the half that is
+    /// The whole login, and the URL without its half. `None`: the URL has another half than the one that is
     /// missing here.
     pub(crate) fn joined(
         url: &str,

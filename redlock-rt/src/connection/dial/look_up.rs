@@ -1,11 +1,11 @@
 //! The addresses of one host name: all are tried within the time that connecting may take.
 //!
-//! An address that drops packets does not answer. If addresses were tried one after the other, it
-//! would use up all the time although the next address answers. So the next try begins soon after,
-//! in parallel (RFC 8305, "Happy Eyeballs"), and the first connection wins.
+//! An address that drops packets does not answer. If addresses were tried one after the other, it would
+//! use up all the time although the next address answers. So the next try begins soon after, in
+//! parallel (RFC 8305, "Happy Eyeballs"), and the first connection wins.
 //!
-//! A host name is looked up on a thread of its own for each look-up, not on the runtime's threads for
-//! blocking work: where all of these wait for locks, they would wait for themselves.
+//! Each look-up of a host name has its own thread, not one of the runtime's threads for blocking work.
+//! If all of these wait for locks, a look-up there would never run.
 
 use std::future::Future;
 use std::io;
@@ -20,7 +20,7 @@ use crate::clock;
 /// The longest delay before the next address is tried, as RFC 8305 recommends.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// The addresses of a host, in the order in which to try them. `within`: how long connecting may take.
+/// The addresses of a host, in the order of tries. `within`: how long connecting may take.
 pub(super) async fn of_host(
     host: &str,
     port: u16,
@@ -34,7 +34,7 @@ pub(super) async fn of_host(
     look_up(within, look).await.map(in_turn)
 }
 
-/// Looks on a thread of its own: all threads of the runtime for blocking work may be waiting for locks.
+/// Runs on a separate thread: all threads of the runtime for blocking work may be waiting for locks.
 async fn look_up<T: Send + 'static>(
     within: Duration,
     look: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -42,7 +42,7 @@ async fn look_up<T: Send + 'static>(
     let (tell, told) = tokio::sync::oneshot::channel();
     let thread = std::thread::Builder::new().name("redlock-rt-names".into());
     thread.spawn(move || drop(tell.send(look())))?;
-    // Before connecting has taken too long, which says less.
+    // Before the time limit for connecting, whose error says less.
     let found = clock::timeout(within / 8 * 7, told).await;
     found.ok().and_then(Result::ok).unwrap_or_else(|| {
         let why = "the resolver of host names did not answer";
@@ -50,8 +50,8 @@ async fn look_up<T: Send + 'static>(
     })
 }
 
-/// The order in which to try: that of the resolver, with the two families in turn. A host often
-/// cannot be reached by one of them at all.
+/// The order of tries: that of the resolver, alternating between the two families. Often one of them
+/// cannot reach a host at all.
 fn in_turn(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let mut addresses = addresses.into_iter().peekable();
     let v6_first = addresses.peek().is_some_and(SocketAddr::is_ipv6);
@@ -190,7 +190,7 @@ mod tests {
         assert!(started.elapsed() <= S / 2, "{:?}", started.elapsed());
     }
 
-    /// One that fails costs no pause, and none is begun once another has answered.
+    /// A failing address costs no pause, and no try begins once another address has answered.
     #[tokio::test(start_paused = true)]
     async fn addresses_that_refuse_cost_no_time() {
         let begun = RefCell::new(Vec::new());

@@ -2,12 +2,12 @@
 
 use std::io;
 
-/// What a failure to open a stream says about the configuration.
+/// The conclusion from a failure to open a stream about the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::connection) enum Misfit {
     /// The host name is unknown. The name may come and go with the server.
     UnknownHost,
-    /// The two sides will not agree on TLS.
+    /// The two sides cannot agree on TLS.
     #[cfg(feature = "tls")]
     Tls(&'static str),
 }
@@ -25,7 +25,7 @@ const UNKNOWN_HOST: [&str; 6] = [
 ];
 
 impl Misfit {
-    /// `None`: it may pass by itself.
+    /// `None`: it may be temporary.
     pub(in crate::connection) fn of(error: &io::Error) -> Option<Self> {
         #[cfg(feature = "tls")]
         if let Some(hint) = super::tls::misfit_of(error) {
@@ -36,7 +36,7 @@ impl Misfit {
         unknown.then_some(Self::UnknownHost)
     }
 
-    /// What to do about it.
+    /// The advice for the error.
     pub(in crate::connection) fn hint(self) -> &'static str {
         match self {
             Self::UnknownHost => "no such host name",

@@ -1,5 +1,5 @@
-//! How a byte stream to a server comes about: what its URL says, the look-up of its name, TLS, and the
-//! credentials with which to log in there.
+//! How a byte stream to a server is made: the URL, the look-up of the host name, TLS, and the
+//! credentials for the login.
 
 mod credentials;
 mod dialer;

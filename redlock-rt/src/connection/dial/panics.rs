@@ -1,5 +1,5 @@
-//! A panic while a connection is made is an error, so that the next try comes after a pause: in a
-//! connector or a source of credentials, or of Tokio in a runtime without I/O.
+//! Turns a panic during connecting into an error, so that the next try comes after a pause. A panic
+//! can come from a connector or a source of credentials, or from Tokio in a runtime without I/O.
 
 use std::any::Any;
 use std::io;
@@ -7,13 +7,13 @@ use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 
-/// The result of `run`; `what` is to be blamed for a panic. Boxed, since callers have these futures on
-/// their stacks.
+/// The result of `run`. A panic is reported as one of `what`. Boxed, since callers have these futures
+/// on their stacks.
 pub(super) fn caught<T, E: From<io::Error>>(
     what: &'static str,
     run: impl Future<Output = Result<T, E>> + Send,
 ) -> impl Future<Output = Result<T, E>> + Send {
-    // What a panic interrupted is dropped here, and not looked at again.
+    // Data that a panic interrupted is dropped here, and not used again.
     let ended = AssertUnwindSafe(Box::pin(run)).catch_unwind();
     ended.map(move |ended| {
         ended.unwrap_or_else(|panic| {

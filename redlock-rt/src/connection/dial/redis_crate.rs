@@ -1,4 +1,4 @@
-//! The settings that a service has for the `redis` crate.
+//! The settings of a service for the `redis` crate.
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
@@ -21,7 +21,7 @@ impl RedisSettings {
         )
     }
 
-    /// `own_tls`: certificates are set here. Those of the settings cannot be read.
+    /// `own_tls`: certificates are set here. Certificates in the settings cannot be read.
     pub(crate) fn endpoint(&self, own_tls: bool) -> Result<Endpoint, Error> {
         let info = self
             .0

@@ -79,7 +79,7 @@ impl Tls {
     /// Speaks TLS over a stream that `open` opens, which takes no longer than `within`.
     ///
     /// A Redis without TLS does not answer a handshake, since it waits for the end of a line. So if
-    /// nothing comes for a while, another stream asks without TLS.
+    /// no reply comes for a while, another stream asks without TLS.
     pub(super) async fn connect<S, F>(
         &self,
         host: &str,

@@ -8,11 +8,11 @@ use super::endpoint::{Endpoint, Login, Servers, Service};
 use crate::connection::address::Address;
 use crate::error::Error;
 
-/// What stands behind `://`, up to its parts. A URL with several hosts is none for the `url` crate.
+/// The parts after `://`. The `url` crate does not accept a URL with several hosts.
 pub(super) struct Parts<'a> {
     /// In lower case.
     pub(super) scheme: String,
-    /// With its `@`; empty if there is none.
+    /// Includes its `@`; empty if there is none.
     credentials: &'a str,
     pub(super) hosts: Vec<&'a str>,
     /// From the first `/`, `?` or `#`.
@@ -179,9 +179,9 @@ fn unix(url: &Url) -> Result<Endpoint, String> {
     for (key, value) in url.query_pairs() {
         match &*key {
             "db" => login.db = number(&value)?,
-            // An empty variable of the environment says nothing.
+            // An empty environment variable counts as not set.
             "user" | "pass" if value.is_empty() => {}
-            // In place of what is not UTF-8.
+            // The replacement for bytes that are not UTF-8.
             "user" | "pass" if value.contains(char::REPLACEMENT_CHARACTER) => {
                 return Err(format!("the {key} is not UTF-8; {PERCENT}"));
             }
@@ -219,7 +219,7 @@ pub(super) fn mistake(text: &str) -> Option<String> {
         return Some(why.into());
     }
     let Some(Parts { scheme, behind, .. }) = Parts::of(text) else {
-        // It may be a password by itself.
+        // The text may be a bare password.
         return Some(format!("the scheme is missing; {FORM}"));
     };
     let plain = scheme.trim_end_matches(SENTINEL).trim_end_matches(CLUSTER);
@@ -245,7 +245,7 @@ fn host_and_port(url: &Url, default: u16) -> Result<(String, u16), &'static str>
     }
 }
 
-/// The database behind the host; none is the first.
+/// The database after the host; none means the first.
 pub(super) fn database(text: &str) -> Result<i64, String> {
     match text {
         "" => Ok(0),
@@ -262,7 +262,7 @@ fn number(text: &str) -> Result<i64, String> {
     }
 }
 
-/// Undoes percent-encoding; `None` where the bytes are no UTF-8.
+/// Undoes percent-encoding; `None` if the bytes are not UTF-8.
 fn decode(text: &str) -> Option<String> {
     let text = percent_encoding::percent_decode_str(text).decode_utf8();
     text.ok().map(Cow::into_owned)
@@ -366,7 +366,7 @@ mod tests {
         }
     }
 
-    /// What an error says; it must name the mistake, and no secret.
+    /// Checks the text of an error, which must name the mistake, and no secret.
     #[track_caller]
     fn assert_says(url: &str, says: &str) {
         let error = Endpoint::parse(url).unwrap_err();
@@ -401,7 +401,7 @@ mod tests {
         }
     }
 
-    /// What stands in the wrong place may be a password. It was echoed.
+    /// A text in the wrong place may be a password. The error repeated it.
     #[test]
     fn an_error_about_a_url_repeats_no_part_of_it() {
         assert_says("hunter2://x", "unknown scheme; expected redis");
@@ -454,7 +454,7 @@ mod tests {
         );
         assert_says("redis://h/s3cret", "as in redis://127.0.0.1:6379/0");
         assert_says("redis://h?s3cret=1", "unknown parameter");
-        // What is clear enough as it is.
+        // Texts that need no correction.
         for (url, password) in [
             ("redis://:p@ss@h", "p@ss"),
             ("redis://:50%off@h", "50%off"),

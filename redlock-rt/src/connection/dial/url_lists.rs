@@ -1,4 +1,4 @@
-//! Servers that are named one by one.
+//! Servers that are listed one by one.
 
 use super::endpoint::{Endpoint, Login, Servers, Service};
 use super::url::{PARSE, Parts, SENTINEL_PORT, database, mistake, servers};
@@ -70,8 +70,8 @@ fn refused(why: &'static str) -> Error {
     Error::bad_input(PARSE, why)
 }
 
-/// The addresses and the login of all; `None`: the list is empty. `of`: what they are together;
-/// `twice`: whether one may be named twice.
+/// The addresses and the common login; `None`: the list is empty. `of`: what they are together;
+/// `twice`: whether one may be listed twice.
 fn listed(
     of: &str,
     urls: &[impl AsRef<str>],

@@ -43,9 +43,9 @@ impl Fault {
         use self::Stage::{Answered, Dialing, Unanswered};
         match (caller, self.stage, self.cause) {
             (_, _, Closed) => Verdict::Fail,
-            // A failure to connect says nothing about a call that must be sent at some time.
+            // A failure to connect says nothing about a call that must be sent eventually.
             (Cleanup | Renewal | Beat, Dialing, _) => Verdict::Again,
-            // Another connection may lead to a server in its right mind.
+            // Another connection may lead to a working server.
             (Cleanup | Renewal | Beat | Subscription, Unanswered, _) => Verdict::Again,
             (CallOnce, Unanswered | Answered, _) => Verdict::Fail,
             // Another hold of the call is the reason.

@@ -1,19 +1,19 @@
-//! The commands and messages of a connection that listens, to plain channels and in a cluster also to
+//! The commands and messages of a connection that listens to plain channels, and in a cluster also to
 //! sharded ones.
 //!
-//! The client library queues messages without a limit, and knows no sharded channels on such a
-//! connection. And a server sends what nobody asked for: it ends a subscription when the slot of the
-//! channel moves away, with the same words as when it confirms SUNSUBSCRIBE.
+//! The client library queues messages without a limit, and does not support sharded channels on such
+//! a connection. Also, a server sends unrequested messages: it ends a subscription when the slot of
+//! the channel moves away, with the same words as a confirmation of SUNSUBSCRIBE.
 //!
-//! No task: the reader of the messages also drives the commands. A reader that is behind leaves the
-//! rest in the stream.
+//! There is no task: the reader of the messages also drives the commands. A reader that is behind
+//! leaves the rest in the stream.
 //!
 //! # Invariants
 //!
-//! 1. Replies come in the order of the commands. Behind each command that ends a subscription goes a
-//!    PING, whose reply is the only one that counts: the other may be an error (the slot has moved
-//!    away), or come twice. Of two errors, the second is that to the PING.
-//! 2. A reply that no command is open for ends the connection.
+//! 1. Replies come in the order of the commands. After each command that ends a subscription a PING
+//!    is sent, and only its reply counts. The other reply may be an error (the slot has moved away),
+//!    or come twice. Of two errors, the second is the reply to the PING.
+//! 2. A reply without an open command ends the connection.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,7 +30,7 @@ use crate::connection::stream::{Framed, Nonsense, encode, nonsense};
 use crate::shim::lock_std;
 use crate::wire::Value;
 
-/// Which of a server's two sorts of channels one is.
+/// The two kinds of channels of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Reach {
     /// Messages reach the subscribers at all servers of a cluster.
@@ -46,13 +46,13 @@ pub(super) struct Asking(Arc<Mutex<AskedCommands>>);
 
 #[derive(Debug, Default)]
 struct AskedCommands {
-    /// What is to be written.
+    /// The bytes to write.
     out: Vec<u8>,
     /// The commands without a reply.
     open: VecDeque<AskedCommand>,
-    /// Of the reader.
+    /// The waker of the reader.
     reader: Option<Waker>,
-    /// There will be no replies any more.
+    /// There will be no more replies.
     ended: bool,
 }
 
@@ -67,7 +67,7 @@ struct AskedCommand {
 #[derive(Debug, PartialEq, Eq)]
 enum What {
     Begin,
-    /// `refused`: the first of its two commands was.
+    /// `refused`: the first of its two commands was refused.
     End {
         channel: Vec<u8>,
         refused: bool,
@@ -81,7 +81,7 @@ pub(super) struct Listening<S> {
     asked: Asking,
 }
 
-/// What a listening connection hears.
+/// What a listening connection receives.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Message(Message),
@@ -89,11 +89,11 @@ pub(crate) enum Heard {
     Left(String),
 }
 
-/// Something was published.
+/// A published message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) channel: String,
-    /// Of a list with one text, that text. Empty if it is neither.
+    /// The text, or the only text in a list. Empty otherwise.
     pub(crate) payload: String,
 }
 
@@ -134,7 +134,7 @@ impl Asking {
         self.ask(What::Ping, &[&[b"PING"]]).await
     }
 
-    /// Sends when it is first polled and the messages are read.
+    /// Sends when this is first polled and the messages are read.
     async fn ask(&self, what: What, commands: &[&[&[u8]]]) -> Result<(), Fault> {
         let outcome = self.begin(what, commands)?;
         outcome.await.unwrap_or_else(|_| Err(ended()))
@@ -162,7 +162,7 @@ impl Asking {
 impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
     fn poll_heard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Heard>> {
         loop {
-            // Replies are read also while the server takes no commands.
+            // Replies are read even if the server takes no commands.
             let take = |waker: &Waker, writing: &mut Vec<u8>| {
                 let mut asked = lock_std(&self.asked.0);
                 std::mem::swap(writing, &mut asked.out);
@@ -184,13 +184,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Listening<S> {
 }
 
 impl AskedCommands {
-    /// A frame has arrived; returns what it tells the listener.
+    /// A frame has arrived. Returns what the listener must know.
     fn take_in(&mut self, value: Value) -> io::Result<Option<Heard>> {
         let items = match value {
             Value::List(items) => items,
             Value::Error(error) => {
                 match self.open.front_mut().map(|open| &mut open.what) {
-                    // The PING behind it says when it is over.
+                    // The PING after it tells when it is over.
                     Some(What::End { refused, .. }) if !*refused => *refused = true,
                     Some(_) => self.done(Err(Fault::from_server(error))),
                     None => return Err(unasked()),
@@ -278,7 +278,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream for Listening<S> {
 }
 
 impl<S> Listening<S> {
-    /// Whoever waits for a reply waits in vain.
+    /// Tells all that wait for a reply that none will come.
     fn end(&mut self) {
         let mut asked = lock_std(&self.asked.0);
         asked.ended = true;
@@ -301,7 +301,7 @@ fn text(value: Value) -> Option<String> {
     }
 }
 
-/// What is in a list of one.
+/// The only item of a list.
 fn alone(value: Value) -> Value {
     match value {
         Value::List(mut items) if items.len() == 1 => items.remove(0),
@@ -345,7 +345,7 @@ mod tests {
     }
 
     impl Both {
-        /// What is read of this until nothing more comes.
+        /// The messages that are read until no more come.
         fn hear(&mut self, bytes: &str) -> Vec<Heard> {
             let sent = self.server.write_all(bytes.as_bytes()).now_or_never();
             sent.unwrap().unwrap();
@@ -356,7 +356,7 @@ mod tests {
             all
         }
 
-        /// What the server has received.
+        /// The commands that the server has received.
         fn sent(&mut self) -> String {
             let mut bytes = [0; 4096];
             let len = self.server.read(&mut bytes).now_or_never();

@@ -25,8 +25,8 @@ pub(crate) struct Subscriber {
     at: Option<Address>,
 }
 
-/// The messages of a subscribing connection; ends with the connection, or when it is abandoned for
-/// another server.
+/// The messages of a subscribing connection. Ends with the connection, or when the connection is
+/// abandoned for another server.
 pub(crate) struct Announcements {
     listening: Listening<BoxStream>,
     left: Arc<Notify>,
@@ -34,7 +34,7 @@ pub(crate) struct Announcements {
 }
 
 impl Subscriber {
-    /// Connects. Must be called inside the runtime that is to drive the connection.
+    /// Connects. Must be called inside the runtime that will drive the connection.
     pub(crate) async fn open(
         dialer: &Dialer,
         timeout: Duration,
@@ -103,7 +103,7 @@ impl Subscriber {
 }
 
 impl Announcements {
-    /// What is heard.
+    /// The received messages.
     pub(crate) fn messages(self) -> impl Stream<Item = Heard> + Send + Unpin {
         let Self {
             mut listening,
@@ -114,7 +114,7 @@ impl Announcements {
             left.notified().await;
             drop(tie);
         });
-        // With the budget of its task used up, a stream looks empty that is not.
+        // If the budget of its task is used up, a stream seems empty although it is not.
         let messages =
             futures::stream::poll_fn(move |cx| pin!(unconstrained(listening.next())).poll(cx));
         messages.take_until(left)

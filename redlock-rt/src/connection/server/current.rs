@@ -1,17 +1,17 @@
 //! The server process to which the connections of a client lead: one for all of them.
 //!
-//! After a failover behind one address, connections that are still open lead to the old server, and
-//! new ones to the new server. A lock that is renewed on the one and free on the other has two
-//! holders. So every connection reports its server (`run_id`) before it is used.
+//! After a failover behind one address, connections that are still open lead to the old server, and new ones
+//! to the new server. A lock that is renewed on the old one and free on the new one has two holders. So
+//! every connection reports its server (`run_id`) before it is used.
 //!
 //! # Invariants
 //!
 //! 1. All live connections with a known server lead to the current server. If a connection leads to
 //!    another server, the others are abandoned before it is used, and every hold is verified.
 //! 2. The connection that was dialed last decides which server is the current one.
-//! 3. An abandoned server is refused for a while, long enough to verify every hold on the new one.
-//!    Otherwise an address that leads to two servers in turn could lead back to the old server
-//!    before the new one was asked, and a hold that only the old server has would stay valid.
+//! 3. An abandoned server is refused for a while, long enough to verify every hold on the new one. Otherwise
+//!    an address that alternates between two servers could lead back to the old server before the new one
+//!    was asked. A hold that only the old server has would then stay valid.
 //!
 //! A connection with an unknown server (an ACL forbids INFO) changes none of this.
 
@@ -49,7 +49,7 @@ struct Current {
     dial: u64,
 }
 
-/// What a new connection means for the others.
+/// The effect of a new connection on the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arrival {
     /// The others lead to the same server.
@@ -123,7 +123,7 @@ impl Tie {
     }
 }
 
-/// Who is told there of writes to the keys of locks.
+/// The connection that is told there of writes to the keys of locks.
 #[derive(Debug, Default)]
 pub(in crate::connection) enum Listener {
     /// No connection has listened yet.
@@ -131,7 +131,7 @@ pub(in crate::connection) enum Listener {
     Nobody,
     /// The connection that listens, or did last.
     At(Identity),
-    /// The server tells nobody, or nobody knows whom.
+    /// The server reports to no connection, or the connection is unknown.
     Refused,
 }
 
@@ -144,8 +144,8 @@ pub(crate) struct CurrentServer {
     on_move: Box<dyn Fn() + Send + Sync>,
     /// Whether a connection was ever made: the configuration is, or was, correct.
     reached: AtomicBool,
-    /// The server of which it was found out that it lets this client renew locks, and whether it carries out
-    /// HDEL; see `call::needed_rights`.
+    /// The server that is known to let this client renew locks, and whether it executes HDEL; see
+    /// `call::needed_rights`.
     proof: Mutex<Option<(Option<String>, bool)>>,
     listener: Mutex<Listener>,
     /// The master that the sentinels named last.
@@ -157,8 +157,8 @@ pub(crate) struct CurrentServer {
 #[derive(Default)]
 struct ServerState {
     view: View,
-    /// The connections that lead to the current server. Those with an unknown server are among them
-    /// if their address is known.
+    /// The connections that lead to the current server. A connection with an unknown server is included if
+    /// its address is known.
     ties: Vec<Weak<Tie>>,
 }
 
@@ -168,7 +168,7 @@ impl ServerState {
         self.ties.push(Arc::downgrade(tie));
     }
 
-    /// Takes out the connections that are to be closed; no reply on them counts from here on.
+    /// Removes the connections that must be closed. No reply on them counts from now on.
     fn leave(&mut self, is_to_close: impl Fn(&Tie) -> bool) -> Vec<Arc<Tie>> {
         let mut left = Vec::new();
         self.ties.retain(|tie| match tie.upgrade() {
@@ -213,7 +213,7 @@ impl CurrentServer {
         self
     }
 
-    /// Whether the server of this `run_id` carries out HDEL; `None`: nothing was found out of that one.
+    /// Whether the server with this `run_id` executes HDEL; `None`: not known.
     pub(in crate::connection) fn deletes(&self, run_id: Option<&String>) -> Option<bool> {
         let proof = lock_std(&self.proof);
         let (of, deletes) = proof.as_ref()?;
@@ -228,13 +228,13 @@ impl CurrentServer {
         lock_std(&self.listener)
     }
 
-    /// The server refuses to tell of writes to keys: until another connection listens, it is not asked.
+    /// The server refuses to report writes to keys. It is not asked until another connection listens.
     pub(crate) fn tells_nobody(&self) {
         *self.listener() = Listener::Refused;
         self.journal.is_missing(Right::TRACKING);
     }
 
-    /// Whether the server has refused to tell of writes to keys, since a connection listens.
+    /// Whether the server has refused to report writes to keys, since a connection listens.
     pub(crate) fn refuses_to_tell(&self) -> bool {
         matches!(*self.listener(), Listener::Refused)
     }
@@ -259,8 +259,8 @@ impl CurrentServer {
     /// # Errors
     ///
     /// The connection may not be used: the server is unsuitable, or was abandoned. After the first
-    /// connection, a replica is a passing fault: during a failover the address may lead to one for
-    /// a while.
+    /// connection, a replica is a temporary fault: during a failover the address may lead to one for a
+    /// while.
     pub(in crate::connection) fn arrive(
         &self,
         dial: u64,
@@ -298,8 +298,7 @@ impl CurrentServer {
         }
         let mut left: Vec<Arc<Tie>> = Vec::new();
         if arrival == Arrival::Moved {
-            // Under the mutex: when the next connection arrives, no connection to the old server is
-            // in use.
+            // Under the mutex: when the next connection arrives, no connection to the old server is in use.
             left = state.leave(|_| true);
         }
         state.join(tie);
@@ -312,8 +311,8 @@ impl CurrentServer {
         true
     }
 
-    /// The sentinels name this master: connections to another one are closed, and nothing waits for
-    /// it any more.
+    /// The sentinels name this master. Connections to another one are closed, and nothing waits for it any
+    /// more.
     pub(super) fn is_named(&self, master: &Address) {
         let left = lock_std(&self.state).leave(|tie| {
             let at = tie.at.as_ref();
@@ -332,12 +331,12 @@ impl CurrentServer {
             differs
         });
         if differs && before.is_some() {
-            // Also if no connection is left: nothing waits for the next renewal.
+            // Also if no connection is left, so that nothing waits for the next renewal.
             (self.on_move)();
         }
     }
 
-    /// To wait until the sentinels name another master. What is named after this call is not missed.
+    /// Waits for the sentinels to name another master. Names after this call are not missed.
     pub(in crate::connection) fn switches(&self) -> Switches {
         Switches(self.named.subscribe())
     }
@@ -347,7 +346,7 @@ impl CurrentServer {
 pub(in crate::connection) struct Switches(watch::Receiver<Option<Address>>);
 
 impl Switches {
-    /// Another one than `master`; `None`: than the one that was named last.
+    /// Waits for another master than `master`; `None`: than the one that was named last.
     pub(in crate::connection) async fn other_than(&mut self, master: Option<&Address>) {
         // The sender lives as long as the client.
         while self.0.changed().await.is_ok() {

@@ -9,16 +9,16 @@ use futures::stream::FuturesUnordered;
 use crate::clock;
 use crate::connection::fault::Fault;
 
-/// What became of several servers that were asked at the same time.
+/// The results of several servers that were asked at the same time.
 pub(in crate::connection) struct Gathered<T> {
     /// In the order in which they answered.
     pub(in crate::connection) answers: Vec<T>,
-    /// Of the others; a server that did not answer in time has none.
+    /// The faults of the others; a server that did not answer in time has none.
     pub(in crate::connection) faults: Vec<(String, Fault)>,
 }
 
-/// Waits for the answers of all, at most for half of `within`, and not much longer than for
-/// the answers that are `enough`.
+/// Waits for the answers of all, at most for half of `within`. Once the answers are `enough`, it
+/// waits only a little longer.
 pub(in crate::connection) async fn gather<T, F>(
     asked: impl IntoIterator<Item = (String, F)>,
     within: Duration,
@@ -61,8 +61,8 @@ where
     gathered
 }
 
-/// One fault for all, which says what became of each. `reached`: the servers were found before, so
-/// whatever it is passes.
+/// One fault for all, with the result of each. `reached`: the servers were found before, so any
+/// fault is temporary.
 pub(in crate::connection) fn all_failed(
     what: &str,
     faults: Vec<(String, Fault)>,

@@ -1,5 +1,5 @@
-//! The first commands of every connection: login, and questions about the server and this client of
-//! it. One round trip on the bare stream: a subscribing connection cannot ask later.
+//! The first commands of every connection: login, and questions about the server and this client's
+//! connection. They take one round trip on the bare stream: a subscribing connection cannot ask later.
 
 use std::io;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::wire::Value;
 pub(in crate::connection) struct Reached {
     pub(in crate::connection) stream: Framed<BoxStream>,
     pub(in crate::connection) info: Info,
-    /// `None` where an ACL forbids to ask.
+    /// `None` if an ACL forbids the question.
     pub(in crate::connection) client_id: Option<i64>,
     /// The number of the dial; see [`CurrentServer::arrive`].
     pub(in crate::connection) number: u64,
@@ -39,7 +39,7 @@ pub(in crate::connection) struct Identity {
 }
 
 impl Reached {
-    /// `None` where an ACL forbids to ask.
+    /// `None` if an ACL forbids the question.
     pub(in crate::connection) fn identity(&self) -> Option<Identity> {
         Some(Identity {
             run_id: self.info.run_id.clone()?,
@@ -113,7 +113,7 @@ where
         Ok(replies) => return Ok((stream, replies)),
         Err(turned_away) => turned_away,
     };
-    // A TLS server hangs up on anything else without a reply, and so do other servers.
+    // A TLS server closes without a reply to anything else, and so do other servers.
     let suspect = hung_up && target.is_plain() && !reached;
     match suspect && clock::timeout(LOOK, speaks_tls(open(target))).await == Ok(true) {
         true => Err(Fault::not_plain()),
@@ -131,7 +131,7 @@ async fn speaks_tls(stream: impl Future<Output = io::Result<BoxStream>>) -> bool
         && matches!(answer, [ALERT | HANDSHAKE, 3])
 }
 
-/// The replies to the first commands of a connection; or why there are none, and whether the stream ended
+/// The replies to the first commands of a connection. On failure, the reason, and whether the stream ended
 /// before the first byte.
 async fn replies(
     commands: &Pipeline,
@@ -149,8 +149,8 @@ async fn replies(
             }
             Err(error) => error,
         };
-        // A server that turns connections away gives the reason as the reply to the first command,
-        // and closes. A forbidden optional command is not the reason.
+        // A server that turns connections away gives the reason as the reply to the first command, and
+        // closes. A forbidden optional command is not the reason.
         if let [Value::Error(error)] = &replies[..]
             && (needed > 0 || error.code() != "NOPERM")
         {
@@ -167,8 +167,8 @@ async fn replies(
     Ok(replies)
 }
 
-/// What the server is, and the id of this client of it. `needed`: this many of the first replies must not be
-/// errors.
+/// The kind of the server, and the id of this connection. `needed`: this many of the first replies must not
+/// be errors.
 fn judge(replies: &[Value], needed: usize, clustered: bool) -> Result<(Info, Option<i64>), Fault> {
     let (logged_in, told) = replies.split_at(needed);
     // Servers before 7.2 do not know SETINFO, and an ACL may forbid the name.
@@ -190,8 +190,8 @@ fn judge(replies: &[Value], needed: usize, clustered: bool) -> Result<(Info, Opt
             return Err(Fault::from_server(error.clone()).while_dialing());
         }
     }
-    // An ACL may forbid the question (NOPERM), which is accepted. A server that requires a login,
-    // or is busy or loading, would not answer other commands either.
+    // An ACL may forbid the question (NOPERM), which is accepted. A server that requires a login, or is busy
+    // or loading, would not answer other commands either.
     for reply in std::iter::once(id).chain(infos) {
         if let Value::Error(error) = reply {
             let fault = Fault::from_server(error.clone());
@@ -207,7 +207,7 @@ fn judge(replies: &[Value], needed: usize, clustered: bool) -> Result<(Info, Opt
 mod tests {
     use super::*;
 
-    /// What is made of an answer to the first command, before the server hangs up.
+    /// The fault after an answer to the first command, before the server closes.
     async fn cut_after(answer: &str, needed: usize) -> Fault {
         let (client, mut server) = tokio::io::duplex(1024);
         server.write_all(answer.as_bytes()).await.unwrap();

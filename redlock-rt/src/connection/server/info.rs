@@ -17,10 +17,10 @@ pub(in crate::connection) struct Info {
     pub(in crate::connection) role: Option<String>,
     /// For a replica: the address of its master.
     master: Option<String>,
-    /// The number of replicas that are connected to it and in step.
+    /// The number of connected replicas that are in step.
     pub(in crate::connection) replicas: Option<u32>,
     /// Whether it is a node of a cluster that has sharded channels (since Redis 7.0), as far as this
-    /// user may know, and the client is to use them.
+    /// user may know, and the client may use them.
     pub(in crate::connection) has_shard_channels: bool,
 }
 
@@ -38,8 +38,8 @@ pub(super) enum Unfit {
 }
 
 impl Info {
-    /// Adds the commands that ask for it. Before Redis 7 INFO takes one section at a time.
-    /// `role`: asks for the role in another way too, since an ACL may forbid INFO.
+    /// Adds the commands that request it. Before Redis 7 INFO takes one section at a time. `role`:
+    /// also asks for the role in another way, since an ACL may forbid INFO.
     pub(super) fn ask(pipeline: &mut Pipeline, role: bool) {
         pipeline.cmd("INFO").arg("server");
         pipeline.cmd("INFO").arg("replication");

@@ -11,7 +11,7 @@ use crate::limit::Limit;
 use crate::meter::{self, Event, News, ServerEvent};
 use crate::shim::lock_std;
 
-/// Of its lines, which are about the client, so no span of the caller that noticed stands before them.
+/// The target of its lines. They are about the client, so outside the span of the noticing caller.
 const TARGET: &str = "redlock_rt::connection";
 const RIGHTS: &str = "redlock_rt::rights";
 
@@ -32,7 +32,7 @@ struct Outage {
     told: bool,
     /// The server that was lost, if this one has its slots now.
     of: Option<Arc<str>>,
-    /// There is a connection again, on which no call was answered yet.
+    /// There is a connection again, but no call on it was answered yet.
     connected: bool,
     /// When it ended for callers, unless they were refused since.
     ended: Option<Instant>,
@@ -47,14 +47,14 @@ struct OutageLine {
     left_out: u64,
 }
 
-/// For a field that can be computed with.
+/// A number for a log field.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Presence {
-    /// A connection was lost, or could not be made. If this is to be logged (once per outage),
-    /// returns the duration of the outage and how many short ones were left out before it.
+    /// A connection was lost, or could not be made. If this must be logged (once per outage), returns
+    /// the duration of the outage and how many short ones were left out before it.
     fn lost(&mut self, now: Instant) -> Option<OutageLine> {
         if self.replaced {
             return None;
@@ -94,7 +94,7 @@ impl Presence {
         true
     }
 
-    /// A call was refused, as all others would be.
+    /// A call was refused with a reason that concerns all calls.
     fn refused(&mut self) {
         if let Some(outage) = &mut self.outage {
             outage.ended = None;
@@ -124,7 +124,7 @@ impl Presence {
         })
     }
 
-    /// Another server, which answers, has got all slots of this one, and the outage with them.
+    /// Another server, which answers, has taken over all slots of this one, and so the outage.
     fn replaced(&mut self) -> Option<Outage> {
         let outage = self.outage.take()?;
         self.replaced = true;
@@ -161,7 +161,7 @@ impl Right {
 const RUNS_LATE: &str =
     "a command that was lost in a dead connection may run late; its lock ends with its lease";
 
-/// A connection beside that for commands, with the effect where only that one can be had.
+/// A connection in addition to that for commands, and the effect if it cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Beside(&'static str);
 
@@ -176,7 +176,7 @@ pub(crate) struct Journal {
     server: Arc<str>,
     pub(in crate::connection) news: Option<Arc<News>>,
     state: Mutex<JournalState>,
-    /// The end of an outage is told with the next call that is answered.
+    /// The end of an outage is reported with the next answered call.
     returning: AtomicBool,
 }
 
@@ -187,7 +187,7 @@ struct JournalState {
     introduced: bool,
     /// Limits the lines about tries to connect.
     tries: Limit,
-    /// Limits the lines about sentinels that could not be listened to.
+    /// Limits the lines about failures to listen to sentinels.
     listening: Limit,
     /// Limits the lines about repeated calls.
     repeats: Limit,
@@ -199,14 +199,14 @@ struct JournalState {
     /// Limits the lines about other servers at the address.
     moves: Limit,
     missing: Vec<Right>,
-    /// The connections whose lack was logged, until they are made, and the limit of these lines.
+    /// The missing connections that were logged, until they are made, and the limit of these lines.
     without: Vec<Beside>,
     /// Whether it was logged that replicas are missing, until there are enough.
     few: bool,
     lacks: Limit,
 }
 
-/// Writes a line, with how many were left out before it, unless it is one of too many.
+/// Writes a line, with how many were left out before it, unless the limit forbids it.
 macro_rules! limited {
     ($journal:ident.$limit:ident => $level:ident [$($fields:tt)*] $message:literal) => {
         let passed = lock_std(&$journal.state).$limit.pass(clock::now());
@@ -265,7 +265,7 @@ impl Journal {
         }
     }
 
-    /// A connection could not be made; `beside`: while that for commands works.
+    /// A connection could not be made; `beside`: while the connection for commands works.
     pub(crate) fn failed(&self, beside: Option<Beside>, fault: &Fault) {
         if fault.cause == Cause::Closed {
             return;
@@ -293,7 +293,7 @@ impl Journal {
         );
     }
 
-    /// So many replicas had a lock in time, and so many were to have it.
+    /// How many replicas had a lock in time, and how many were to have it.
     pub(crate) fn replicated(&self, acknowledged: u32, wanted: u32) {
         let mut state = lock_std(&self.state);
         let few = acknowledged < wanted;
@@ -311,12 +311,12 @@ impl Journal {
         );
     }
 
-    /// A sentinel could not be listened to; another one is tried.
+    /// Listening to a sentinel failed; another one is tried.
     pub(crate) fn failed_to_listen(&self, fault: &Fault) {
         limited!(self.listening => debug [reason = fault.reason()] "not listening to a sentinel");
     }
 
-    /// A call failed that is made again.
+    /// A call failed that will be repeated.
     pub(crate) fn will_repeat(&self, name: &str, fault: &Fault) {
         limited!(
             self.repeats => debug [lock = name, reason = fault.reason()]
@@ -343,7 +343,7 @@ impl Journal {
         }
     }
 
-    /// Redis refuses a call that nobody waits for, with this effect.
+    /// Redis refuses a call that no caller waits for, with this effect.
     pub(crate) fn refuses(&self, name: &str, fault: &Fault, effect: &'static str) {
         meter::release_failed();
         limited!(
@@ -370,7 +370,7 @@ impl Journal {
         );
     }
 
-    /// What the first connection leads to.
+    /// The server of the first connection.
     pub(in crate::connection) fn introduce(&self, info: &Info, topology: &'static str) {
         if !std::mem::replace(&mut lock_std(&self.state).introduced, true) {
             tracing::info!(
@@ -382,8 +382,7 @@ impl Journal {
         }
     }
 
-    /// A connection was made; `None`: that for commands. An outage ends with the first call that is
-    /// answered.
+    /// A connection was made; `None`: that for commands. An outage ends with the first answered call.
     pub(crate) fn connected(&self, lane: Option<Beside>) {
         let mut state = lock_std(&self.state);
         state.held_up = false;
@@ -393,7 +392,7 @@ impl Journal {
         }
     }
 
-    /// A call was answered; `refused`: as all others would be.
+    /// A call was answered; `refused`: with a reason that concerns all calls.
     pub(in crate::connection) fn answered(&self, refused: bool) {
         if !self.returning.load(Ordering::Relaxed) {
             return;
@@ -423,7 +422,7 @@ impl Journal {
         }
     }
 
-    /// Takes over the outage of a server whose slots this one has, and which may be lost.
+    /// Takes over the outage of a server that may be lost, and whose slots this one has now.
     pub(in crate::connection) fn replaces(&self, lost: &Self) {
         let Some(outage) = lock_std(&lost.state).presence.replaced() else {
             return;
@@ -508,7 +507,7 @@ mod tests {
         assert_eq!(presence.lost(start + 2 * S), lost);
     }
 
-    /// Its end was told when the node returned, with all the time that it was away.
+    /// Its end was reported when the node returned, with the whole time of its absence.
     #[test]
     fn the_outage_of_a_node_ends_where_another_one_serves_its_slots() {
         let (lost, other) = (Journal::new("a:1".into()), Journal::new("b:1".into()));
@@ -518,7 +517,7 @@ mod tests {
         assert!(other.returning.swap(false, Ordering::Relaxed));
         other.replaces(&lost);
         assert!(!other.returning.load(Ordering::Relaxed));
-        // What still tries to connect there tells nothing.
+        // A task that still tries to connect there reports nothing.
         lost.lost("it hung up");
         assert!(lock_std(&lost.state).presence.outage.is_none());
         let told = lock_std(&other.state).presence.back(clock::now()).unwrap();

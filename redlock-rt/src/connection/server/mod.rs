@@ -1,5 +1,5 @@
-//! Which server it is. A new connection finds the server to lock on, logs in and asks what that is; all
-//! connections of a client are made to lead to one server process.
+//! Finds the server. A new connection looks for the server to lock on, logs in and asks what kind of
+//! server it is. All connections of a client are made to lead to one server process.
 
 mod current;
 mod gather;

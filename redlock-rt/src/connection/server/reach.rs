@@ -1,6 +1,6 @@
 //! Finding the server to lock on, and the first commands there.
 //!
-//! Every connection looks for the master anew, whatever the others of its client have found:
+//! Every connection looks for the master on its own, whatever the others of its client have found:
 //! [`CurrentServer`] makes them agree.
 
 use std::io;
@@ -13,8 +13,8 @@ use super::{replicated, sentinel};
 use crate::connection::dial::{BoxStream, Dialer, Route, Target};
 use crate::connection::fault::Fault;
 
-/// Finds the server, connects and logs in there, and asks what it is. `within`: how long all of it
-/// may take; the caller enforces this limit.
+/// Finds the server, connects and logs in there, and asks what kind of server it is. `within`: how
+/// long all of it may take; the caller enforces this limit.
 pub(in crate::connection) async fn reach<F>(
     dialer: &Dialer,
     server: &CurrentServer,
@@ -29,7 +29,7 @@ where
     let greet = |target| greet_at(dialer, server, &login, target, number, &open);
     match dialer.route() {
         Route::Only(target) => greet(target).await,
-        // Any of them will do for what leads here.
+        // Any node will do for this purpose.
         Route::Nodes(nodes) => match fastrand::choice(nodes) {
             Some(node) => greet(Target::Address(node.clone())).await,
             None => Err(Fault::passing("the cluster has no nodes".into())),

@@ -1,7 +1,7 @@
 //! A master and its replicas, without sentinels: the one whose role is `master`.
 //!
-//! All are asked for each connection, so a promotion by hand is followed. While two are masters,
-//! none is used: a lock that is held on the one would be free on the other.
+//! All are asked for each connection, so a promotion by hand is followed. While there are two
+//! masters, none is used: a lock that is held on one would be free on the other.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -25,7 +25,7 @@ where
     let asked = addresses
         .iter()
         .map(|address| (address.place(), judge(greet(address.clone()))));
-    // The others answer too, if they can: there may be two masters.
+    // Waits for the others too, as far as they answer: there may be two masters.
     let found = gather(asked, within, |masters: &[Reached]| !masters.is_empty());
     let Gathered {
         mut answers,

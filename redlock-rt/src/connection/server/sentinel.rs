@@ -1,10 +1,10 @@
 //! Asking sentinels for the master.
 //!
-//! All are asked at the same time. The answer with the highest configuration epoch counts, as it
-//! does among the sentinels: one that was cut off from the others may name an old master.
+//! All are asked at the same time. As among the sentinels, the answer with the highest configuration
+//! epoch counts: a sentinel that was cut off from the others may name an old master.
 //!
-//! The highest epoch counts once a majority has answered, or a short time after the first answer. What
-//! sentinels name is bounded: a host has 1 to 255 bytes of letters, digits and `.-_:%[]`.
+//! The highest epoch counts once a majority has answered, or a short time after the first answer. The
+//! names from sentinels are limited: a host has 1 to 255 bytes of letters, digits and `.-_:%[]`.
 
 use std::io;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use crate::connection::dial::{BoxStream, Dialer, Service, Target};
 use crate::connection::fault::Fault;
 use crate::wire::{ServerError, Value};
 
-/// What one sentinel says.
+/// The answer of one sentinel.
 #[derive(Debug, PartialEq, Eq)]
 struct SentinelAnswer {
     master: Address,
-    /// `None` where an ACL forbids to ask.
+    /// `None` if an ACL forbids the question.
     epoch: Option<u64>,
 }
 
-/// Asks for the address of the master. `reached`: whether there was a connection to a master
-/// before: the configuration is, or was, correct.
+/// Asks for the address of the master. `reached`: whether there was a connection to a master before,
+/// so the configuration is, or was, correct.
 pub(super) async fn locate<F>(
     dialer: &Dialer,
     service: &Service,

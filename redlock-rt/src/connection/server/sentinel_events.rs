@@ -1,14 +1,14 @@
 //! Listening to one sentinel for `+switch-master`.
 //!
-//! What it says is a hint only: the sentinels are asked, and if they name another master than
-//! before, connections to the old one are closed. An old master that hangs, or is not yet told that
-//! it is a replica, is left at once by all clients.
+//! The message is only a hint: the sentinels are asked, and if they name another master than before, connections to the
+//! old one are closed. So all clients at once leave an old master that hangs, or does not know yet that it is a
+//! replica.
 //!
-//! Every 5 s the client subscribes again, to learn whether the sentinel still answers: that needs no other
-//! right, and other commands are not allowed on a connection that listens. Every 10 s all sentinels are asked,
-//! in case that one was cut off from the others. The connection is made anew after 1 000 replies and
-//! announcements, or one that nobody asked for; announcements are followed at most ten times a second. The hint also ends a dial to a
-//! master that hangs, and the pause before the next one.
+//! Every 5 s the client subscribes again, to check whether the sentinel still answers. That needs no other right, and a
+//! listening connection allows no other commands. Every 10 s all sentinels are asked, in case this one was cut off from
+//! the others. The connection is replaced after 1 000 replies and announcements, or after an unrequested reply.
+//! Announcements are followed at most ten times a second. The hint also ends a dial to a master that hangs, and the
+//! pause before the next one.
 
 use std::time::Duration;
 
@@ -24,17 +24,17 @@ use crate::wire::Value;
 
 /// How often a sentinel shows that it still answers.
 const EVERY: Duration = Duration::from_secs(5);
-/// Every so often all sentinels are asked: a failover may have gone past a sentinel that was cut off from the
-/// others.
+/// After this many times all sentinels are asked: a sentinel that was cut off from the others may have missed a
+/// failover.
 const ALL_EVERY: u32 = 2;
 const CHANNEL: &str = "+switch-master";
-/// After so many replies and announcements, which is more than an hour, it is listened to on a new connection.
+/// After this many replies and announcements, which takes more than an hour, a new connection is used.
 const MOST_HEARD: usize = 1000;
 /// Announcements are followed no faster, whatever a sentinel sends.
 const PACE: Duration = Duration::from_millis(100);
 
-/// Listens to one of the sentinels until that connection ends; the next call begins with another
-/// one. `turn`: counts the calls. `within`: the longest time for connecting, and for a reply.
+/// Listens to one of the sentinels until that connection ends. The next call begins with another one. `turn`: counts
+/// the calls. `within`: the longest time for connecting, and for a reply.
 pub(crate) async fn listen(
     dialer: &Dialer,
     server: &CurrentServer,
@@ -169,7 +169,7 @@ mod tests {
     async fn a_sentinel_that_announces_without_end_is_left_after_a_thousand() {
         let other = "*3\r\n+message\r\n+switch-master\r\n+users 10.0.0.1 1 10.0.0.2 1\r\n";
         assert!(followed(other, MOST_HEARD).await.is_ok());
-        // One less: it is subscribed to again, and does not answer.
+        // One reply less, since the next SUBSCRIBE is not answered.
         let fault = followed(other, MOST_HEARD - 1).await.unwrap_err();
         let text = format!("{fault:?}");
         assert!(text.contains("does not answer"), "{text}");

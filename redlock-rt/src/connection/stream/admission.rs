@@ -1,40 +1,39 @@
-//! How many calls are in flight on a connection, and which is sent next.
+//! Limits the calls in flight on a connection, and chooses which is sent next.
 //!
-//! Without a bound a burst of callers puts all their commands into the sockets. Each caller then waits for
-//! all of them, and the server runs those of callers that have gone.
+//! Without a limit a burst of callers puts all their commands into the sockets. Each caller then waits for all of
+//! them, and the server runs commands of callers that have gone.
 //!
 //! # Invariants
 //!
 //! 1. The calls of one share are sent in the order in which they came.
 //! 2. A call waits only while its share has no room.
-//! 3. Releases have a share of their own, so that none waits for calls that acquire. These have what releases
-//!    leave of theirs, and room for one: all are in one line at the server, and of a call that came too late
-//!    there is a release.
+//! 3. Releases have their own share, so that none waits for acquisitions. Acquisitions may use what releases leave
+//!    of their share, and room for one. All calls are in one queue at the server, and each call that came too late
+//!    causes a release.
 //!
-//! A call for which there is no room is sent by the task of the connection, so a caller that is not polled
-//! holds up nobody. A caller that leaves takes its call back: it was never sent, and nothing is to be
-//! withdrawn. A call is not sent if its reply would come after the end of its caller's wait, judged by the
-//! last replies. What follows from a reply (the script behind a RESTORE that found the lock taken) is sent
-//! at once.
+//! A call without room is sent later by the task of the connection, so a caller that is not polled delays no
+//! other. A caller that leaves takes its call back: it was never sent, and there is nothing to withdraw. A call is
+//! not sent if its reply would come after the end of its caller's wait, judged by the last replies. Steps that
+//! follow from a reply (the script after a RESTORE that found the lock taken) are sent at once.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::clock;
 
-/// Room for calls in flight: for so many, or so many KiB.
+/// The most room for calls in flight: this many, or this many KiB.
 const MOST: usize = 1024;
-/// So much room callers have at first, and of a server that is slow; other clients have as much.
+/// The room for callers at first, and for a slow server; other clients have as much.
 const LEAST: usize = 2;
-/// The room is halved while replies take so much longer than twice the shortest time.
+/// The room is halved while replies take this much longer than twice the shortest time.
 const SLOW: Duration = Duration::from_millis(100);
-/// After so many replies in a row that were late though little was in flight, the server is that far away now.
+/// After this many late replies in a row with little in flight, that is the new distance of the server.
 const LASTING: u32 = 64;
 
-/// For whom a call is.
+/// The purpose of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::connection) enum Share {
-    /// For a caller that wants something.
+    /// Calls of callers.
     #[default]
     Callers,
     /// Releases, withdrawals and heartbeats.
@@ -56,18 +55,18 @@ struct Room<T> {
     line: VecDeque<T>,
 }
 
-/// How long replies take. Measured for one command after the other.
+/// The duration of replies. Measured for one command after the other.
 #[derive(Debug, Default)]
 struct Pace {
     /// The number of commands so far, and of replies.
     asked: u64,
     replied: u64,
-    /// The command that is measured, and a moment before it.
+    /// The measured command, and a moment before it.
     measured: Option<(u64, Instant)>,
     shortest: Option<Duration>,
-    /// How many replies in a row were late with the least room, and the shortest time of those.
+    /// How many replies in a row were late with the least room, and their shortest time.
     late: Option<(u32, Duration)>,
-    /// Whether one has been late since nobody waited for room.
+    /// Whether a reply was late since the last time that no call waited for room.
     was_late: bool,
     last_two: [Duration; 2],
 }
@@ -107,7 +106,7 @@ impl<T> Admission<T> {
         room.taken + others < room.most
     }
 
-    /// A call waits until [`next`](Self::next) returns it.
+    /// Makes a call wait until [`next`](Self::next) returns it.
     pub(super) fn join(&mut self, share: Share, call: T) {
         self.room_mut(share).line.push_back(call);
     }
@@ -121,7 +120,7 @@ impl<T> Admission<T> {
                 let room = self.room_mut(share);
                 let call = has_room.then(|| room.line.pop_front())??;
                 if room.line.is_empty() {
-                    // The memory of a long line is not kept.
+                    // The memory of a long queue is not kept.
                     room.line = VecDeque::new();
                 }
                 Some((share, call))
@@ -136,7 +135,7 @@ impl<T> Admission<T> {
         }
     }
 
-    /// A call of so many bytes was sent. Returns the room that it [gives back](Self::gives_back).
+    /// A call of this many bytes was sent. Returns the room that it [gives back](Self::gives_back).
     pub(super) fn takes(&mut self, share: Share, bytes: usize) -> usize {
         let room = 1 + bytes / 1024;
         self.room_mut(share).taken += room;
@@ -148,7 +147,7 @@ impl<T> Admission<T> {
         *taken = taken.saturating_sub(room);
     }
 
-    /// So many commands were answered.
+    /// This many commands were answered.
     pub(super) fn replied(&mut self, commands: usize, now: Instant) {
         self.pace.replied += commands as u64;
         let replied = self.pace.replied;
@@ -163,8 +162,8 @@ impl<T> Admission<T> {
         let shortest = self.pace.shortest.map_or(took, |known| known.min(took));
         self.pace.shortest = Some(shortest);
         self.pace.last_two = [self.pace.last_two[1], took];
-        // As by TCP: doubled until a reply is late, then halved, and raised by steps, while callers wait for room.
-        // Several clients settle at a fair part each, and what came at once does not fill the line at the server.
+        // As in TCP: doubled until a reply is late, then halved, and raised by steps, while callers wait for room.
+        // Several clients then get fair shares, and a burst does not fill the queue at the server.
         let Room { most, line, .. } = &mut self.callers;
         let is_late = took > shortest * 2 + SLOW;
         self.pace.notes(took, is_late && *most == LEAST);
@@ -181,12 +180,12 @@ impl<T> Admission<T> {
         };
     }
 
-    /// Whether the reply to a call that is sent now comes too late, as a rule. Who is served would else be
-    /// those whose time is just over, where more callers come than can be served.
+    /// Whether the reply to a call that is sent now usually comes too late. Otherwise, in an overload, mainly
+    /// callers whose time is just over would be served.
     pub(super) fn is_too_late(&self, until: Option<Instant>, now: Instant) -> bool {
-        // A server that stood still once is not slow.
+        // A server that stopped once is not slow.
         let usual = self.pace.last_two.into_iter().min().unwrap_or_default();
-        // Longer than the last ones, while the line at the server grows.
+        // Longer than the last ones, while the queue at the server grows.
         let shortest = self.pace.shortest.unwrap_or(usual);
         let expected = usual + usual.saturating_sub(shortest);
         until.is_some_and(|until| until <= clock::after(now, expected))
@@ -199,7 +198,7 @@ impl<T> Admission<T> {
         lines.into_iter().flatten()
     }
 
-    /// Callers have as much as they ever get.
+    /// Gives callers as much room as they can ever get.
     #[cfg(test)]
     pub(super) fn has_all_room(&mut self) {
         self.callers.most = MOST;

@@ -1,5 +1,4 @@
-//! The driver of one connection, which a task polls, and also a thread that cannot wait for that
-//! task.
+//! The driver of one connection. A task polls it, and so does a thread that cannot wait for that task.
 //!
 //! After a guard is dropped at the end of `main`, its runtime ends before the task is polled again.
 //! So the dropping thread polls the same future once. This writes the pending calls to the socket,
@@ -9,9 +8,9 @@
 //!   may need that runtime.
 //! * A process that ends resets its connection if replies are unread, and a server that cannot send replies
 //!   stops reading. So of several releases only the first is sure to be read.
-//! * A lone command from another runtime (`dedicated_thread`) is written by its caller in the same way: the
-//!   task would be woken twice for a call. While four or more calls are in progress, the task lets the
-//!   tasks run first that are ready, so that their commands go out in one write.
+//! * A single command from another runtime (`dedicated_thread`) is written by its caller in the same way:
+//!   otherwise the task would be woken twice for a call. While four or more calls are in progress, the task
+//!   first lets ready tasks run, so that their commands go out in one write.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -33,7 +32,7 @@ const MANY: usize = 4;
 pub(in crate::connection) struct Driver {
     /// The runtime of its task. A connector's stream may need this runtime.
     home: Home,
-    /// Whose connection it is.
+    /// The process that owns the connection.
     process: Process,
     /// Its commands.
     multiplexer: Arc<Multiplexer>,
@@ -92,8 +91,8 @@ impl Driver {
         (driver, task)
     }
 
-    /// As [`Multiplexer::send`]. A lone command from outside of the task's runtime is written here: else the
-    /// task's thread would be woken twice, to write the command and to read its reply.
+    /// As [`Multiplexer::send`]. A single command from outside of the task's runtime is written here.
+    /// Otherwise the task's thread would be woken twice, to write the command and to read its reply.
     pub(in crate::connection) fn send<const N: usize>(
         &self,
         caller: WakeUp<'_>,
@@ -108,7 +107,7 @@ impl Driver {
         Ok(sent)
     }
 
-    /// Writes the commands of few callers of other runtimes. Returns `false` if the task has to be woken.
+    /// Writes the commands of few callers of other runtimes. Returns `false` if the task must be woken.
     fn writes_here(&self) -> bool {
         if self.multiplexer.in_progress() >= MANY || self.home.is_here() || POLLING.get() {
             return false;
@@ -116,7 +115,7 @@ impl Driver {
         if self.is_inherited() {
             return true;
         }
-        // Being polled, the task may be past its look at the commands.
+        // If the task is being polled, it may have already looked for commands.
         let state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -128,16 +127,16 @@ impl Driver {
 
     /// Writes pending calls to the connection, without waiting for the socket.
     pub(in crate::connection) fn push(&self) {
-        // A connector's stream dropped a guard while it was polled. The task of that connection,
-        // which is being polled or has been woken, writes the call in a moment.
+        // A connector's stream dropped a guard while it was polled. The task of that connection, which is
+        // being polled or has been woken, will write the call soon.
         if POLLING.get() || self.is_inherited() {
             return;
         }
         self.poll_outside(lock_std(&self.state));
     }
 
-    /// Whether the connection is that of the process that forked this one: nothing is written or read
-    /// here, and its mutex is not taken, which a thread may hold that is not here.
+    /// Whether the connection belongs to the process that forked this one. Then nothing is written or read
+    /// here. Its mutex is not taken, since a thread that does not exist here may hold it.
     pub(in crate::connection) fn is_inherited(&self) -> bool {
         let inherited = self.process.is_another();
         if inherited {
@@ -146,13 +145,13 @@ impl Driver {
         inherited
     }
 
-    /// Whether the task is polled as surely as a timer of this thread's runtime goes off. With several
-    /// workers it may lie where no other worker takes it, behind a task that blocks its worker.
+    /// Whether the task is polled as reliably as a timer of this thread's runtime fires. With several
+    /// workers the task may be queued, out of reach of other workers, behind a task that blocks its worker.
     pub(in crate::connection) fn is_as_sure_as_a_timer(&self) -> bool {
         self.home.has_one_thread() && self.home.is_here()
     }
 
-    /// Polls in the task, whose waker this is.
+    /// Polls in the task, with its waker.
     fn poll(&self, waker: &Waker) -> Poll<()> {
         let mut state = lock_std(&self.state);
         match &mut state.waker {
@@ -164,8 +163,8 @@ impl Driver {
         polled
     }
 
-    /// Polls on another thread. The task handles its end. A panic of a connector's stream ends the
-    /// connection, as in the task, and not the caller.
+    /// Polls on another thread. The task handles the end of the connection. A panic of a connector's stream
+    /// ends the connection, as in the task, and not the caller.
     fn poll_outside(&self, mut state: MutexGuard<'_, DriverState>) {
         let _inside = self.home.enter();
         let polled = catch_unwind(AssertUnwindSafe(|| state.poll()));
@@ -188,13 +187,12 @@ impl DriverState {
 
     fn poll(&mut self) -> Poll<()> {
         let Some(future) = &mut self.future else {
-            // The connection has ended; its task was woken then.
+            // The connection has ended, and its task was woken then.
             return Poll::Ready(());
         };
-        // Before the task's first poll there is no waker to keep: that poll is still to come.
+        // Before the task's first poll there is no waker to keep; that poll is still to come.
         let waker = self.waker.as_ref().unwrap_or(Waker::noop());
-        // The budget is that of the task that drops the guard: if it is used up, nothing would be
-        // written.
+        // The budget belongs to the task that drops the guard: if it is used up, nothing would be written.
         let future = pin!(unconstrained(future.as_mut()));
         let _polling = Polling::begin();
         let polled = future.poll(&mut Context::from_waker(waker));
@@ -216,8 +214,8 @@ impl Future for Task {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // The first caller of several wakes this task, which would run right behind it and write one
-        // command. A turn later the commands of all callers are there, for one write.
+        // The first caller of several wakes this task, which would run next and write one command. One turn
+        // later the commands of all callers are there, for one write.
         let many = self.driver.multiplexer.in_progress() >= MANY;
         self.let_others_run = many && !self.let_others_run;
         if self.let_others_run {
@@ -232,7 +230,7 @@ impl Drop for Task {
     fn drop(&mut self) {
         let future = lock_std(&self.driver.state).future.take();
         if self.driver.process.is_another() {
-            // To close the socket would take it from the other process too, which has the same epoll.
+            // Closing the socket would also close it for the other process, which shares the epoll.
             std::mem::forget(future);
             return;
         }
@@ -260,8 +258,8 @@ mod tests {
         crate::connection::Spawner::default().site().unwrap()
     }
 
-    /// A guard that was dropped straight after its client had connected was not told of: the task
-    /// of the connection had not been polled yet.
+    /// The release of a guard that was dropped right after its client had connected was not written: the
+    /// task of the connection had not been polled yet.
     #[tokio::test]
     async fn a_call_before_the_first_poll_of_the_task_is_written() {
         let polls = Arc::new(AtomicUsize::new(0));
@@ -394,7 +392,7 @@ mod tests {
         assert_eq!(there.received(), 1);
     }
 
-    /// What the stream does not take at once is the task's.
+    /// The task writes the bytes that the stream does not take at once.
     #[test]
     fn a_call_that_does_not_fit_into_the_socket_is_written_later() {
         let mut there = Elsewhere::new();

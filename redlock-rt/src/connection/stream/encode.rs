@@ -2,14 +2,14 @@
 
 use crate::wire::{Call, Publish};
 
-/// Appends a command; returns the length behind it.
+/// Appends a command; returns the length after it.
 pub(in crate::connection) fn command(out: &mut Vec<u8>, words: &[&[u8]]) -> usize {
     header(out, b'*', words.len());
     words.iter().for_each(|bytes| word(out, bytes));
     out.len()
 }
 
-/// Appends the EVALSHA of a call; returns the length behind it.
+/// Appends the EVALSHA of a call; returns the length after it.
 pub(in crate::connection) fn evalsha(out: &mut Vec<u8>, call: &Call, publish: Publish) -> usize {
     call.is_sent();
     header(out, b'*', 3 + call.word_count());

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use super::resp::{Nonsense, Reader};
 use crate::wire::Value;
 
-/// The size of the buffers. That for writing grows while what it holds is longer.
+/// The size of the buffers. The buffer for writing grows with longer contents.
 const USUAL: usize = 16 * 1024;
 
 /// A stream to a server.
@@ -18,11 +18,11 @@ const USUAL: usize = 16 * 1024;
 pub(in crate::connection) struct Framed<S> {
     stream: S,
     reader: Reader,
-    /// What the stream gave, and the reader has not taken yet, is from `start` to `end`.
+    /// Bytes that the reader has not taken yet are from `start` to `end`.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// What is being written, and how much of it was.
+    /// The bytes being written, and how many of them were.
     writing: Vec<u8>,
     at: usize,
     /// The number of bytes that [`poll_write`](Self::poll_write) ever wrote.
@@ -43,7 +43,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
         }
     }
 
-    /// The next reply, if all of it was read. After an error the stream is of no use.
+    /// The next reply, if all of it was read. After an error the stream is useless.
     pub(in crate::connection) fn next(&mut self) -> Result<Option<Value>, Nonsense> {
         let mut rest = &self.buffer[self.start..self.end];
         let reply = self.reader.read(&mut rest)?;
@@ -51,7 +51,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
         Ok(reply)
     }
 
-    /// Whether all that was read was returned by [`next`](Self::next).
+    /// Whether [`next`](Self::next) has returned all that was read.
     pub(super) fn is_between(&self) -> bool {
         self.start == self.end && self.reader.is_between()
     }
@@ -87,9 +87,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
         self.stream.flush().await
     }
 
-    /// Writes all that there is, as far as the stream takes it. When the last bytes are written, `take`
-    /// puts the next ones into the empty buffer; if there are none, it keeps the waker for when there
-    /// are.
+    /// Writes all bytes, as far as the stream takes them. When the last bytes are written, `take` puts the
+    /// next ones into the empty buffer. If there are none, it keeps the waker for later ones.
     pub(in crate::connection) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -117,7 +116,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Framed<S> {
     }
 }
 
-/// The error of a stream in which there is what no server sends.
+/// The error of a stream with bytes that no server sends.
 pub(in crate::connection) fn nonsense(why: Nonsense) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }

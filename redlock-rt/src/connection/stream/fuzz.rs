@@ -1,10 +1,10 @@
-//! What bytes from a server are read as, for `crate::fuzz`.
+//! How bytes from a server are read, for `crate::fuzz`.
 
 use super::resp::{Reader, reply};
 use crate::wire::{Reply, Value};
 
-/// The replies in `bytes`, which come in parts of these lengths, again and again; and why there are no more,
-/// or whether the last one is whole.
+/// The replies in `bytes`, which come in parts of these lengths, repeatedly. Also why there are no more, or
+/// whether the last one is whole.
 pub(crate) fn replies(bytes: &[u8], parts: &[usize]) -> (Vec<Value>, Result<bool, String>) {
     let (mut reader, mut replies, mut rest) = (Reader::default(), Vec::new(), bytes);
     for part in parts.iter().cycle() {

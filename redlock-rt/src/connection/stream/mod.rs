@@ -1,5 +1,5 @@
-//! Bytes and replies. Commands are encoded and replies read within limits; the calls of many callers share
-//! one byte stream, which one future drives, and each gets its own reply.
+//! Bytes and replies. Commands are encoded and replies read within limits. The calls of many callers share
+//! one byte stream, driven by one future, and each call gets its own reply.
 
 mod admission;
 mod driver;

@@ -1,20 +1,19 @@
 //! The commands of many callers on one connection.
 //!
-//! A caller appends its commands to the bytes that are to be written, and waits for the replies in a
-//! place of its own. A future reads and writes the stream: one write takes all that is there, and
-//! one lock of the mutex answers all replies that one read brought.
+//! A caller appends its commands to the bytes to write, and waits for the replies in its own place. A future
+//! reads and writes the stream: one write takes all bytes, and one lock of the mutex answers all replies of one
+//! read.
 //!
-//! `redis::aio::MultiplexedConnection` passes each command through a channel and each reply through
-//! another one, which was most of a call's cost in the client.
+//! `redis::aio::MultiplexedConnection` passes each command through a channel and each reply through another one.
+//! That was most of a call's cost in the client.
 //!
 //! # Invariants
 //!
 //! 1. Replies come in the order of the commands, one for each.
-//! 2. A reply that comes before its command was written, or that no command is open for, ends the
-//!    connection: else the next command would get it.
-//! 3. A command is written although its caller has gone, unless the connection ends before. Its reply
-//!    is dropped.
-//! 4. No waker is woken, and none is dropped, while the mutex is held: what it wakes may send.
+//! 2. A reply that comes before its command was written, or without an open command, ends the connection:
+//!    otherwise the next command would get it.
+//! 3. A command is written even if its caller has gone, unless the connection ends before. Its reply is dropped.
+//! 4. No waker is woken or dropped while the mutex is held: the woken code may send.
 
 mod driving;
 #[cfg(test)]
@@ -43,16 +42,16 @@ use crate::connection::fault::Fault;
 use crate::shim::{Mutex, MutexGuard, lock};
 use crate::wire::Value;
 
-/// Room for so many commands is kept for the next ones.
+/// Room for this many commands is kept for the next ones.
 const USUALLY_OPEN: usize = 1024;
-/// A reply may take so many times as long as the server may be silent.
+/// A reply may take this many times as long as the server may be silent.
 const MOST_PATIENCE: u32 = 8;
 
 /// Takes commands.
 #[derive(Debug, Default)]
 pub(in crate::connection) struct Multiplexer {
     state: Mutex<MultiplexerState>,
-    /// The number of places, for those who do not want to wait for the mutex.
+    /// The number of places, readable without the mutex.
     places: AtomicUsize,
 }
 
@@ -60,7 +59,7 @@ pub(in crate::connection) struct Multiplexer {
 struct MultiplexerState {
     /// The commands that are to be written.
     out: Vec<u8>,
-    /// The number of bytes that were ever appended to it.
+    /// The number of bytes that were ever appended to `out`.
     appended: u64,
     admission: Admission<Queued>,
     /// The commands without a reply.
@@ -68,8 +67,8 @@ struct MultiplexerState {
     places: Slab<Place>,
     /// The waker of the future, until a command or an earlier moment comes.
     idle: Option<Waker>,
-    /// The earliest moment at which a caller wants to be woken, among those of the open commands and of
-    /// some that were answered since the last one.
+    /// The earliest time at which a caller must be woken, among the open commands and some that were answered
+    /// since the last wake-up.
     next_due: Due,
     ended: Option<Ended>,
     /// When the last reply to a command was read.
@@ -80,11 +79,11 @@ struct MultiplexerState {
 #[derive(Debug)]
 struct Open {
     place: usize,
-    /// The command is written as soon as so many bytes are.
+    /// The command is written as soon as this many bytes are.
     until: u64,
     /// A moment before the command was sent.
     since: Instant,
-    /// Of the last command of a call.
+    /// The time of the last command of a call.
     due: Due,
     /// The room that it gives back, as the last command of a call.
     room: Option<(Share, usize)>,
@@ -95,12 +94,12 @@ struct Open {
 struct Queued {
     place: usize,
     bytes: Vec<u8>,
-    /// The length behind each command.
+    /// The length after each command.
     ends: SmallVec<[usize; 2]>,
     until: Option<Instant>,
 }
 
-/// How a call waits for room, if there is none.
+/// How a call waits, if there is no room.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::connection) struct InLine {
     pub(in crate::connection) share: Share,
@@ -108,7 +107,7 @@ pub(in crate::connection) struct InLine {
     pub(in crate::connection) until: Option<Instant>,
 }
 
-/// The moment at which a caller is woken without a reply too, if there is one.
+/// The time at which a caller is also woken without a reply, if there is one.
 pub(in crate::connection) type Due = Option<tokio::time::Instant>;
 
 /// When to wake a caller.
@@ -116,16 +115,16 @@ pub(in crate::connection) type Due = Option<tokio::time::Instant>;
 pub(in crate::connection) struct WakeUp<'a> {
     /// Woken by a reply, until the future of that reply is polled with another one.
     pub(in crate::connection) waker: Option<&'a Waker>,
-    /// By the future that drives the stream, so only while that one is polled.
+    /// Woken by the future that drives the stream, so only while that one is polled.
     pub(in crate::connection) due: Due,
-    /// A moment before the command, on the clock of leases. Defaults to the present one, and then the
-    /// time until the reply does not count as the pace of the server.
+    /// A moment before the command, on the clock of leases. Defaults to the present one; then the time until the
+    /// reply does not count for the pace of the server.
     pub(in crate::connection) since: Option<Instant>,
     /// `None`: the command is sent, whatever is in flight.
     pub(in crate::connection) line: Option<InLine>,
 }
 
-/// Where the replies to the commands of one call are put.
+/// The place for the replies to the commands of one call.
 #[derive(Debug)]
 struct Place {
     progress: Progress,
@@ -135,28 +134,28 @@ struct Place {
     answers: Answers,
 }
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Debug, Clone, Copy)]
 enum Progress {
     /// It waits for room.
     Queued,
-    /// It is not sent: its time is nearly over.
+    /// It is not sent, since its time is nearly over.
     PassedOver,
-    /// At this moment, if it had to wait for room.
+    /// Sent at this time, if it had to wait for room.
     Sent(Option<Instant>),
     /// The caller has gone.
     Left,
 }
 
-/// What has come for a command.
+/// The result of a command.
 pub(in crate::connection) type Answer = Result<Value, Unanswered>;
-/// For the commands of a call, in their order.
+/// The results of the commands of a call, in their order.
 pub(in crate::connection) type Answers = SmallVec<[Answer; 2]>;
 
 /// Why a command has no reply.
 #[derive(Debug, Clone)]
 pub(in crate::connection) enum Unanswered {
-    /// The reply is none.
+    /// The reply is invalid.
     Nonsense(Nonsense),
     /// The connection ended.
     Ended(Ended),
@@ -167,7 +166,7 @@ pub(in crate::connection) enum Unanswered {
 /// Why a connection ended.
 #[derive(Debug, Clone)]
 pub(in crate::connection) enum Ended {
-    /// The server sent what no server sends.
+    /// The server sent bytes that no server sends.
     Nonsense(Nonsense),
     Io(Arc<io::Error>),
     /// This client closed it, or the runtime of its task ended.
@@ -186,7 +185,7 @@ impl Unanswered {
 }
 
 impl Ended {
-    /// What was wrong with the replies, if that is why.
+    /// What was wrong with the replies, if that is the reason.
     pub(in crate::connection) fn flaw(&self) -> Option<String> {
         match self {
             Self::Nonsense(nonsense) => Some(format!("the server sent {nonsense}")),
@@ -214,8 +213,8 @@ impl Multiplexer {
         (multiplexer, driving)
     }
 
-    /// Passes `N` commands to the connection. `encode` appends them, and returns the length behind
-    /// each. Nothing comes between them. The caller is woken when the last of them has a reply.
+    /// Passes `N` commands to the connection. `encode` appends them, and returns the length after each. Nothing
+    /// comes between them. The caller is woken when the last of them has a reply.
     pub(in crate::connection) fn send<const N: usize>(
         self: &Arc<Self>,
         caller: WakeUp<'_>,
@@ -228,8 +227,8 @@ impl Multiplexer {
         Ok(sent)
     }
 
-    /// As [`send`](Self::send), but returns the waker of the future if that one sleeps. Who gets it
-    /// wakes it, or polls the future.
+    /// As [`send`](Self::send), but returns the waker of the future if that one sleeps. The caller must wake it,
+    /// or poll the future.
     pub(super) fn append<const N: usize>(
         self: &Arc<Self>,
         caller: WakeUp<'_>,
@@ -279,14 +278,14 @@ impl Multiplexer {
         Ok((Pending::new(self, place, queued.is_some()), idle))
     }
 
-    /// When the connection is to be given up, if nothing comes until then. Silence is counted from the
-    /// last reply to any command, as long as a later command is without one: a server that is slow is
-    /// not silent. `None`: all commands have replies.
+    /// When the connection must be given up, if nothing comes until then. Silence is counted from the last reply
+    /// to any command, while a later command has none: a slow server is not silent. `None`: all commands have
+    /// replies.
     pub(in crate::connection) fn gives_up_at(&self, patience: Duration) -> Option<Instant> {
         let state = self.state();
         let asked = state.open.front()?.since;
         let last = state.heard.map_or(asked, |heard| heard.max(asked));
-        // A server that answers one command now and then holds nobody up for longer.
+        // A server that answers one command now and then delays no caller for longer.
         let oldest = clock::after(asked, patience * MOST_PATIENCE);
         Some(clock::after(last, patience).min(oldest))
     }
@@ -301,8 +300,7 @@ impl Multiplexer {
         self.state().ended.clone()
     }
 
-    /// No poll of the future that begins later writes anything. The callers are told when that future
-    /// is polled or dropped.
+    /// No later poll of the future writes anything. The callers are told when that future is polled or dropped.
     pub(in crate::connection) fn close(&self) {
         let mut state = self.state();
         state.ended.get_or_insert(Ended::Closed);
@@ -348,8 +346,7 @@ impl Multiplexer {
 }
 
 impl MultiplexerState {
-    /// The commands of a call were appended to those that are to be written, with these lengths behind
-    /// each.
+    /// The commands of a call were appended to the bytes to write, with these lengths after each.
     fn sent(&mut self, place: usize, ends: &[usize], share: Option<Share>, since: Option<Instant>) {
         let asked = since.unwrap_or_else(clock::stamp);
         for end in ends {
@@ -361,7 +358,7 @@ impl MultiplexerState {
                 room: None,
             });
         }
-        // Later steps of a call count from its first one, and say nothing about a reply.
+        // Later steps of a call count from its first one, and say nothing about the time of a reply.
         self.admission
             .sent(ends.len(), since.filter(|_| share.is_some()));
         if let (Some(open), Some(bytes)) = (self.open.back_mut(), ends.last()) {
@@ -370,7 +367,7 @@ impl MultiplexerState {
         }
     }
 
-    /// The caller of the last command wants to be woken at this moment.
+    /// The caller of the last command must be woken at this time.
     fn is_due(&mut self, due: tokio::time::Instant) {
         self.next_due = Some(self.next_due.map_or(due, |known| known.min(due)));
         if let Some(open) = self.open.back_mut() {
@@ -381,7 +378,7 @@ impl MultiplexerState {
     /// Sends the calls for which there is room.
     fn admit(&mut self, now: Instant) {
         while let Some((share, call)) = self.admission.next() {
-            // A release is sent however late its reply comes: whoever waits for that may go on in the background.
+            // A release is sent however late its reply comes: the wait for it may continue in the background.
             let is_late = share == Share::Callers && self.admission.is_too_late(call.until, now);
             let Some(place) = self.places.get_mut(call.place) else {
                 continue;
@@ -399,17 +396,17 @@ impl MultiplexerState {
         }
     }
 
-    /// What is in a place, which may be another call's from now on.
+    /// Takes the contents of a place, which may be used by another call from now on.
     fn free(&mut self, place: usize) -> Place {
         let freed = self.places.remove(place);
-        // Here, since each reply finds the place of its caller not free yet.
+        // Checked here, since each reply finds the place of its caller not free yet.
         if self.places.is_empty() && self.places.capacity() > USUALLY_OPEN {
             self.places = Slab::new();
         }
         freed
     }
 
-    /// The caller of a call has gone. Returns the waker, which is to be dropped.
+    /// The caller of a call has gone. Returns its waker, to be dropped.
     fn leave(&mut self, at: usize) -> Option<Waker> {
         let place = self.places.get_mut(at)?;
         let waker = place.waker.take();
@@ -420,7 +417,7 @@ impl MultiplexerState {
         waker
     }
 
-    /// Returns whom to wake.
+    /// Returns the waker to wake.
     fn answer(&mut self, at: usize, answer: Answer) -> Option<Waker> {
         let place = self.places.get_mut(at)?;
         place.missing -= 1;
@@ -443,7 +440,7 @@ impl Place {
     }
 }
 
-/// Returns the waker before, which is to be dropped, if it wakes another task.
+/// Returns the previous waker, to be dropped, if it wakes another task.
 fn replace(known: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match known {
         Some(known) if known.will_wake(waker) => None,
@@ -517,7 +514,7 @@ mod tests {
             (&mut self.driving).now_or_never().is_some()
         }
 
-        /// What the server has received.
+        /// The commands that the server has received.
         fn received(&mut self) -> String {
             let mut bytes = vec![0; 64 * 1024];
             let len = self.server.read(&mut bytes).now_or_never();
@@ -792,7 +789,7 @@ mod tests {
         }
     }
 
-    /// The caller whose reply had come was told that nobody knows whether its command has run.
+    /// The caller whose reply had come got the error that the outcome is unknown.
     #[test]
     fn a_reply_that_had_come_was_dropped_because_the_next_command_could_not_be_written() {
         let mut both = both();
@@ -953,7 +950,7 @@ mod tests {
         }
     }
 
-    /// Of a caller that leaves between the replies nothing stays.
+    /// A caller that leaves between the replies leaves no state.
     #[test]
     fn the_replies_to_two_commands_of_a_caller_that_left_are_nobodys() {
         for before in 0..=2 {
@@ -972,7 +969,7 @@ mod tests {
         }
     }
 
-    /// So many callers that have sent a command each, and a count of those that were woken.
+    /// This many callers that have sent a command each, and a count of the woken ones.
     fn callers(both: &mut Both, many: usize) -> (Vec<Pending>, Arc<Count>) {
         let woken = Arc::<Count>::default();
         let waker = Waker::from(Arc::clone(&woken));
@@ -1169,7 +1166,7 @@ mod tests {
         drop((in_flight, line));
     }
 
-    /// Nobody sent it again: in an overload, 513 releases of a client were left for ever.
+    /// The release was not sent again: in an overload, 513 releases of a client were left for ever.
     #[tokio::test(start_paused = true)]
     async fn a_release_whose_reply_would_come_too_late_was_never_sent() {
         let mut both = both();

@@ -1,12 +1,12 @@
 //! Replies as they come from a server, in RESP2.
 //!
-//! The client library collects a reply until it is complete, however long it says it is, and accepts all
+//! The client library collects a reply of any announced length until it is complete, and accepts all
 //! types of RESP3. So a broken server could make it collect without end.
 //!
 //! # Invariants
 //!
 //! 1. No byte is read twice, in however many parts a reply comes.
-//! 2. Memory is taken for what has come, not for what a server announces.
+//! 2. Memory is allocated for received bytes, not for announced lengths.
 
 use crate::connection::fault::Fault;
 use crate::wire::{Reply, ServerError, Value};
@@ -38,25 +38,25 @@ pub(in crate::connection) enum Nonsense {
 const LONGEST_REPLY: usize = 16 * 1024 * 1024;
 /// The most items of a reply, in all of its arrays together. In memory each takes some thirty bytes.
 const MOST_ITEMS: usize = 256 * 1024;
-/// The most arrays within each other.
+/// The deepest nesting of arrays.
 const DEEPEST: usize = 32;
 /// The longest status, error or number.
 const LONGEST_LINE: usize = 64 * 1024;
-/// With a sign, and with what ends the line.
+/// With a sign, and with the line end.
 const MOST_DIGITS: usize = 22;
-/// Room for so many items of an array is taken at once.
+/// Room for this many items of an array is allocated at once.
 const USUAL_ITEMS: usize = 4;
 
 /// Reads the replies of a stream, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// What has come of the line or the string in progress.
+    /// The received part of the line or the string in progress.
     part: Vec<u8>,
     /// The length of the string in progress, with its line end.
     string: Option<usize>,
     /// The arrays in progress, the outermost first.
     arrays: Vec<Array>,
-    /// Of the current reply.
+    /// The size of the current reply.
     bytes: usize,
     items: usize,
 }
@@ -73,8 +73,8 @@ impl Reader {
         self.bytes == 0
     }
 
-    /// Takes the bytes of the current reply, as far as they are there. After an error the stream is of no
-    /// use.
+    /// Takes the bytes of the current reply, as far as they are there. After an error the stream is
+    /// useless.
     pub(super) fn read(&mut self, bytes: &mut &[u8]) -> Result<Option<Value>, Nonsense> {
         while !bytes.is_empty() {
             let before = bytes.len();
@@ -119,7 +119,7 @@ impl Reader {
             (b'+', _) => return Err(Nonsense::Text),
             (b'-', _) => error(text)?,
             (b':', _) => Value::Int(number(text)?),
-            // Of a string or an array.
+            // The length of a string or an array.
             (_, b"-1") => Value::Nil,
             (b'$', _) => return self.string(length(text)?),
             _ => return self.array(length(text)?),
@@ -182,7 +182,7 @@ impl Reader {
     }
 }
 
-/// The type of the item whose line begins like this.
+/// The type of an item, by the start of its line.
 fn kind(line: &[u8]) -> Result<u8, Nonsense> {
     let kind = *line.first().ok_or(Nonsense::Type(b'\n'))?;
     let (longest, longer) = match kind {
@@ -205,7 +205,7 @@ fn length(digits: &[u8]) -> Result<usize, Nonsense> {
     usize::try_from(number(digits)?).map_err(|_| Nonsense::Number)
 }
 
-/// Redis quotes the words of a command in an error, and cuts them anywhere.
+/// Redis quotes the words of a command in an error, and cuts them at any byte.
 fn error(text: &[u8]) -> Result<Value, Nonsense> {
     let error = ServerError::new(String::from_utf8_lossy(text));
     match error.code().contains(char::REPLACEMENT_CHARACTER) {
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// What is read of one reply.
+    /// The value of one reply.
     #[track_caller]
     fn value(bytes: &[u8]) -> Value {
         let (mut replies, rest) = in_parts(bytes, bytes.len()).unwrap();

@@ -34,8 +34,8 @@ use crate::wire::{AcquireReply, Acquired, FairPlace, Recipe};
 const TIMED_OUT_UNSET: &str = "timed out; the permits were never set";
 /// The log target for waits for permits that were never set.
 const SEMAPHORE: &str = "redlock_rt::semaphore";
-/// After this many leases in a row that were over before their guards could be returned, the error says
-/// that the lease is too short.
+/// After this many leases in a row that were over before their guards could be returned, the error says that
+/// the lease is too short.
 const MOST_EXPIRED_ON_ARRIVAL: u32 = 3;
 
 /// A waiting caller.
@@ -49,13 +49,13 @@ pub(super) struct AcquireLoop<'a> {
     fault: Option<Fault>,
     /// The number of tries since Redis answered.
     unanswered: u32,
-    /// The number of leases that were over before their guards could be returned, since an answer came in time.
+    /// The number of leases in a row that were over before their guards could be returned.
     expired_on_arrival: u32,
     /// Whether the log line about permits that were never set was written.
     warned: bool,
-    /// It has neither waited nor tried since it `started`.
+    /// The caller has neither waited nor tried since `started`.
     fresh: bool,
-    /// It needs more than one try.
+    /// The caller needs more than one try.
     waits: bool,
     /// Boxed, since few callers have an owner.
     _asking: Option<Box<OwnerWait>>,
@@ -99,7 +99,7 @@ fn asking(owner: Option<&Owner>, attempt: &Attempt) -> Option<Box<OwnerWait>> {
 }
 
 impl AcquireLoop<'_> {
-    /// Waits for the lock.
+    /// Acquires the lock, and waits for it.
     ///
     /// # Cancel safety
     ///
@@ -156,7 +156,7 @@ impl AcquireLoop<'_> {
         &self.attempt.request.recipe
     }
 
-    /// The waiter was woken, and not for a try.
+    /// The waiter was woken for another reason than a try.
     fn called(
         &mut self,
         called: Called<Infallible, Box<Offer>>,
@@ -193,12 +193,12 @@ impl AcquireLoop<'_> {
         Err(self.out_of_time())
     }
 
-    /// Goes on with the hold of another task of this client; `None`: waits on.
+    /// Takes over the hold of another task of this client; `None`: the caller continues to wait.
     fn take(&mut self, offer: Box<Offer>) -> Result<Option<HoldGuard>, Error> {
         let now = clock::now();
         let taken = match self.owner {
             None => offer.take(&self.attempt.request, now),
-            // What an owner asks for has its own number.
+            // A request of an explicit owner needs its own number.
             Some(_) => Taken::Declined(offer),
         };
         match taken {
@@ -221,7 +221,7 @@ impl AcquireLoop<'_> {
     /// Asks Redis as the head of the local queue, at the moment that is returned.
     fn tries(&mut self) -> Instant {
         let asked = match std::mem::take(&mut self.fresh) {
-            // The look at the queue has noted it.
+            // The look at the queue has read the time.
             true => self.started,
             false => {
                 let asked = clock::stamp();
@@ -233,8 +233,8 @@ impl AcquireLoop<'_> {
         asked
     }
 
-    /// What Redis has answered; `None`: the time ran out before. Returns `None` if the caller waits
-    /// on.
+    /// Processes the answer of Redis; `None`: the time ran out before. Returns `None` if the caller continues
+    /// to wait.
     fn tried(
         &mut self,
         outcome: Option<Result<AcquireReply, Fault>>,
@@ -247,7 +247,7 @@ impl AcquireLoop<'_> {
             }
             let error = self.out_of_time();
             if error.is_unavailable() {
-                // For the waiters behind, whose waits may end with this one.
+                // For the waiters behind this one, whose waits may end at the same time.
                 self.place.set_health(Health::Failing);
             }
             return Err(error);
@@ -267,8 +267,7 @@ impl AcquireLoop<'_> {
                 self.answered();
                 self.place.refused(&self.attempt, Some(place), None);
             }
-            // Redis returns this only to a caller that asks under a hold, which does not happen
-            // here.
+            // Redis returns this only to a caller that asks under a hold, which does not happen here.
             Ok(AcquireReply::Orphaned) => {
                 return Err(self.named(Error::new(ErrorKind::Lost, ACTION)));
             }
@@ -307,7 +306,7 @@ impl AcquireLoop<'_> {
         Ok(None)
     }
 
-    /// Waits on as another owner.
+    /// Continues to wait as another owner.
     fn enter_again(&mut self) {
         let Request {
             engine,
@@ -331,7 +330,7 @@ impl AcquireLoop<'_> {
         self.wait_on(ttl, place)
     }
 
-    /// There is nothing to have yet.
+    /// The permits are not set yet.
     fn unset(&mut self) -> Result<(), Error> {
         if self.deadline.is_none() && !std::mem::replace(&mut self.warned, true) {
             let name = self.recipe().name().as_str();
@@ -401,12 +400,12 @@ fn expired_on_arrival(recipe: &Arc<dyn Recipe>) -> Error {
         .detail("the lease is over before the reply comes")
 }
 
-/// Tries once, past the local queue, at most until `until`. Under a hold in another mode it
-/// tries until Redis answers.
+/// Tries once, past the local queue, at most until `until`. Under a hold in another mode it tries until Redis
+/// answers.
 ///
 /// # Cancel safety
 ///
-/// What a try in progress has acquired is released in the background.
+/// If a try in progress acquires the lock, it is released in the background.
 pub(super) async fn try_acquire(
     engine: &Arc<ClientEngine>,
     recipe: &Arc<dyn Recipe>,
@@ -414,7 +413,7 @@ pub(super) async fn try_acquire(
     under: Option<&Arc<Hold>>,
     until: Instant,
 ) -> Result<Result<HoldGuard, Refusal>, Error> {
-    // Of a kind with a mark Redis says who holds it.
+    // For a kind with a mark, only Redis knows the holder.
     let may_know = under.is_none() && recipe.mark().is_none();
     if may_know && engine.locks.is_held_here(&**recipe) {
         return Ok(Err(Refusal::Held));
@@ -427,8 +426,8 @@ pub(super) async fn try_acquire(
     try_once(engine, recipe, attempt, under, until).await
 }
 
-/// The same for an attempt that is allowed to try. One that steals names its victim, so it tries until Redis
-/// answers, too.
+/// The same for an attempt that is allowed to try. A steal names its victim, so it also tries until Redis
+/// answers.
 pub(super) async fn try_once(
     engine: &Arc<ClientEngine>,
     recipe: &Arc<dyn Recipe>,
@@ -443,8 +442,7 @@ pub(super) async fn try_once(
         let Some(Err(fault)) = &outcome else {
             break outcome;
         };
-        // Only this caller can resolve the state of its other mode, so it asks again, as for a
-        // re-entry.
+        // Only this caller can resolve the state of its other mode, so it asks again, as for a re-entry.
         let repeats = match under {
             Some(hold) => hold.is_valid(),
             None => attempt.steals(),
@@ -476,8 +474,8 @@ pub(super) async fn try_once(
     }
 }
 
-/// Why a waiter's time ran out: Redis did not answer, another holder had the lock, or there was
-/// nothing to acquire. `fares`: the state of the waiter that asks on behalf of this one.
+/// Why the time of a waiter ran out: Redis did not answer, another holder had the lock, or there was nothing to
+/// acquire. `fares`: the state of the waiter that asks on behalf of this one.
 pub(super) fn out_of_time(
     engine: &ClientEngine,
     recipe: &Arc<dyn Recipe>,

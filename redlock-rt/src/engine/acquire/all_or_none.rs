@@ -74,7 +74,7 @@ impl ClientEngine {
     }
 }
 
-/// Owner numbers that do not have holds yet. If they are dropped before, the release queue makes
+/// Owner numbers that do not have holds yet. If this is dropped before, the release queue makes
 /// sure that they never get one.
 struct Attempts {
     requests: Vec<Request>,
@@ -146,8 +146,8 @@ impl Drop for Attempts {
         if self.done || !self.delivery.is_open() {
             return;
         }
-        // The call continues without a caller that waits for its reply. Later commands come after
-        // it: on the same connection, or on the next one, which first kills the client of this one.
+        // The call continues, and no caller waits for its reply. Later commands come after it: on
+        // the same connection, or on the next one, which first kills the client of this one.
         for request in self.requests.drain(..) {
             abandon(OrphanedAttempt {
                 request,

@@ -56,8 +56,8 @@ impl Attempt {
     }
 
     /// Asks for the lock once; `None`: the deadline came first. [`read_answer`](Self::read_answer) reads the answer.
-    /// The call may be repeated, since the same owner asks for the same hold. `now`: a moment that is not
-    /// after the present one.
+    /// The call may be repeated, since the same owner asks for the same hold. `now`: a moment that is not after the
+    /// present one.
     pub(super) fn ask(
         &mut self,
         waits: bool,
@@ -89,8 +89,8 @@ impl Attempt {
             && !matches!(reply, AcquireReply::Acquired(..))
         {
             let traces = waits && profile.leaves_traces;
-            // Earlier calls under this number did not get the lock either. But if their connection
-            // could not be killed, they may still arrive.
+            // Earlier calls with this number did not get the lock either. But if their connection could not be
+            // killed, they may still arrive.
             let late = self.delivery.is_open() && profile.notes_withdrawals;
             self.request.repeated |= late;
             self.delivery.close();
@@ -102,7 +102,7 @@ impl Attempt {
         reply
     }
 
-    /// When it asked last.
+    /// When it last asked.
     pub(super) fn asked(&self) -> Option<Instant> {
         self.delivery.sent
     }
@@ -119,13 +119,13 @@ impl Attempt {
         self.traces || self.request.repeated || self.delivery.is_open()
     }
 
-    /// Whether Redis has said that somebody has the lock, though the call in progress is not over.
+    /// Whether Redis has replied that the lock is taken, although the call is not over.
     pub(super) fn found_taken(&self) -> bool {
         self.delivery.found_taken()
     }
 
-    /// The hold that Redis has given to the number; `None`: the lease was over before the guard could be
-    /// returned, as if the lock had never been acquired.
+    /// The hold that Redis has given to the number. `None`: the lease was over before the guard could be returned,
+    /// as if the lock had never been acquired.
     pub(super) fn succeed(
         &mut self,
         tokens: Option<Tokens>,

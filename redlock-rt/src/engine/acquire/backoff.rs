@@ -1,8 +1,8 @@
-//! When a waiter that is not woken tries again.
+//! When a polling waiter tries again.
 //!
-//! The local queue is that of all kinds: its head polls for all tasks of the process, and a release by the
-//! same client hands the lock to the next task without a pause. Retries that become due behind other tasks
-//! of the process, or behind a hold of the same client, are counted but not sent, because the head has just
+//! All kinds share the local queue: its head polls for all tasks of the process, and a release by the same
+//! client hands the lock to the next task without a pause. Retries that become due behind other tasks of
+//! the process, or behind a hold of the same client, are counted but not sent, because the head has just
 //! been refused.
 
 use std::fmt;
@@ -12,8 +12,8 @@ use crate::clock::after;
 
 /// The pauses between the tries of a [`SpinLock`](crate::SpinLock).
 ///
-/// A pause is between 1 ms and one day long. The default is exponential from 1 ms to 128 ms with
-/// jitter, as in Redisson's spin lock, and as many tries as the wait allows.
+/// A pause is between 1 ms and one day long. The default is exponential from 1 ms to 128 ms with jitter, as
+/// in Redisson's spin lock, with no limit of tries except the wait.
 ///
 /// # Examples
 ///
@@ -109,13 +109,13 @@ impl Backoff {
         Some(doubled.min(self.longest))
     }
 
-    /// The number of retries behind so many.
+    /// The number of retries left after this many.
     fn left(&self, retries: u32) -> u32 {
         let most = self.max_retries;
         most.map_or(u32::MAX, |most| most.saturating_sub(retries))
     }
 
-    /// The sum of all pauses, without jitter; `None`: they have no end.
+    /// The sum of all pauses, without jitter; `None`: there is no last one.
     fn whole(&self) -> Option<Duration> {
         let most = self.max_retries?;
         let pauses = (0..most.min(MOST_SUMMED)).filter_map(|number| self.pause(number));
@@ -140,7 +140,7 @@ impl fmt::Display for Backoff {
     }
 }
 
-/// More pauses than these are as long as the longest, or constant.
+/// After this many pauses, each is as long as the longest, or constant.
 const MOST_SUMMED: u32 = 64;
 
 impl Default for Backoff {
@@ -152,9 +152,9 @@ impl Default for Backoff {
 /// When one waiter tries again.
 #[derive(Debug)]
 pub(super) enum RetryPlan {
-    /// The waiter is woken, and looks by itself only at long intervals.
+    /// The waiter is woken, and looks on its own only at long intervals.
     Woken,
-    /// Boxed, since every waiting future has room for it.
+    /// Boxed, since every waiting future stores it.
     Spins(Box<SpinRetries>),
 }
 
@@ -209,7 +209,7 @@ impl RetryPlan {
                 if missed == 0 {
                     break;
                 }
-                // Those of the longest pause at once: after a day there are millions of them.
+                // Pauses of the longest length are counted at once: after a day there are millions of them.
                 let counted = match pause == spin.backoff.longest {
                     true => missed.min(spin.backoff.left(spin.retries)),
                     false => 1,
@@ -220,8 +220,8 @@ impl RetryPlan {
         }
     }
 
-    /// Redis does not answer: retries that become due meanwhile are not counted. A waiter that has
-    /// not tried begins anew.
+    /// Redis does not answer: retries that become due meanwhile are not counted. A waiter that has not
+    /// tried starts again.
     pub(super) fn unanswered(&mut self, now: Instant) {
         if let Self::Spins(spin) = self {
             spin.due = now;
@@ -235,8 +235,7 @@ impl RetryPlan {
         }
     }
 
-    /// A try was refused. Returns when the next is due, at the latest at `latest`; `None`: it was
-    /// the last.
+    /// A try was refused. Returns when the next is due, at the latest at `latest`; `None`: it was the last.
     pub(super) fn refused(&mut self, now: Instant, latest: Instant) -> Option<Instant> {
         match self {
             Self::Woken => Some(latest),

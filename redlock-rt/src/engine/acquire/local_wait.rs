@@ -20,7 +20,7 @@ pub(super) enum LocalWait {
     Seat(FairTicket),
 }
 
-/// What both kinds of places do.
+/// The methods of both kinds of places.
 macro_rules! either {
     ($wait:expr, $place:ident => $does:expr) => {
         match $wait {
@@ -31,7 +31,7 @@ macro_rules! either {
 }
 
 impl LocalWait {
-    /// One that waits for a moment lets others try first for half of it.
+    /// A waiter that waits for a moment lets others try first for half of that time.
     pub(super) fn enter(attempt: &Attempt, now: Instant, wait: Option<Duration>) -> Self {
         let Request {
             engine,
@@ -62,8 +62,8 @@ impl LocalWait {
         }
     }
 
-    /// Whether the waiter may try at once, which needs no waker; for a waiter that
-    /// would ask Redis at this moment.
+    /// Whether the waiter may try at once, which needs no waker. For a waiter that would ask Redis at
+    /// this moment.
     pub(super) fn tries_at_once(&self, asks: Instant) -> bool {
         either!(self, place => place.tries_at_once(asks))
     }
@@ -96,7 +96,7 @@ impl LocalWait {
         either!(self, place => place.tried(retry_at, health));
     }
 
-    /// When the release was sent that gave the lock to this waiter, if one did since the waiter `asked`.
+    /// When the release was sent that gave the lock to this waiter, if one did since `asked`.
     pub(super) fn take_grant(&self, asked: Option<Instant>) -> Option<Instant> {
         match self {
             Self::Queue(_) => None,
@@ -104,12 +104,12 @@ impl LocalWait {
         }
     }
 
-    /// Whether the waiter did not run when it was its turn, and has no place in Redis any more.
+    /// Whether the waiter did not run when it was next, and has no place in Redis any more.
     pub(super) fn is_withdrawn(&self) -> bool {
         matches!(self, Self::Seat(ticket) if ticket.is_withdrawn())
     }
 
-    /// Redis has given the lock to the waiter. Returns whether it is the waiter's; else it was withdrawn.
+    /// Redis has given the lock to the waiter. Returns whether it was not withdrawn before.
     pub(super) fn takes(&self) -> bool {
         match self {
             Self::Queue(_) => true,
@@ -121,16 +121,16 @@ impl LocalWait {
     pub(super) fn served(&mut self, shared: bool, more: bool, retry_at: Instant) {
         match self {
             Self::Queue(guard) => guard.served(shared, more, retry_at),
-            // Redis knows who is next.
+            // Redis knows which waiter is next.
             Self::Seat(_) => {}
         }
     }
 
-    /// The state of the waiter that asks on behalf of this one: whether Redis answers, and what.
+    /// The state of the waiter that asks on behalf of this one: whether Redis answers, and the answer.
     pub(super) fn fares(&self) -> (Health, Refusal) {
         match self {
             Self::Queue(guard) => guard.waiters.fares(),
-            // Each lock can be had.
+            // Only permits can be unset, and they have no seats.
             Self::Seat(ticket) => (ticket.health(), Refusal::Held),
         }
     }

@@ -1,5 +1,5 @@
-//! The lock that a release gives to the next waiter of a fair lock, beside all that may happen to that
-//! waiter, in every interleaving, with the engine's own queues, attempts, watchdog and releases. No
+//! The lock that a release gives to the next waiter of a fair lock, concurrent with all events of that
+//! waiter. Every interleaving, with the engine's own queues, attempts, watchdog and releases. No
 //! server answers: a release of a number is done when it is queued.
 
 use std::convert::Infallible;
@@ -35,7 +35,7 @@ const TERMS: Terms = Terms {
     ..Terms::WITHOUT_LEASE
 };
 
-/// A client whose tasks do not run by themselves.
+/// A client whose tasks do not run on their own.
 struct World {
     engine: Arc<ClientEngine>,
     recipe: Arc<dyn Recipe>,
@@ -83,7 +83,7 @@ impl World {
         Waiter { place, attempt }
     }
 
-    /// The guard ends, and its release is sent; what Redis answers to it, which has given the lock to
+    /// The guard ends, and its release is sent. Runs the reply of Redis, which has given the lock to
     /// this waiter.
     fn gives(&self, mut guard: HoldGuard, waiter: &Waiter) -> thread::JoinHandle<()> {
         let (_, release) = guard.leave(clock::now()).unwrap();
@@ -93,7 +93,7 @@ impl World {
         spawn(move || answered(Reply::List(given)))
     }
 
-    /// Nobody has the lock or waits for it, and each of so many numbers will be released once.
+    /// No task has the lock or waits for it, and each of this many numbers will be released once.
     fn is_released(&self, numbers: usize) {
         assert!(
             self.engine
@@ -148,7 +148,7 @@ fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> thread:
     builder.spawn(run).unwrap()
 }
 
-/// All interleavings with up to two preemptions: of more there are too many here.
+/// All interleavings with up to two preemptions; with more there are too many.
 fn model(run: impl Fn() + Send + Sync + 'static) {
     let run = Arc::new(run);
     crate::shim::model(Some(2), move || {
@@ -183,7 +183,7 @@ fn a_lock_that_is_given_at_the_end_of_a_wait_is_taken_or_released() {
     });
 }
 
-/// The queue of the name goes with its last waiter, and another one may come.
+/// The queue of the name ends with its last waiter, and another one may come.
 #[test]
 fn a_lock_that_is_given_to_a_waiter_that_leaves_is_nobody_elses() {
     model(|| {
@@ -214,7 +214,7 @@ fn a_lock_is_given_beside_a_waiter_behind_that_leaves() {
     });
 }
 
-/// A shut-down sees no moment at which nothing is owed to Redis.
+/// At every moment a shut-down sees the outstanding release.
 #[test]
 fn a_lock_that_is_given_beside_a_shut_down_is_released_before_its_end() {
     model(|| {

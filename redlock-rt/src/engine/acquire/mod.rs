@@ -1,5 +1,4 @@
-//! How a caller gets a lock: by re-entry of what its scopes or its owner hold, or by a new
-//! acquisition.
+//! How a caller gets a lock: by re-entry of a hold of its scopes or its owner, or by a new acquisition.
 
 mod acquire_loop;
 mod all_or_none;
@@ -42,7 +41,7 @@ const UNSET: &str = "the permits were never set";
 /// How a caller asks for a lock.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AcquireParams<'a> {
-    /// `None`: as long as it takes.
+    /// `None`: no limit.
     pub(crate) wait: Option<Duration>,
     pub(crate) owner: Option<&'a Owner>,
     /// Set for a kind whose waiters are not woken.
@@ -51,9 +50,9 @@ pub(crate) struct AcquireParams<'a> {
     pub(crate) outlasts_denial: bool,
     /// Which servers must have the lock before the guard is returned, if any must.
     pub(crate) ack: Option<Ack>,
-    /// From whom to take the lock by force, and why.
+    /// The holder from which to take the lock by force, and the reason.
     pub(crate) steal: Option<Steal<'a>>,
-    /// The guard is for one body. If an enclosing frame holds the same lock, concurrent bodies take turns: a
+    /// The guard is for one body. If an enclosing frame holds the same lock, concurrent bodies take turns. A
     /// frame cannot distinguish them from nested bodies, and each expects to be alone.
     pub(crate) for_body: bool,
 }
@@ -100,8 +99,8 @@ impl ClientEngine {
 
     /// Re-enters a hold of the caller's frames or of its owner, or acquires the lock anew.
     ///
-    /// Begins when it is called. It is no `async fn`, as those that it awaits: the future of such a
-    /// function keeps its arguments to its end, beside what they were moved to.
+    /// The work begins with the call. It is no `async fn`, nor are those that it awaits: the future of such
+    /// a function keeps its arguments to its end, in addition to the place to which they were moved.
     pub(crate) fn lock<'a>(
         self: &'a Arc<Self>,
         recipe: Arc<dyn Recipe>,
@@ -241,8 +240,7 @@ impl ClientEngine {
         }
     }
 
-    /// Takes a lock in another mode under `hold`, whose holder may have both modes; `None`: not at
-    /// present.
+    /// Takes a lock in another mode under `hold`, whose holder may have both modes. `None`: not at present.
     pub(crate) async fn join(
         self: &Arc<Self>,
         recipe: &Arc<dyn Recipe>,
@@ -255,7 +253,7 @@ impl ClientEngine {
         Ok(outcome.ok())
     }
 
-    /// What the bodies under the caller's frame take turns for.
+    /// The mutex by which the bodies under the caller's frame take turns.
     fn body_turn(&self, recipe: &dyn Recipe, params: &AcquireParams<'_>) -> Option<BodyTurn> {
         let alone = params.for_body && params.owner.is_none() && recipe.profile().exclusive;
         let around = alone.then(|| reentry::enclosing(&self.id, recipe))?;
@@ -281,7 +279,7 @@ impl ClientEngine {
         };
         let rest = |wait: Duration| wait.saturating_sub(clock::now() - started);
         let rest = params.wait.map(rest);
-        // A rest of zero would be no limit for the try.
+        // A rest of zero would mean no limit for the try.
         let in_time = tries_once || rest.is_none_or(|rest| !rest.is_zero());
         let Some(turn) = turn.filter(|_| in_time) else {
             let error = match tries_once {
@@ -339,7 +337,7 @@ impl ClientEngine {
     }
 }
 
-/// The error for a caller that has waited in vain.
+/// The error for a caller whose wait is over.
 fn timed_out(engine: &ClientEngine, recipe: &dyn Recipe) -> Error {
     engine.tells(recipe, LockEvent::TimedOut);
     Error::new(ErrorKind::TimedOut, ACTION).named(recipe.name().as_arc())
@@ -368,8 +366,8 @@ impl HoldGuard {
             let joined = engine.join(recipe, terms, hold, Some(until)).await;
             return joined.map_err(named);
         };
-        // The owner has the new hold too, and finds it at its next call. The owner waits for
-        // nothing while it holds the lock, so the slot is soon free.
+        // The owner has the new hold too, and finds it at its next call. The owner waits for no call while
+        // it holds the lock, so the slot is soon free.
         let turn = clock::timeout_at(clock::to_tokio(until), slot.lock()).await;
         let mut turn = turn.map_err(|_| {
             Error::new(ErrorKind::Unavailable, action).named(recipe.name().as_arc())

@@ -58,7 +58,7 @@ struct OwnedName {
     name: LockName,
 }
 
-/// What the owner of these holds has of one lock.
+/// The hold of one lock among these holds of an owner.
 pub(super) fn owned(holds: &OwnedHolds, recipe: &dyn Recipe) -> Option<EnclosingHold> {
     holds
         .valid()
@@ -66,7 +66,7 @@ pub(super) fn owned(holds: &OwnedHolds, recipe: &dyn Recipe) -> Option<Enclosing
         .reduce(EnclosingHold::or)
 }
 
-/// Adds what was acquired to the holds of its owner.
+/// Adds an acquired hold to the holds of its owner.
 pub(super) fn keep(holds: &mut OwnedHolds, slot: &OwnerSlot, guard: HoldGuard) -> HoldGuard {
     guard.hold.set_slot(slot);
     holds.add(&guard.hold);
@@ -112,7 +112,7 @@ impl Owner {
         }
     }
 
-    /// The id with which it waits for this lock at present.
+    /// The id with which the owner waits for this lock at present.
     pub(crate) fn asks_as(&self, client: &ClientId, recipe: &dyn Recipe) -> Option<HoldId> {
         let slots = lock_std(&self.slots);
         let asked = slots.asking.iter().find(|(key, kind, _)| {
@@ -123,7 +123,7 @@ impl Owner {
     }
 }
 
-/// An owner waits for something.
+/// Records that an owner waits, until it is dropped.
 pub(super) struct OwnerWait {
     slots: Arc<Mutex<Slots>>,
     id: HoldId,

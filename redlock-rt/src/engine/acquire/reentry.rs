@@ -1,7 +1,7 @@
 //! Re-entry by the call tree.
 //!
 //! Neither threads nor tasks are owners: a task polls several futures at once (`join!`), and moves
-//! between threads. A scope is opened around a body that runs under a guard, and inside the scope a
+//! between threads. A scope is opened around a body that runs under a guard. Inside the scope a
 //! lock of the same name re-enters the hold of the guard. Siblings under `join!` have the scope of
 //! their caller, not each other's, so they exclude each other. If their caller holds the same lock,
 //! their bodies (`lock.with`, the attribute) re-enter it one after the other. A task started by
@@ -68,7 +68,7 @@ impl ReentryScope {
         Self(holds.iter().fold(innermost(), around))
     }
 
-    /// Runs `body` in it.
+    /// Runs `body` in this scope.
     pub(crate) async fn run<F: Future>(self, body: F) -> F::Output {
         match self.0 {
             Some(frame) => FRAME.scope(frame, body).await,
@@ -76,7 +76,7 @@ impl ReentryScope {
         }
     }
 
-    /// Polls a body in it.
+    /// Polls a body in this scope.
     pub(crate) fn enter(&self, poll: impl FnOnce()) {
         match &self.0 {
             Some(frame) => FRAME.sync_scope(frame.clone(), poll),
@@ -84,7 +84,7 @@ impl ReentryScope {
         }
     }
 
-    /// Drops a body in it, or outside at the end of a thread, where `enter` panics.
+    /// Drops a body in this scope; outside at the end of a thread, where `enter` panics.
     pub(crate) fn drop_body<B>(&self, body: B) {
         if let Some(frame) = &self.0 {
             drop(FRAME.scope(frame.clone(), ready(body)));
@@ -96,7 +96,7 @@ fn innermost() -> Option<Frame> {
     FRAME.try_with(Clone::clone).ok()
 }
 
-/// A hold that the caller is under, and what a lock is to it.
+/// A hold of the caller, and its relation to the requested lock.
 pub(super) struct EnclosingHold {
     pub(super) hold: Arc<Hold>,
     pub(super) relation: Relation,
@@ -135,7 +135,7 @@ impl EnclosingHold {
     }
 }
 
-/// What the caller's frames hold of this lock.
+/// The most relevant hold of the caller's frames for this lock.
 pub(super) fn enclosing(client: &ClientId, recipe: &dyn Recipe) -> Option<EnclosingHold> {
     let innermost = innermost();
     let frames = std::iter::successors(innermost.as_ref(), |Frame(data)| data.parent.as_ref());

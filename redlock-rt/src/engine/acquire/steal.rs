@@ -1,4 +1,4 @@
-//! Taking a lock from its holder: by force, or as the holder wants it.
+//! Taking a lock from its holder: by force, or by a ticket of the holder.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::wire::{Recipe, Steal as StealCall};
 const SEEN: &str = "it has another holder than the one that was seen";
 const LEFT: &str = "its lease was over, or it was adopted before";
 
-/// From whom a lock is taken, and why.
+/// From which holder a lock is taken, and why.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Steal<'a> {
     /// The holder that was seen; `None`: the lock was free.
@@ -26,11 +26,11 @@ pub(crate) struct Steal<'a> {
 }
 
 impl Steal<'_> {
-    /// Takes the lock, past the local queue, if nobody else has it by then. What is adopted must not be free either.
+    /// Takes the lock past the local queue, unless another owner has it by then. An adopted lock must not be free.
     ///
     /// # Cancel safety
     ///
-    /// What the call has acquired is released in the background; the holder may have lost the lock.
+    /// An acquired lock is released in the background; the holder may have lost it.
     pub(super) async fn run(
         self,
         engine: &Arc<ClientEngine>,
@@ -66,7 +66,7 @@ impl Attempt {
         matches!(self.request.claim, Claim::Steal(_))
     }
 
-    /// The lock was taken: a holder of this client knows from whom, and why, before the thief has it.
+    /// The lock was taken. A holder of this client learns the thief and the reason before the thief has the lock.
     pub(super) fn tell_victim(&self) {
         if let Claim::Steal(steal) = &self.request.claim
             && let (Some(from), Some(theft)) = (&steal.from, &steal.theft)
@@ -79,7 +79,7 @@ impl Attempt {
 }
 
 impl ClientEngine {
-    /// Who takes a lock by force: the client's identity, if it has one.
+    /// The name of a client that takes a lock by force: its identity, if it has one.
     pub(crate) fn thief(&self, id: impl FnOnce() -> String) -> String {
         let identity = self.config.identity.as_ref();
         identity.map_or_else(id, |identity| identity.name.clone())

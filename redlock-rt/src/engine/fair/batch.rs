@@ -1,4 +1,4 @@
-//! The choice of the beats of one call.
+//! Chooses the beats of one call.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -16,10 +16,10 @@ const MOST_NAMES: usize = 100;
 const MOST_OWNERS: usize = 400;
 
 impl FairMap {
-    /// Takes the names with due beats, up to the limit of one call, and the names that are due
-    /// within half of the time since the first one's last beat. So names that began at different
-    /// moments share calls, and a name that has just looked takes no others along. All names of a
-    /// call are in one slot. `is_full`: the server of a slot takes no more calls now; its names are
+    /// Takes the names with due beats, up to the limit of one call, and the names that are due within half of
+    /// the time since the first one's last beat. So names that began at different moments share calls, and a
+    /// name that has just looked does not bring others forward. All names of a call are in one slot. `is_full`:
+    /// the server of a slot takes no more calls now; its names are held up.
     /// held up.
     pub(super) fn pick(
         &self,
@@ -66,8 +66,8 @@ impl FairMap {
     }
 }
 
-/// A name whose beat is due while its server takes no more calls, or another call is made. It is due again when
-/// this is dropped.
+/// A name whose beat is due while its server takes no more calls, or another call is made. Dropping this makes
+/// it due again.
 pub(super) struct HeldUp {
     pub(super) slot: Slot,
     id: u64,

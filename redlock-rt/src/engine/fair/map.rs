@@ -28,7 +28,7 @@ pub(in crate::engine) struct FairMap {
     pub(super) channel: String,
     /// The subscription to that channel, while there are waiters for any name.
     wake: Subscription,
-    /// Whether the channel is confirmed, or Redis does not allow it: a beat is not too early then.
+    /// Whether the channel is confirmed, or Redis forbids it: a beat is then not too early.
     listening: AtomicBool,
     /// The polling fallback of the heads of queues, lengthened at random by up to the same time
     /// again.
@@ -41,7 +41,7 @@ pub(in crate::engine) struct FairMap {
     numbers: AtomicU64,
     /// When the beat of each name is due.
     pub(super) schedule: Mutex<Schedule<Weak<FairWaiters>>>,
-    /// Can be read without the mutex, since every lock of another kind reads it.
+    /// Readable without the mutex, since every lock of another kind reads it.
     used: AtomicBool,
     pub(in crate::engine) signal: Signal,
 }
@@ -85,9 +85,9 @@ impl FairMap {
             FairWaiters::new(self, recipe, id)
         });
         let ticket = waiters.enter(number, lease);
-        // After it is in the queue: who finds it counted looks for it there.
+        // Counted after it is in the queue: a task that finds it counted looks for it there.
         self.tickets.fetch_add(1, Ordering::SeqCst);
-        // A waiter that came while the others were told is told too.
+        // A waiter that came during `close` is told too.
         if self.closed.load(Ordering::Acquire) {
             ticket.seat.close();
         }
@@ -118,7 +118,7 @@ impl FairMap {
         }
     }
 
-    /// Whatever Redis has of this number, its place or the lock, is given back.
+    /// Gives back what Redis has for this number: its place or the lock.
     pub(super) fn withdraw(&self, recipe: &Arc<dyn Recipe>, number: u64) {
         let Some(engine) = self.engine.upgrade() else {
             return;
@@ -141,15 +141,15 @@ impl FairMap {
         self.names.get(name)
     }
 
-    /// Whether the waiter of this number has its ticket under the other name that has the same queue.
+    /// Whether the waiter of this number has its ticket under the other name of the same queue.
     pub(super) fn twin_has(&self, waiters: &FairWaiters, number: u64) -> bool {
         let twin = fair_twin(waiters.name().as_str());
         let twin = twin.and_then(|name| self.get(&name));
         twin.is_some_and(|twin| twin.has(number))
     }
 
-    /// Subscribes to the client's channel. Waiters that have tickets by now look again when that is
-    /// confirmed; later ones miss nothing, since they are not queued yet.
+    /// Subscribes to the client's channel. Waiters with tickets look again when the channel is
+    /// confirmed. Later waiters miss nothing, since they are not queued yet.
     pub(super) fn listen(self: &Arc<Self>) {
         self.wake.start(&self.hub, &self.channel, self);
     }
@@ -170,7 +170,7 @@ impl FairMap {
         self.listening.load(Ordering::Acquire)
     }
 
-    /// All names with tickets look again; names that get tickets later ask by themselves.
+    /// All names with tickets look again. Names that get tickets later ask on their own.
     fn look_again(&self) {
         self.listening.store(true, Ordering::Release);
         let all = self.names.all();

@@ -28,32 +28,32 @@ const ASKED_ABOUT: usize = 50;
 /// The number of oldest waiters with a subscription in a mixed queue: more than the turns during
 /// one SUBSCRIBE.
 const WITH_CHANNELS: usize = 4;
-/// The pause before a beat that follows a failed one, or an announcement for a number without a
-/// ticket (as a rule that waiter has been served).
+/// The pause before a beat that follows a failed one, or an announcement for a number without a ticket
+/// (usually that waiter has been served).
 pub(super) const SOON: Duration = Duration::from_millis(250);
 /// The most left-over waiters that one beat removes from the queue.
 const MOST_LEFT_OVER: usize = 50;
-/// How many waiters a release names, one of which may be the next. The first one is, unless it has left
-/// meanwhile, or the reply that says its place is not read yet.
+/// How many waiters a release names. The next waiter is among them, usually as the first one. It is not the
+/// first if that one has left, or if the reply with its place is not read yet.
 const NAMED: usize = 4;
 
-/// Replies are not read this many microseconds later than others that Redis wrote after them.
+/// The most microseconds by which a reply is read after later replies of Redis.
 const MOST_LATE: u64 = 2_000_000;
 
 /// A waiter, and how to wake it.
 #[derive(Debug)]
 struct FairWaiter<S> {
     seat: S,
-    /// The lease that it asks for.
+    /// The requested lease.
     lease: Duration,
     /// Its key in `FairWaitQueue::queued`, after Redis has reported that it is queued.
     position: Option<Position>,
 }
 
-/// When Redis queued a waiter; of equal times, the order in which its replies were read.
+/// When Redis queued a waiter; for equal times, the order in which the replies were read.
 type Position = (u64, NonZeroU64);
 
-/// What a beat reports and asks.
+/// The reports and questions of a beat.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BeatRequest {
     /// Numbers without a waiter, to be removed from the queue.
@@ -74,8 +74,8 @@ pub(super) struct FairWaitQueue<S> {
     next_position: NonZeroU64,
     /// Whether another client that is not ours held the lock or was queued when one of the waiters queued.
     mixed: bool,
-    /// When the releases were sent that gave the lock to these waiters. Beside them, since it is one
-    /// waiter at a time, as a rule, of all that wait.
+    /// When the releases were sent that gave the lock to these waiters. A separate map, since it usually
+    /// has only one of all waiters.
     granted: BTreeMap<u64, Instant>,
     /// The waiter that is the head of the queue in Redis, as reported by Redis.
     head: Option<u64>,
@@ -89,7 +89,7 @@ pub(super) struct FairWaitQueue<S> {
     asked_by: Option<Instant>,
     /// When the last beat ended.
     last_beat: Option<Instant>,
-    /// While beats fail, when the head tries by itself.
+    /// While beats fail, when the head tries on its own.
     fallback_at: Option<Instant>,
     /// When this client freed the lock by force.
     revoked: Option<Instant>,
@@ -135,7 +135,7 @@ impl<S: Clone> FairWaitQueue<S> {
         self.waiters.insert(number, waiter);
     }
 
-    /// Returns whether it was here.
+    /// Removes a waiter. Returns whether it was in the queue.
     pub(super) fn leave(&mut self, number: u64) -> bool {
         let waiter = self.waiters.remove(&number);
         let was_here = waiter.is_some();
@@ -156,7 +156,7 @@ impl<S: Clone> FairWaitQueue<S> {
         was_here
     }
 
-    /// Takes out those that all others wait for, the head and who was given the lock, if they hang. Returns
+    /// Removes waiters that block all others and hang: the head, and one that was given the lock. Returns
     /// their numbers.
     pub(super) fn withdraw(&mut self, hangs: impl Fn(&S) -> bool) -> Vec<u64> {
         let awaited = self.head.into_iter().chain(self.granted.keys().copied());
@@ -185,7 +185,7 @@ impl<S: Clone> FairWaitQueue<S> {
         let is_first = self.queued.is_empty();
         self.mixed |= place.mixed;
         if waiter.position.is_none() {
-            // After a failover the clock may be another one.
+            // After a failover the clock may be a different one.
             let set_back = place.at < self.latest.saturating_sub(MOST_LATE);
             let at = if set_back { self.latest } else { place.at };
             self.latest = self.latest.max(at);
@@ -222,30 +222,30 @@ impl<S: Clone> FairWaitQueue<S> {
         queued.take(NAMED).collect()
     }
 
-    /// A release that was sent at this time gave the lock to the waiter of this number. Returns its seat.
-    /// A number without a ticket is one that has left: then its own release ends that hold.
+    /// A release that was sent at this time gave the lock to the waiter of this number. Returns its seat. A
+    /// waiter without a ticket has left: its own release then ends that hold.
     pub(super) fn grant(&mut self, number: u64, sent: Instant) -> Option<S> {
         let seat = self.seat_of(number)?;
         self.granted.insert(number, sent);
         Some(seat)
     }
 
-    /// Takes what [`grant`](Self::grant) has noted. `asked`: when the waiter asked by itself. If it has
-    /// asked since the release was sent and was refused, or this client has freed the lock by force since,
-    /// the lock may be free again: the waiter asks.
+    /// Takes the time that [`grant`](Self::grant) has stored. `asked`: when the waiter last asked on its
+    /// own. The lock may be free again if the waiter was refused after the release was sent, or if this
+    /// client has freed the lock by force since. Then the waiter asks.
     pub(super) fn take_grant(&mut self, number: u64, asked: Option<Instant>) -> Option<Instant> {
         let granted = self.granted.remove(&number);
         let stands = |sent: &Instant| self.revoked.is_none_or(|revoked| revoked < *sent);
         granted.filter(|sent| stands(sent) && asked.is_none_or(|asked| asked <= *sent))
     }
 
-    /// No grant of a release that was sent before counts any more: those waiters ask Redis.
+    /// Forgets the grants of all releases that were sent before: those waiters ask Redis.
     pub(super) fn revoke(&mut self, now: Instant) {
         self.revoked = Some(now);
     }
 
-    /// An announcement came for a number without a ticket: the next beat, which asks who is next, is
-    /// due soon.
+    /// An announcement came for a number without a ticket: the next beat, which asks for the head, is due
+    /// soon.
     pub(super) fn unclaimed(&mut self, now: Instant) {
         self.ask(now + SOON);
     }
@@ -286,8 +286,8 @@ impl<S: Clone> FairWaitQueue<S> {
         oldest.filter_map(|number| self.seat_of(number)).collect()
     }
 
-    /// The waiters whose turns clients that are not ours may announce next: the oldest where there are such
-    /// clients; else the head, if Redisson frees the lock by force.
+    /// The waiters whose turns foreign clients may announce next. If there are such clients, the oldest
+    /// waiters; otherwise the head, in case Redisson frees the lock by force.
     pub(super) fn with_channels(&self) -> Vec<u64> {
         match self.mixed {
             true => self.queued.values().copied().take(WITH_CHANNELS).collect(),
@@ -315,8 +315,8 @@ impl<S: Clone> FairWaitQueue<S> {
         }
     }
 
-    /// A beat begins; the next is due at `until` unless one is requested. If no waiter is queued,
-    /// none is sent.
+    /// Begins a beat. The next is due at `until` unless one is requested. If no waiter is queued, none is
+    /// sent.
     pub(super) fn begin_beat(&mut self, now: Instant, until: Instant) -> Option<BeatRequest> {
         self.due = self.due.map(|_| until);
         let oldest: Vec<u64> = self.oldest().collect();
@@ -335,8 +335,8 @@ impl<S: Clone> FairWaitQueue<S> {
         })
     }
 
-    /// What a beat reported: the head, if its number is one of this client, whether the lock is free, and
-    /// the waiters that were dropped from the queue. Returns the seats of the waiters to wake.
+    /// Processes the report of a beat: the head, if its number is one of this client, whether the lock is
+    /// free, and the waiters that were dropped from the queue. Returns the seats of the waiters to wake.
     pub(super) fn reported(
         &mut self,
         head: Option<u64>,
@@ -367,8 +367,8 @@ impl<S: Clone> FairWaitQueue<S> {
         self.health = Health::Answering;
     }
 
-    /// A beat did not reach Redis; the next is due at `until`. Returns the seat of the head if the head is
-    /// to try by itself: at the moment `fallback` of the first failure, and again at that of this one.
+    /// A beat did not reach Redis; the next is due at `until`. Returns the seat of the head if the head
+    /// must try on its own: at the time `fallback` of the first failure, and again at that of this one.
     pub(super) fn beat_failed(
         &mut self,
         now: Instant,

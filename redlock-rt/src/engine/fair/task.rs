@@ -28,7 +28,7 @@ pub(in crate::engine) async fn run(map: Arc<FairMap>, nodes: Arc<Nodes>) {
     let mut held_up = BTreeMap::<Option<u64>, Vec<HeldUp>>::new();
     let is_full = |busy: &Busy, at| busy.get(&at).is_some_and(|calls| *calls >= MOST_CALLS);
     let at = |slot| nodes.known(slot).map(|node| node.number);
-    // With one server there is nothing to pick while it has enough calls.
+    // With one server, nothing is picked while it has enough calls.
     let stops = |busy: &Busy| nodes.cluster().is_none() && is_full(busy, at(Slot::ONLY));
     while !map.signal.is_closed() {
         while !stops(&busy) {
@@ -46,7 +46,7 @@ pub(in crate::engine) async fn run(map: Arc<FairMap>, nodes: Arc<Nodes>) {
                 at
             });
         }
-        // No call of these servers is to end: their slots have moved.
+        // None of these servers has a call in progress: their slots have moved.
         held_up.retain(|at, _| busy.contains_key(at));
         let next = lock(&map.schedule).arm(clock::now());
         // If no more calls may be sent, waits for the end of one.
@@ -58,9 +58,9 @@ pub(in crate::engine) async fn run(map: Arc<FairMap>, nodes: Arc<Nodes>) {
                 if let Some(calls) = busy.get_mut(&at) {
                     *calls -= 1;
                 }
-                // Servers come and go.
+                // Forgets servers without calls, since servers come and go.
                 busy.retain(|_, calls| *calls > 0);
-                // The names of one call are due again.
+                // The names of one call become due again.
                 if let Some(held) = held_up.get_mut(&at) {
                     let first = held[0].slot;
                     held.retain(|held| held.slot != first);
@@ -73,8 +73,8 @@ pub(in crate::engine) async fn run(map: Arc<FairMap>, nodes: Arc<Nodes>) {
     }
 }
 
-/// Sends the beats of a batch, and passes the replies on. If Redis refuses them, which one of
-/// several names may have caused, it sends each half alone.
+/// Sends the beats of a batch, and passes the replies on. If Redis refuses several names, one of
+/// which may be the reason, it sends each half separately.
 async fn send(map: &FairMap, batch: Vec<PendingBeat>, nodes: &Nodes) {
     let Some(first) = batch.first() else { return };
     let to = To {

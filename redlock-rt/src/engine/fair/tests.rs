@@ -13,7 +13,7 @@ use crate::name::LockName;
 use crate::wire::{Beat, FairPlace, FairWire, Recipe, Slot, TurnMessage};
 
 const S: Duration = Duration::from_secs(1);
-/// A third of which passes between two beats.
+/// A third of this time passes between two beats.
 const ALIVE: Duration = Duration::from_secs(30);
 
 /// Tasks do not run: there is no runtime.
@@ -23,7 +23,7 @@ fn engine() -> Arc<ClientEngine> {
     ClientEngine::through(connector, Config::for_tests(ALIVE))
 }
 
-/// As of a client of one server.
+/// The slots of a client of one server.
 fn one_slot(_: &LockName) -> Slot {
     Slot::ONLY
 }
@@ -51,7 +51,7 @@ fn pick(engine: &ClientEngine, now: Instant) -> Vec<PendingBeat> {
     engine.fair.pick(now, one_slot, |_| false).0
 }
 
-/// They were due a quarter of a second later, however soon the server took calls again.
+/// They were due a quarter of a second later, even if the server took calls again earlier.
 #[test]
 fn names_that_were_held_up_are_due_when_they_are_no_more() {
     let engine = engine();
@@ -98,7 +98,7 @@ fn beats_of_names_that_began_at_different_moments_come_together() {
     assert_eq!(sizes, [100, 100, 50]);
 }
 
-/// What a waiter is told when it looks.
+/// The wake-up of a waiter when it looks.
 fn told(ticket: &FairTicket) -> Poll<Wake<()>> {
     ticket.seat.poll(Waker::noop())
 }
@@ -124,7 +124,7 @@ fn waiters_of_all_names_try_when_they_may_have_missed_something() {
             engine.fair.notify_all();
         }
         for ticket in &tickets {
-            // Nobody has to tell of the first try.
+            // The first try needs no message.
             assert_eq!(told(ticket), Poll::Ready(Wake::Try));
             assert_eq!(told(ticket), Poll::Pending);
         }
@@ -151,7 +151,7 @@ fn a_beat_dropped_unanswered_is_sent_again() {
     assert_eq!(pick(&engine, clock::now()).len(), 1);
 }
 
-/// Whoever it was for has left, and nobody else hears of it.
+/// The waiter has left, and no other waiter receives the message.
 #[test]
 fn redis_is_asked_soon_about_a_turn_of_nobody_here_and_not_about_that_of_a_waiter() {
     let engine = engine();
@@ -171,7 +171,7 @@ fn redis_is_asked_soon_about_a_turn_of_nobody_here_and_not_about_that_of_a_waite
     assert_eq!(asked(), 1);
 }
 
-/// Its first try found the lock free, so it was never queued, and nothing was subscribed.
+/// Its first try found the lock free, so it was never queued, and there was no subscription.
 #[test]
 fn a_waiter_that_was_never_queued_was_counted_for_ever() {
     let engine = engine();

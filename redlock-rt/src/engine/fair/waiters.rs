@@ -1,12 +1,12 @@
 //! The waiters of one client for one fair lock.
 //!
-//! After every change of their queue, the time of the next beat goes into the schedule under its
-//! mutex.
+//! After every change of their queue, the time of the next beat is written to the schedule under the
+//! queue's mutex.
 //!
-//! A head that was told that it is next, or that it has the lock, and was not polled since for the waiter
-//! time-out, is withdrawn before a beat: its number is released like that of a dropped future. Whoever
-//! removes the waiter from the list first decides: the waiter itself does so before it returns a guard. One
-//! that finds itself withdrawn queues again under another number.
+//! A head that was told that it is next, or that it has the lock, is withdrawn before a beat if it was not
+//! polled for the waiter time-out. Its number is then released like that of a dropped future. Removal from
+//! the list decides the race: the waiter removes itself before it returns a guard. A waiter that finds
+//! itself withdrawn queues again under another number.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -54,8 +54,8 @@ impl FairWaiters {
         self.recipe.queue()
     }
 
-    /// Takes out who was told that it is next, or that it has the lock, and was not polled for the waiter
-    /// time-out. It enters again when it is polled.
+    /// Withdraws waiters that were told that they are next, or have the lock, and were not polled for the
+    /// waiter time-out. They enter again when they are polled.
     pub(super) fn withdraw(&self, now: Instant) {
         let patience = self.keys().map(|keys| keys.alive);
         let Some(before) = patience.and_then(|patience| now.checked_sub(patience)) else {
@@ -72,7 +72,7 @@ impl FairWaiters {
         self.keys().map_or(SOON, FairQueue::beat_every)
     }
 
-    /// The polling fallback: the interval after which the head looks, or all where no turns are heard.
+    /// The polling fallback: the interval after which the head looks, or all if turns cannot be received.
     fn poll_within(&self, spread: f64) -> Duration {
         self.map.poll_interval.mul_f64(1.0 + spread)
     }
@@ -102,7 +102,7 @@ impl FairWaiters {
 
     /// Adds the waiter of this owner number.
     pub(super) fn enter(self: &Arc<Self>, number: u64, lease: Duration) -> FairTicket {
-        // Whether turns will be heard is not known yet.
+        // Whether turns can be received is not known yet.
         let poll = self.poll_within(fastrand::f64());
         let due = clock::after(clock::now(), self.beat_every().min(poll));
         let seat = Arc::new(Seat::new(number));
@@ -118,8 +118,8 @@ impl FairWaiters {
         lock(&self.queue).seats()
     }
 
-    /// Subscribes to the channels of the waiters for which others may publish there, and leaves those of
-    /// waiters that have left.
+    /// Subscribes to the channels of the waiters for which foreign clients may publish there, and ends the
+    /// subscriptions of waiters that have left.
     fn subscribe_oldest(self: &Arc<Self>) {
         let mut channels = lock(&self.channels);
         let oldest = lock(&self.queue).with_channels();
@@ -145,7 +145,7 @@ impl FairWaiters {
         drop(ended);
     }
 
-    /// Asks Redis who is next: earlier announcements may have been missed.
+    /// Asks Redis for the head: earlier announcements may have been missed.
     pub(super) fn beat_now(&self) {
         // A dropped ticket may cause this.
         let now = clock::now_in_drop();
@@ -156,8 +156,8 @@ impl FairWaiters {
         lock(&self.queue).seat_of(number).is_some()
     }
 
-    /// The waiter of this number is next. It tries now, or a beat looks when the lease of the holder has
-    /// ended, in `left`. Returns whether the number is one of these waiters.
+    /// The waiter of this number is next. It tries now, or a beat looks when the lease of the holder ends,
+    /// in `left`. Returns whether the number is one of these waiters.
     pub(in crate::engine) fn is_next(&self, number: u64, left: Option<Duration>) -> bool {
         let now = clock::now();
         let Some(left) = left else {
@@ -181,7 +181,7 @@ impl FairWaiters {
         }
     }
 
-    /// What was granted and not taken yet counts no more: those waiters ask Redis.
+    /// Forgets grants that were not taken yet: those waiters ask Redis.
     pub(in crate::engine) fn revoke(&self) {
         lock(&self.queue).revoke(clock::now());
     }
@@ -207,7 +207,7 @@ impl FairWaiters {
     }
 
     /// A beat was answered. `spread`, from 0 to 1, varies the time until the next one, so that processes do
-    /// not come together.
+    /// not send beats together.
     pub(super) fn beat_answered(&self, beat: &Beat, spread: f64, now: Instant) {
         let client = &self.map.client;
         let head = beat.head.as_ref().and_then(|head| client.number_of(head));
@@ -249,8 +249,8 @@ impl FairWaiters {
         woken.iter().for_each(|seat| seat.notify(now));
     }
 
-    /// A beat did not reach Redis. While beats fail, the head tries by itself every poll interval:
-    /// its calls may use another connection.
+    /// A beat did not reach Redis. While beats fail, the head tries on its own every poll interval: its
+    /// calls may use another connection.
     pub(super) fn beat_failed(&self, now: Instant) {
         let again = clock::after(now, self.beat_every().min(SOON));
         let fallback = clock::after(now, self.poll_within(fastrand::f64()));
@@ -296,19 +296,19 @@ pub(crate) struct FairTicket {
 
 impl FairTicket {
     /// Redis has reported that the waiter is queued. `look_at`: the waiter is the head, and a beat looks
-    /// again at this moment. From now on the waiter is woken when it may have the lock.
+    /// again at this time. From now on the waiter is woken when it may get the lock.
     pub(crate) fn queued(&self, place: FairPlace, look_at: Option<Instant>) {
         let waiters = &self.waiters;
         let is_first = waiters.update(|queue| queue.is_queued(self.seat.number, place, look_at));
         waiters.map.listen();
-        // The first beat finds waiters that Redis still has and this client has not.
+        // The first beat finds waiters in Redis that this client no longer has.
         if is_first && waiters.map.is_listening() {
             waiters.beat_now();
         }
         waiters.subscribe_oldest();
     }
 
-    /// When the release was sent that gave the lock to the waiter, if one did since the waiter `asked`.
+    /// When the release was sent that gave the lock to the waiter, if one did since `asked`.
     pub(crate) fn take_grant(&self, asked: Option<Instant>) -> Option<Instant> {
         lock(&self.waiters.queue).take_grant(self.seat.number, asked)
     }

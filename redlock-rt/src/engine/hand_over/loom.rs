@@ -1,6 +1,6 @@
-//! Offers beside all that may end them, in every interleaving, with the engine's own queue, lease,
-//! watchdog and releases. No server answers and timers are left out: a release is done when it is
-//! queued, and where a timer looks, the model calls it.
+//! Offers concurrent with all events that may end them. Every interleaving, with the engine's own
+//! queue, lease, watchdog and releases. No server answers and timers are left out: a release is done
+//! when it is queued, and the model calls the look of a timer.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -28,7 +28,7 @@ const CHAIN: Duration = Duration::from_secs(1000);
 
 type Place = WaiterGuard<Holders>;
 
-/// A client whose tasks do not run by themselves.
+/// A client whose tasks do not run on their own.
 struct World {
     engine: Arc<ClientEngine>,
     recipe: Arc<dyn Recipe>,
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// Waits until something happens; `None`: the waiter is to ask Redis, or the client shuts down.
+    /// Waits for an event; `None`: the waiter must ask Redis, or the client shuts down.
     fn wait(&self, place: Place) -> Option<HoldGuard> {
         let wake = block_on(poll_fn(|cx| match place.poll(cx.waker()) {
             Poll::Ready(Wake::Head) => place.poll(cx.waker()),
@@ -146,7 +146,7 @@ impl World {
         thread::spawn(move || run(&world))
     }
 
-    /// Nobody holds the lock, and each owner number was released, or will be, once.
+    /// The lock has no holder, and each owner number was released, or will be, once.
     fn is_released(&self, owners: usize) {
         assert!(!self.waiters.is_taken());
         assert_eq!(self.engine.watchdog.len(), 0);
@@ -184,7 +184,7 @@ fn an_offer_to_the_only_waiter_that_is_cancelled_is_released() {
     });
 }
 
-/// A shut-down sees no moment at which nothing is owed to Redis.
+/// At every moment a shut-down sees the outstanding release.
 #[test]
 fn an_offer_beside_a_shut_down_is_released_before_its_end() {
     model(Some(2), || {
@@ -301,7 +301,7 @@ fn a_hold_that_is_lost_is_not_handed_over() {
         let (first, hold) = (world.enter(), Arc::clone(&guard.hold));
         let lost = thread::spawn(move || {
             let news = hold.lease().lost(LostReason::Deleted, clock::now());
-            // Tells everybody else.
+            // Tells all other tasks.
             hold.mark_lost(LostReason::Deleted);
             news
         });
@@ -317,8 +317,8 @@ fn a_hold_that_is_lost_is_not_handed_over() {
     });
 }
 
-/// The lock was freed by force, and this client has acquired it anew: the hold of before does not
-/// come back.
+/// The lock was freed by force, and this client has acquired it anew: the earlier hold does not come
+/// back.
 #[test]
 fn an_offer_beside_a_later_hold_is_not_held_with_it() {
     model(Some(2), || {
@@ -345,7 +345,7 @@ fn an_offer_beside_a_later_hold_is_not_held_with_it() {
     });
 }
 
-/// Two holds end one soon after the other, as after a forced release: a waiter has one of them.
+/// Two holds end soon after each other, as after a forced release. A waiter has one of them.
 #[test]
 fn beside_a_second_offer_one_is_released() {
     model(Some(2), || {
@@ -389,8 +389,8 @@ fn an_offer_beside_a_forced_release_is_not_left_over() {
     });
 }
 
-/// Who is next behind a waiter that was served is not woken while the timer of the chain is set.
-/// Whether the timer looks before that waiter leaves or after: who is next learns that it is the head.
+/// The waiter behind a served one is not woken while the timer of the chain is set. Whether the timer
+/// looks before that waiter leaves or after, the waiter behind it learns that it is the head.
 #[test]
 fn who_is_next_beside_the_end_of_a_chain_learns_it() {
     model(Some(2), || {
@@ -406,7 +406,7 @@ fn who_is_next_beside_the_end_of_a_chain_learns_it() {
         let timer = world.spawn(|world| {
             let _ = world.engine.releases.timers.look(world.later());
         });
-        // Nobody ends the hold before: there is nothing else to be woken by.
+        // No task ends the hold before: there is no other wake-up.
         let wake = block_on(poll_fn(|cx| second.poll(cx.waker())));
         assert!(matches!(wake, Wake::Head));
         timer.join().unwrap();

@@ -9,7 +9,7 @@ use crate::shim::{Mutex, MutexGuard, lock};
 /// The holds of one name and kind.
 #[derive(Default)]
 pub(crate) struct Holders {
-    /// Held for a moment, and no other is taken inside.
+    /// Held briefly, with no other mutex taken inside.
     known: Mutex<Holds>,
 }
 
@@ -100,8 +100,8 @@ impl OwnedHolds {
     }
 }
 
-/// Ended ones are removed whenever there is no room: O(1) for each, since there is room for as many again
-/// afterwards.
+/// Removes ended holds whenever the vector is full. That is O(1) for each, since the capacity then
+/// doubles.
 fn push<T>(several: &mut Vec<Weak<T>>, new: &Arc<T>) {
     if several.len() == several.capacity() {
         several.retain(|known| known.strong_count() > 0);

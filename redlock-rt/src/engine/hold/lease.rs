@@ -2,13 +2,13 @@
 //!
 //! # Invariants
 //!
-//! 1. Nothing reports valid at or after `deadline`, which is counted from before the acquiring
-//!    command was sent, less a margin for clocks that run at different speeds.
+//! 1. No guard reports held at or after `deadline`. The deadline counts from before the acquiring command
+//!    was sent, less a margin for clocks that run at different speeds.
 //! 2. `Lost` and `Released` are final: nothing makes a lost hold valid again.
 //! 3. `deadline` never moves back: re-entry, renewal and partial release never shorten a lease.
 //! 4. After the last guard left, no renewal is planned.
-//! 5. No renewal asks for more than `longest`. It grows with the turn of the hold's commands alone, so a
-//!    command that cuts what is longer in Redis cuts nothing that was asked for.
+//! 5. No renewal asks for more than `longest`. `longest` grows only with the turn of the hold's commands.
+//!    So a command that shortens a longer lease in Redis never shortens a requested one.
 
 mod chain;
 #[cfg(test)]
@@ -33,7 +33,7 @@ pub(crate) struct Terms {
     pub(crate) lease: Duration,
     /// How often the watchdog lengthens the lease while the guard lives; `None`: never.
     pub(crate) renew: Option<Duration>,
-    /// The longest hold: renewal ends then, for a holder that is stuck.
+    /// The longest hold. Renewal then ends, in case the holder is stuck.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) meter: Meter,
 }
@@ -47,7 +47,7 @@ impl Terms {
         meter: Meter::NONE,
     };
 
-    /// The same with this longest hold, which the lease does not outlast.
+    /// The same with this `max_hold`, which the lease does not outlast.
     pub(crate) fn within(self, max_hold: Option<Duration>) -> Self {
         let lease = max_hold.map_or(self.lease, |most| self.lease.min(most));
         Self {
@@ -57,7 +57,7 @@ impl Terms {
         }
     }
 
-    /// The same, counted as those of a lock of this kind.
+    /// The same, counted for a lock of this kind.
     pub(crate) fn of_kind(self, kind: &'static str) -> Self {
         let meter = self.meter.kind(kind);
         Self { meter, ..self }
@@ -96,7 +96,7 @@ impl GuardState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GuardId(u32);
 
-/// What the end of a guard means for its hold.
+/// The effect of the end of a guard on its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// Other guards remain: the count must be sent to Redis.
@@ -116,7 +116,7 @@ pub(crate) struct Left {
     pub(crate) deadline: Instant,
 }
 
-/// What the watchdog is to do for a hold.
+/// The next action of the watchdog for a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RenewalPlan {
     /// Extend the lease to this; zero = only verify that the hold exists.
@@ -160,12 +160,12 @@ impl Tenant {
     }
 }
 
-/// What few holds have.
+/// Fields that few holds need.
 #[derive(Debug, Default)]
 struct Rare {
-    /// When to verify that the hold exists, renewed or not, since it is in doubt.
+    /// When to verify that the hold exists, renewed or not, because it is in doubt.
     verify_at: Option<Instant>,
-    /// Since when the hold is in doubt: a reply to an earlier command does not end the doubt.
+    /// Since when the hold is in doubt. A reply to an earlier command does not end the doubt.
     doubted: Option<Instant>,
     /// How often to verify the hold without a doubt, if other clients may shorten the lease.
     look_every: Option<Duration>,
@@ -180,7 +180,7 @@ struct Rare {
 #[derive(Debug)]
 pub(crate) struct Lease {
     phase: HoldPhase,
-    /// It is another one than what was told.
+    /// The phase differs from the last reported one.
     untold: bool,
     deadline: Instant,
     /// The longest lease that any command for this hold has asked for, answered or not.
@@ -188,21 +188,21 @@ pub(crate) struct Lease {
     /// Nearly always one.
     tenants: SmallVec<[Tenant; 1]>,
     next_id: u32,
-    /// When the watchdog is to act next.
+    /// When the watchdog acts next.
     next_renewal: Instant,
-    /// Boxed, since few holds have it, and for a short time.
+    /// Boxed, since few holds need it, and only for a short time.
     rare: Option<Box<Rare>>,
     /// It has no lease.
     permanent: bool,
     /// [`take_expiry`](Self::take_expiry) has reported the expiry.
     expiry_taken: bool,
     chain: Chain,
-    /// Its numbers, until it ends.
+    /// Its metrics, until it ends.
     held: Held,
 }
 
-/// The margin for clocks that run at different speeds: 1 % of the lease, and 2 ms for rounding on
-/// both sides, as far as the lease is long enough.
+/// The margin for clocks that run at different speeds: 1 % of the lease, and 2 ms for rounding on both
+/// sides; less for a short lease.
 pub(crate) fn margin(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2).min(lease / 10)
 }
@@ -242,7 +242,7 @@ impl Lease {
         (lease, id)
     }
 
-    /// A command is sent that asks for this lease. Returns the longest that any asked for.
+    /// A command is sent that asks for this lease. Returns the longest lease that any command asked for.
     pub(crate) fn asks(&mut self, lease: Duration) -> Duration {
         self.longest = self.longest.max(lease);
         self.longest
@@ -322,7 +322,7 @@ impl Lease {
             return Some(Leave::Partial);
         }
         match &self.phase {
-            // For this guard, and so for the hold.
+            // The loss is the loss of this guard, and of the hold.
             HoldPhase::Lost(reason) => {
                 self.phase = HoldPhase::Lost(self.reason(&last, reason.clone()));
             }
@@ -384,7 +384,7 @@ impl Lease {
     }
 
     /// Why the hold is lost for one of its guards. The lease of the last renewal ends with `max_hold`, so
-    /// both may be over. The reason is decided at the deadline, so that it stays the same.
+    /// both may be over. The reason is decided at the deadline, so it stays the same.
     fn reason(&self, tenant: &Tenant, reason: LostReason) -> LostReason {
         let latest = after(self.deadline, margin(tenant.lease));
         match reason {
@@ -406,7 +406,7 @@ impl Lease {
         })
     }
 
-    /// The end of renewal: that of the guard that wants it longest.
+    /// The end of renewal: the latest that any guard asks for.
     fn horizon(&self) -> Option<Instant> {
         let renewing = || self.tenants.iter().filter(|tenant| tenant.renew.is_some());
         if renewing().any(|tenant| tenant.until.is_none()) {
@@ -429,7 +429,7 @@ impl Lease {
         }
     }
 
-    /// What the watchdog is to do now.
+    /// The action of the watchdog now.
     pub(crate) fn plan(&mut self, now: Instant) -> RenewalPlan {
         self.tick(now);
         if !self.phase.is_valid() {
@@ -500,7 +500,7 @@ impl Lease {
                     .map(|_| Duration::ZERO);
                 self.wanted(now).or(look)
             }
-            // After a failure there is a pause. A hold that is not held is not renewed.
+            // After a failure there is a pause. A hold that is no longer held is not renewed.
             _ => None,
         }
     }
@@ -558,7 +558,7 @@ impl Lease {
         news
     }
 
-    /// Redis has ended the hold, as it should or not: who waits for that asks.
+    /// Redis has ended the hold, intended or not: waiters ask for the lock.
     pub(crate) fn ended(&mut self, now: Instant) {
         if self.is_valid(now) {
             self.enter(HoldPhase::Released);
@@ -591,13 +591,13 @@ impl Lease {
         }
     }
 
-    /// The server is to watch the key from then on: a renewal is sent, with that behind it.
+    /// The server is to watch the key from then on: a renewal is sent, followed by that request.
     pub(crate) fn watch_at(&mut self, at: Instant) {
         self.rare.get_or_insert_default().watch_at = Some(at);
     }
 
-    /// A renewal is sent. Returns whether the server is to watch the key behind it. A key that may be gone
-    /// would be watched for ever, so in doubt it is not, and again at this moment.
+    /// A renewal is sent. Returns whether the server is to watch the key after it. A key that may be gone
+    /// would be watched for ever. So a hold in doubt is not watched, and tries again at `again`.
     pub(crate) fn watches(&mut self, again: Instant) -> bool {
         let Some(rare) = &mut self.rare else {
             return true;
@@ -606,7 +606,7 @@ impl Lease {
         rare.doubted.is_none()
     }
 
-    /// Whether the watchdog lengthens it.
+    /// Whether the watchdog renews it.
     pub(crate) fn is_renewed(&self, now: Instant) -> bool {
         self.renewed_lease(now).is_some()
     }

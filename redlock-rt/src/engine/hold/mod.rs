@@ -1,4 +1,4 @@
-//! A hold: one owner number in one lock, from the count's first 1 to its 0.
+//! A hold: one owner number in one lock, from the moment its count becomes 1 until it is 0.
 
 mod holders;
 mod lease;
@@ -33,7 +33,7 @@ use crate::name::HoldId;
 use crate::shim::{Mutex, lock};
 use crate::wire::{Call, HoldReply, Recipe, Tokens, yields};
 
-/// The waiters of one lock, beside the holds of this client in it.
+/// The waiters of one lock, and the holds of this client in it.
 pub(crate) type LockQueue = Waiters<Holders>;
 /// The wait queues of all locks.
 pub(crate) type LockQueues = WaiterMap<Holders>;
@@ -64,7 +64,7 @@ pub(crate) fn key_of(recipe: &dyn Recipe) -> WaitKey {
 }
 
 impl LockQueues {
-    /// Whether this client has a valid hold of the lock, or leaves it to one of its waiters.
+    /// Whether this client has a valid hold of the lock, or offers it to one of its waiters.
     pub(crate) fn is_held_here(&self, recipe: &dyn Recipe) -> bool {
         let waiters = self.get(&key_of(recipe));
         waiters.is_some_and(|waiters| waiters.is_taken())
@@ -77,7 +77,7 @@ impl LockQueues {
     }
 }
 
-/// What all guards of one hold share.
+/// The state that all guards of one hold share.
 pub(crate) struct Hold {
     pub(crate) engine: Arc<ClientEngine>,
     pub(crate) recipe: Arc<dyn Recipe>,
@@ -85,7 +85,7 @@ pub(crate) struct Hold {
     pub(crate) owner: u64,
     /// Identifies the hold in the client.
     pub(crate) number: u64,
-    /// The fencing token, for a kind that has one, and those of the next holds of its chain.
+    /// The fencing token, for a kind with tokens, and the tokens of the next holds of its chain.
     tokens: Option<Tokens>,
     /// Whether a hold in another mode had or has this id; see [`paired_owner`](Self::paired_owner).
     paired: AtomicBool,
@@ -96,7 +96,7 @@ pub(crate) struct Hold {
     slot: OnceLock<OwnerSlot>,
     /// The id, if the caller wanted to know it.
     hold_id: OnceLock<HoldId>,
-    /// Somebody has the [`CommandTurn`].
+    /// Whether the [`CommandTurn`] is taken.
     busy: AtomicBool,
     pub(super) waiters: Opaque<LockQueue>,
     /// As in the [`Request`].
@@ -108,7 +108,7 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// A hold that was acquired by a command sent at `sent`, and the id of its first guard. Holds that Redis
-    /// can no longer have are marked as lost: older ones, or this one, if its reply was read late.
+    /// can no longer have are marked as lost: older holds, or this one, if its reply was read late.
     pub(crate) fn new(
         request: &Request,
         tokens: Option<Tokens>,
@@ -132,8 +132,8 @@ impl Hold {
         if !request.is_under() {
             superseded.extend(hold.superseded_in_other_modes());
         }
-        // The older of both was released by force or deleted, and its guards do not know yet: they must not
-        // both report held.
+        // The older one was released by force or deleted, and its guards do not know that yet. Both must not
+        // report held at the same time.
         for before in superseded {
             if hold.is_valid() && before.is_valid() {
                 let acquired = before.lease().acquired();
@@ -150,9 +150,9 @@ impl Hold {
         (hold, id)
     }
 
-    /// The next hold of the chain of `before`; `request` has the chain's owner number. `None` if this
-    /// client has acquired the lock anew meanwhile, so that Redis does not have that number any more, or
-    /// there is no token for it.
+    /// The next hold of the chain of `before`; `request` has the chain's owner number. `None` if there is no
+    /// token for it, or if this client has acquired the lock anew meanwhile: Redis then no longer has that
+    /// number.
     pub(super) fn next_of(
         before: &Arc<Self>,
         request: &Request,
@@ -164,7 +164,7 @@ impl Hold {
             Some(tokens) => Some(tokens.next()?),
             None => None,
         };
-        // Before another acquisition can find the hold, and end it.
+        // Before another acquisition can find the hold and end it.
         lease.tell(&request.engine, &*request.recipe, LockEvent::Acquired);
         let hold = Self::with_lease(request, tokens, lease);
         let holders = &hold.waiters.subject;
@@ -219,20 +219,19 @@ impl Hold {
         self.tokens.is_none_or(|tokens| tokens.next().is_some())
     }
 
-    /// The text of its id, which is made where it is needed: each lock that is held would have room
-    /// for it.
+    /// The text of its id. It is made on demand, so that a held lock does not store it.
     pub(crate) fn id(&self) -> String {
         self.engine.id.hold_text(self.owner)
     }
 
-    /// Its id, for the caller; kept from then on.
+    /// Its id, for the caller. Stored from then on.
     pub(crate) fn hold_id(&self) -> &HoldId {
         let id = || self.engine.id.hold_id(self.owner);
         self.hold_id.get_or_init(id)
     }
 
-    /// The owner of a hold in another mode of the same lock, taken under this one. It is the same
-    /// one, as in Redisson, but only once, since a field whose release was sent is never used again.
+    /// The owner of a hold in another mode of the same lock, taken under this one. It is the same owner, as
+    /// in Redisson, but only once, since a field whose release was sent is never used again.
     pub(crate) fn paired_owner(&self) -> Option<u64> {
         let taken = self.paired.swap(true, Ordering::AcqRel);
         (!taken).then_some(self.owner)
@@ -255,7 +254,7 @@ impl Hold {
         self.lease().lost_reason(now)
     }
 
-    /// The state of the lease. Its lock is held for a moment, never across a call.
+    /// The state of the lease. Its mutex is held briefly, never across a call.
     pub(crate) fn lease(&self) -> ToldLease<'_> {
         ToldLease {
             hold: self,
@@ -263,8 +262,8 @@ impl Hold {
         }
     }
 
-    /// Keeps the lock taken at least until then, also after its last guard: the release then sets
-    /// the TTL instead. Only where [`Recipe::min_hold`] has a call.
+    /// Keeps the lock taken at least until then, also after its last guard. The release then sets the TTL
+    /// instead. Only if [`Recipe::min_hold`] has a call.
     pub(crate) fn set_min_hold(&self, until: Instant) {
         self.lease().set_min_hold(until);
     }
@@ -295,23 +294,23 @@ impl Hold {
         self.lease().plan_early(now)
     }
 
-    /// Is woken when the lease was extended or lost, or a turn ended.
+    /// Resolves when the lease was extended or lost, or a turn ended.
     pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.changed.notified()
     }
 
-    /// Wakes those that wait for a change.
+    /// Wakes all that wait for a change.
     pub(crate) fn notify_changed(&self) {
         self.changed.notify_waiters();
     }
 
-    /// Whether Redis is to tell of writes to its key. Other clients write to the key of a lock with several
-    /// holders all the time.
+    /// Whether Redis is to report writes to its key. The key of a lock with several holders is written by
+    /// other clients all the time.
     pub(crate) fn is_tracked(&self) -> bool {
         self.engine.tracking.is_some() && self.recipe.profile().exclusive
     }
 
-    /// How many leases a renewal looks at for it.
+    /// How many leases its renewal reads.
     pub(crate) fn weight(&self) -> usize {
         let leases = self.recipe.profile().leases;
         leases.weight(self.count(), self.recipe.permits())
@@ -350,7 +349,7 @@ impl Hold {
         self.engine.watchdog.report(name, reason, now);
     }
 
-    /// The clock alone ended the hold: logs that once, and wakes those that wait for that.
+    /// The clock alone ended the hold: logs that once, and wakes the waiters for that.
     pub(crate) fn expired(&self) {
         let now = clock::now();
         let expiry = self.lease().take_expiry(now);
@@ -371,15 +370,15 @@ impl Hold {
         }
     }
 
-    /// Asks what is known of other clients that want the lock, or adds to it; `None`: nothing is.
+    /// Reads or updates the state of other clients that want the lock; `None` if there is none.
     pub(super) fn rivals<R>(&self, ask: impl FnOnce(&mut Rivals) -> R) -> Option<R> {
         let channel = self.recipe.channel()?;
         let yields = yields(self.recipe.profile().kind);
         yields.then(|| self.engine.hub.rivals(channel, ask))?
     }
 
-    /// Ends the only guard and leaves the hold to the next one, if nothing has put it in doubt; the caller
-    /// holds the schedule's mutex.
+    /// Ends the only guard and leaves the hold to the next one, if nothing has put it in doubt. The caller
+    /// holds the mutex of the schedule.
     pub(super) fn hand_over(&self, id: GuardId, limit: ChainLimit, now: Instant) -> Option<Legacy> {
         let mut lease = self.lease();
         let sent = lease.chain()?.began;
@@ -394,7 +393,7 @@ impl Hold {
         self.engine.to(self.recipe.name())
     }
 
-    /// Another hold goes on under the same owner number, so this one needs no release.
+    /// Another hold continues under the same owner number, so this one needs no release.
     pub(super) fn continued(&self) {
         self.settled.store(true, Ordering::Release);
     }
@@ -419,8 +418,8 @@ impl Hold {
         // waiters later. Other waiters may be subscribed to the channel although these are not.
         let told = self.engine.ended(&*self.recipe, news);
         match told && self.waiters.listens() {
-            // The timer of the head is the one thing that needs none of the client's tasks, whose
-            // runtime may stand still.
+            // The timer of the head is the only wake-up that needs none of the client's tasks, whose runtime
+            // may be blocked.
             true => self.waiters.tell_head(),
             false => self.waiters.notify(),
         }

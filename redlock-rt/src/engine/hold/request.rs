@@ -9,14 +9,14 @@ use crate::connection::To;
 use crate::engine::ClientEngine;
 use crate::wire::{Ask, Call, Recipe, Steal};
 
-/// What a request takes.
+/// The kind of a request.
 #[derive(Clone)]
 pub(crate) enum Claim {
     /// A free lock.
     Free,
-    /// What the hold of this owner allows, in another mode of the same lock.
+    /// Another mode of the same lock, as the hold of this owner allows it.
     Under(u64),
-    /// A lock that somebody has.
+    /// A lock that another owner has.
     Steal(Arc<Steal>),
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Request {
     pub(crate) recipe: Arc<dyn Recipe>,
     /// Identifies the hold in the client.
     pub(crate) number: u64,
-    /// The number in the hold's id: the same, unless it goes on with what another hold has in Redis.
+    /// The number in the hold's id: the same, unless it takes over another hold in Redis.
     pub(crate) owner: u64,
     pub(crate) claim: Claim,
     /// Kept, so that no local waiter tries while the outcome is unknown.
@@ -36,8 +36,8 @@ pub(crate) struct Request {
     pub(crate) repeated: bool,
 }
 
-/// How many fencing tokens an acquisition takes for its process where others want the lock too: more than a chain
-/// of hand-overs has holds as a rule, and so few that Redis' clock is past all of them 1 ms later.
+/// How many fencing tokens an acquisition takes for its process if others want the lock too. More than a chain of
+/// hand-overs usually has holds, and few enough that Redis' clock is past all of them 1 ms later.
 const TOKENS: u32 = 1000;
 
 impl Request {
@@ -77,8 +77,7 @@ impl Request {
 
     /// `waits`: if the lock is refused, the caller continues to wait, at most until `until`.
     pub(crate) fn call(&self, waits: bool, until: Option<Instant>) -> Call {
-        // Only a queue in Redis needs to know how long a waiter stays. No other call reads the
-        // clock.
+        // Only a queue in Redis needs to know how long a waiter stays. No other call reads the clock.
         let until = until.filter(|_| self.recipe.queue().is_some());
         let profile = self.recipe.profile();
         let may_share =

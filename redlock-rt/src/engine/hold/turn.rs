@@ -1,4 +1,4 @@
-//! State-changing commands of one hold are sent one at a time, also those whose caller has gone.
+//! State-changing commands of one hold are sent one at a time, also commands whose caller has gone.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::Hold;
 pub(crate) struct CommandTurn(Arc<Hold>);
 
 impl CommandTurn {
-    /// The turn, if nobody has it.
+    /// Takes the turn, if it is free.
     pub(crate) fn try_take(hold: &Arc<Hold>) -> Option<Self> {
         let taken = hold.busy.swap(true, Ordering::AcqRel);
         (!taken).then(|| Self(Arc::clone(hold)))

@@ -33,7 +33,7 @@ pub(super) async fn run_in_cluster(hub: &Arc<Hub>, cluster: &Arc<Cluster>, timeo
     let mut changes = cluster.changes();
     let (mut has_changed, mut turns) = (true, 0_u8);
     while !hub.signal.is_closed() {
-        // Signals can come without end, and use up no task budget.
+        // Signals can come without end, and do not use up the task budget.
         turns = turns.wrapping_add(1);
         if turns == 0 {
             tokio::task::yield_now().await;
@@ -48,8 +48,8 @@ pub(super) async fn run_in_cluster(hub: &Arc<Hub>, cluster: &Arc<Cluster>, timeo
         links.start(hub, cluster, timeouts);
         links.signals.values().for_each(|signal| signal.notify());
         tokio::select! {
-            // In a fixed order, so that a simulation repeats itself; the signal last, since it comes with each
-            // channel, and must not delay the connections.
+            // In a fixed order, so that a simulation is repeatable. The signal is last, since it comes with
+            // each channel, and must not delay the connections.
             biased;
             () = changes.next() => {
                 links.end(hub, cluster);
@@ -59,7 +59,7 @@ pub(super) async fn run_in_cluster(hub: &Arc<Hub>, cluster: &Arc<Cluster>, timeo
             () = hub.signal.notified() => {}
         }
     }
-    // Each ends by itself, without an error in the log.
+    // Each connection ends on its own, without an error in the log.
     links.signals.values().for_each(|signal| signal.close());
     while links.running.next().now_or_never().flatten().is_some() {}
 }

@@ -12,7 +12,7 @@ impl Hub {
         lock(&self.registry).at(SubscribedServer::ONLY).connected();
     }
 
-    /// Sends what is to be sent. Call the answer when the server confirms that.
+    /// Sends the commands. Call the result when the server confirms them.
     pub(in crate::engine) fn sent(self: &Arc<Self>) -> impl FnOnce() + Send + 'static {
         let mut registry = lock(&self.registry);
         let sent: Vec<_> =

@@ -1,4 +1,4 @@
-//! Announcements of releases: one subscribing connection a client, whatever the number of locks.
+//! Announcements of releases: one subscribing connection per client, whatever the number of locks.
 //!
 //! ```text
 //! Waiters ──attach──▶ Hub ──effects──▶ task ──SUBSCRIBE──▶ Redis
@@ -44,15 +44,15 @@ pub(crate) trait ChannelListener: Send + Sync {
     /// messages, so it asks Redis again.
     fn confirmed(&self);
 
-    /// The listener attached to a channel that was confirmed before. It missed earlier messages, too.
+    /// The listener attached to a channel that was confirmed before. It missed earlier messages too.
     fn joined(&self) {
         self.confirmed();
     }
 
-    /// Redis refuses the SUBSCRIBE (an ACL), or a connection for it: the listener receives nothing.
+    /// Redis refuses the SUBSCRIBE (an ACL), or a connection for it: the listener receives no messages.
     fn refused(&self) {}
 
-    /// Something was published. `pause`: for how long other clients are to try first.
+    /// A message was published. `pause`: for how long other clients should try first.
     fn heard(&self, message: &Message, pause: Option<Duration>);
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Hub {
     /// The number of channels, which an uncontended lock reads without the mutex.
     channels: AtomicUsize,
     pub(super) signal: Signal,
-    /// `None`: there is one server.
+    /// `None`: there is only one server.
     cluster: Option<Arc<Cluster>>,
 }
 
@@ -99,8 +99,8 @@ impl Hub {
         }
     }
 
-    /// Attaches a listener to a channel only if the channel is confirmed already. Returns also until when
-    /// it is to let other clients try first.
+    /// Attaches a listener to a channel only if the channel is confirmed already. Also returns until when
+    /// it should let other clients try first.
     fn attach_confirmed(
         self: &Arc<Self>,
         channel: Channel<'_>,
@@ -119,10 +119,10 @@ impl Hub {
         Some((self.attachment(channel.into(), end, id), yields))
     }
 
-    /// Something ended that this message announces. `sent`: when the call of this client was sent
-    /// that published the message and has been answered; `None`: as far as is known, nothing was
-    /// published. Listeners are notified by the message, or when the message is missed, or now.
-    /// Returns whether there are listeners.
+    /// The event of this message has happened. `sent`: when the call of this client was sent that
+    /// published the message and has been answered; `None`: as far as is known, nothing was published.
+    /// Listeners are notified by the message, or when the message is missed, or now. Returns whether
+    /// there are listeners.
     pub(super) fn announced(
         &self,
         message: impl FnOnce() -> Message,
@@ -151,7 +151,7 @@ impl Hub {
         !listeners.is_empty()
     }
 
-    /// Asks what is known of the other clients of a channel, or adds to it; `None`: nothing is.
+    /// Reads or updates the state of the other clients of a channel; `None` if there is none.
     pub(crate) fn rivals<R>(
         &self,
         channel: Channel<'_>,
@@ -163,7 +163,7 @@ impl Hub {
         lock(&self.registry).rivals(&String::from(channel)).map(ask)
     }
 
-    /// This many connections received what this client has published on a channel.
+    /// This many connections received a message that this client has published on a channel.
     pub(super) fn released(&self, channel: Channel<'_>, receivers: u64) {
         if receivers == 0 && self.channels() == 0 {
             return;
@@ -221,7 +221,7 @@ impl Drop for Attachment {
         let mut registry = lock(&self.hub.registry);
         let listener = registry.detach(&self.channel, self.id, self.end, now);
         self.hub.changed(registry);
-        // Dropped only now: it may be the last reference to a value that takes other mutexes when
+        // Dropped only now: this may be the last reference to a value that takes other mutexes when
         // dropped.
         drop(listener);
     }

@@ -11,7 +11,7 @@
 //!
 //! # Invariants
 //!
-//! 1. A channel with listeners is Wanted, and one that is Wanted has listeners.
+//! 1. A channel with listeners is Wanted, and a Wanted channel has listeners.
 //! 2. A confirmation counts only for the last command sent for its channel: a listener that
 //!    attaches in Ending subscribes again and waits for that confirmation.
 //! 3. Listeners are notified whenever their channel is confirmed, because they missed earlier
@@ -64,8 +64,8 @@ struct ChannelState<L> {
     phase: ChannelPhase,
     /// Whether the server has confirmed the last SUBSCRIBE.
     confirmed: bool,
-    /// The server has ended a subscription by itself since the last command was sent: an earlier one,
-    /// or the one that this command began.
+    /// The server has ended a subscription on its own since the last command was sent: an earlier
+    /// subscription, or the one of this command.
     left: bool,
     /// The server has refused the last command.
     refused: bool,
@@ -96,12 +96,12 @@ pub(super) struct Registry<L> {
     next_id: u64,
 }
 
-/// What is to be sent.
+/// The commands to send.
 #[derive(Debug, Default)]
 struct Commands {
     connected: bool,
     queue: VecDeque<Effect>,
-    /// The number of the last command: a channel that comes again has no number of before.
+    /// The number of the last command. A channel that is attached again never reuses an old number.
     rounds: u64,
 }
 
@@ -130,7 +130,7 @@ impl<L: Clone> Registry<L> {
         Self::numbered(linger, 0)
     }
 
-    /// Its listeners have numbers from `next_id` on.
+    /// A registry whose listeners have numbers from `next_id` on.
     pub(super) fn numbered(linger: Duration, next_id: u64) -> Self {
         Self {
             channels: HashMap::new(),
@@ -182,7 +182,7 @@ impl<L: Clone> Registry<L> {
         entry.confirmed
     }
 
-    /// Removes all listeners, which are to listen at another server, and ends the subscription.
+    /// Removes all listeners, which will listen at another server, and ends the subscription.
     pub(super) fn take(&mut self, channel: &str) -> Vec<(u64, L)> {
         let Some(entry) = self.channels.get_mut(channel) else {
             return vec![];
@@ -194,8 +194,8 @@ impl<L: Clone> Registry<L> {
         listeners
     }
 
-    /// The server has ended a subscription by itself. Removes and returns the listeners. If the
-    /// subscription is not confirmed, the server may mean it or an earlier one, which its
+    /// The server has ended a subscription on its own. Removes and returns the listeners. If the
+    /// subscription is not confirmed, the server may mean this one or an earlier one. Its
     /// [confirmation](Self::was_left) decides: messages are read before replies are passed on.
     pub(super) fn left(&mut self, channel: &str) -> Vec<(u64, L)> {
         match self.channels.get_mut(channel) {
@@ -227,7 +227,7 @@ impl<L: Clone> Registry<L> {
         }
     }
 
-    /// The channels that are subscribed or are to be, in order.
+    /// The channels that are subscribed or will be, in order.
     pub(super) fn wanted(&self) -> Vec<String> {
         let all = self.channels.iter();
         let wanted = all.filter(|(_, entry)| entry.phase != ChannelPhase::Ending);
@@ -236,7 +236,7 @@ impl<L: Clone> Registry<L> {
         wanted
     }
 
-    /// Whether the channel is subscribed or is to be.
+    /// Whether the channel is subscribed or will be.
     pub(super) fn is_wanted(&self, channel: &str) -> bool {
         let entry = self.channels.get(channel);
         entry.is_some_and(|entry| entry.phase != ChannelPhase::Ending)
@@ -257,7 +257,7 @@ impl<L: Clone> Registry<L> {
             if end == SubscriptionEnd::AtOnce || self.linger.is_zero() || !self.commands.connected {
                 self.end(channel);
             } else {
-                // An unconfirmed subscription lingers too, since the command is on its way.
+                // An unconfirmed subscription lingers too, since its command is already sent.
                 self.linger(channel, now);
             }
         }
@@ -273,15 +273,15 @@ impl<L: Clone> Registry<L> {
         }
     }
 
-    /// What is known of the other clients of a channel.
+    /// The state of the other clients of a channel.
     pub(super) fn rivals(&mut self, channel: &str) -> Option<&mut Rivals> {
         let entry = self.channels.get_mut(channel);
         entry.map(|entry| &mut entry.rivals)
     }
 
-    /// This many connections received what this client has published on a channel. Where others do, this
-    /// client is to know how often the lock is released, so it subscribes, and the subscription lingers.
-    /// Returns whether it did.
+    /// This many connections received a message that this client has published on a channel. If there are
+    /// others, this client must know how often the lock is released. So it subscribes, and the subscription
+    /// lingers. Returns whether it subscribed.
     pub(super) fn released(&mut self, channel: &str, receivers: u32, now: Instant) -> bool {
         let begins = receivers > 0 && !self.linger.is_zero() && !self.is_wanted(channel);
         if begins {
@@ -361,7 +361,7 @@ impl<L: Clone> Registry<L> {
         told
     }
 
-    /// Subscribes again to what was refused: an operator may have given the right since.
+    /// Subscribes again where it was refused: an operator may have given the right since.
     pub(super) fn repeat_refused(&mut self) {
         self.send_for(|entry| entry.refused);
     }
@@ -398,15 +398,15 @@ impl<L: Clone> Registry<L> {
     fn send_for(&mut self, wanted: impl Fn(&ChannelState<L>) -> bool) {
         let channels = self.channels.iter_mut().filter(|(_, entry)| wanted(entry));
         let mut channels: Vec<_> = channels.collect();
-        // In an order that a simulation repeats.
+        // In an order that makes a simulation repeatable.
         channels.sort_unstable_by_key(|(channel, _)| *channel);
         for (channel, entry) in channels {
             self.commands.send(channel, entry);
         }
     }
 
-    /// A message arrived, which lets this many clients have what they want. Returns the listeners to notify,
-    /// and for how long they are to let other clients try first.
+    /// A message arrived, which lets this many clients proceed. Returns the listeners to notify, and for how
+    /// long they should let other clients try first.
     pub(super) fn heard(
         &mut self,
         channel: &str,
@@ -452,7 +452,7 @@ impl<L: Clone> Registry<L> {
     }
 
     pub(super) fn has_effects(&self) -> bool {
-        // Without a connection, the request for one is the effect; lingering needs a timer.
+        // Without a connection, the request for one is the effect. Lingering needs a timer.
         !self.commands.queue.is_empty()
             || !self.lingering.is_empty()
             || (!self.commands.connected && !self.is_empty())

@@ -1,50 +1,50 @@
 //! When a client tries for a lock, or a permit, that other clients want too.
 //!
-//! Every client hears of a release at about the same time, but the one that released hears of it first, and
-//! its tasks are awake: it would win nearly always, and clients that are farther away, or slower (Java),
-//! would starve. And if all tried at once, one would get the lock, and each other one would have sent a call
-//! for nothing. So each client counts the releases that were announced since it had the lock. Where `n`
-//! clients take turns, each has the lock at every `n`-th release, so whoever has counted `n` is next and
-//! tries at once. The others *yield*: each tries by itself after a pause of two turns or more, who has
-//! counted most first, unless another release is announced before. Nobody announces that the lock was taken.
-//! A caller that comes to an empty queue yields as one that has waited there since the last announcement.
+//! Every client receives the message of a release at about the same time, but the releasing client knows first, and
+//! its tasks are awake. It would win nearly always, and clients that are farther away, or slower (Java), would
+//! starve. And if all tried at once, all but one would have sent a call for nothing. So each client counts the
+//! releases that were announced since it had the lock. If `n` clients take turns, each has the lock at every `n`-th
+//! release. So a client that has counted `n` is next and tries at once. The others *yield*: each tries after a pause
+//! of two turns or more, unless another release is announced before. The client with the highest count has the
+//! shortest pause. That the lock was taken is not announced. A caller that comes to an empty queue yields as if it
+//! had waited since the last announcement.
 //!
-//! `n` is how many connections received the last announcement of this client, but for those that are
-//! believed *idle*, since a subscription lingers. Who finds the lock still free behind a pause believes it
-//! of nearly all for whom it has waited, and takes it back a little when others use what they are left, or
-//! are faster. Where all are idle, one pause in a while is long enough for the slowest; where some are, one of
+//! `n` is the number of connections that received the last announcement of this client, without those that it
+//! assumes to be *idle*, since a subscription lingers. A client that finds the lock still free after a pause assumes
+//! nearly all that it has waited for to be idle. It reduces that a little when others use the turns that they are
+//! left, or are faster. If all are idle, one pause now and then is long enough for the slowest. If some are, one of
 //! them is left a turn now and then.
 //!
-//! One other connection may be that of many threads of Java: who is next yields once more, for a turn. If
-//! that is in vain, it does so less and less often.
+//! One other connection may serve many threads of Java. So a client that is next yields for one more turn. If that
+//! is in vain, it does so less and less often.
 //!
-//! In a cluster, others may listen at another node, where they are not counted. So behind a chain of
-//! hand-overs, during which others could not try, there is one at least.
+//! In a cluster, others may listen at another node, where they are not counted. So after a chain of hand-overs,
+//! during which others could not try, at least one other client is assumed.
 //!
-//! Pure state, one for each channel to which the client is subscribed: it goes when the subscription does,
-//! which lingers. A pause only delays a try.
+//! Pure state, one for each channel to which the client is subscribed. It ends with the subscription, which lingers.
+//! A pause only delays a try.
 //!
 //! # Invariants
 //!
-//! 1. Where nobody else has received the last two announcements, nothing is put off.
-//! 2. A try is put off for four times [`LONGEST`] at most after the last announcement, and after the release of this
+//! 1. If no other client has received the last two announcements, no try is delayed.
+//! 2. A try is delayed for at most four times [`LONGEST`] after the last announcement, and after the release of this
 //!    client whose announcement is still to come.
 
 use std::time::{Duration, Instant};
 
 use crate::clock::after;
 
-/// The shortest time for which the first that yields does so: others may be slower than this client.
+/// The shortest pause of the first client that yields: others may be slower than this client.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// The longest one.
+/// The longest pause of that client.
 const LONGEST: Duration = Duration::from_millis(16);
-/// The last that yields does so for this many times more.
+/// The last client that yields pauses for this many times more.
 const SPREAD: u32 = 3;
-/// How long idle clients are left alone.
+/// For how long clients that are assumed to be idle are not waited for.
 const TRUSTED: Duration = Duration::from_millis(128);
-/// The longest time after which the one other connection is left one more turn.
+/// The longest time after which the one other connection gets one more turn.
 const SELDOM: Duration = Duration::from_secs(4);
-/// What is believed of a client changes by this part of it.
+/// An assumption about a client changes by one part in this many.
 const PARTS: u32 = 4;
 
 /// See the module.
@@ -52,9 +52,9 @@ const PARTS: u32 = 4;
 pub(crate) struct Rivals {
     /// How many other clients received the last announcement of this one.
     others: u32,
-    /// Nobody did, for the first time.
+    /// No other client did, for the first time.
     gone: bool,
-    /// How many of those want nothing, in [`PARTS`].
+    /// How many of those are assumed to be idle, in [`PARTS`].
     idle: u32,
     /// The number of releases that were announced since this client had the lock.
     heard: u32,
@@ -64,30 +64,30 @@ pub(crate) struct Rivals {
     turn: Duration,
     /// When this client has released, if that is still to be announced.
     releasing: Option<Instant>,
-    /// Until when this client yields, and for what.
+    /// Until when this client yields, and the reason.
     yields: Option<(Instant, Yield)>,
     /// Others have used a pause since this client had the lock.
     used: bool,
-    /// Until when those that are believed idle are left alone.
+    /// Until when clients that are assumed to be idle are not waited for.
     trusted: Option<Instant>,
-    /// Until when the one other connection is left no further turn, and how long that was last.
+    /// Until when the one other connection gets no further turn, and how long that was last.
     eager: Option<Instant>,
     gap: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Yield {
-    /// This many clients are to have the lock before.
+    /// This many clients should have the lock before.
     Before(u32),
-    /// All are believed idle.
+    /// All are assumed to be idle.
     Probe,
     /// The one other connection has had its turn.
     Further,
 }
 
 impl Rivals {
-    /// This client begins to release. `unseen`: others could not try for a while, and may listen without
-    /// being counted.
+    /// This client begins to release. `unseen`: others could not try for a while, and may listen without being
+    /// counted.
     pub(crate) fn releasing(&mut self, now: Instant, unseen: bool) {
         self.others = self.others.max(u32::from(unseen));
         self.releasing = Some(now).filter(|_| self.others > 0);
@@ -95,7 +95,7 @@ impl Rivals {
 
     /// Redis has answered the release: this many other clients received the announcement.
     pub(super) fn released(&mut self, others: u32) {
-        // Redisson's clients subscribe for each wait anew, and may just be about to.
+        // Redisson's clients subscribe for each wait, and may be about to do so.
         let gone = others == 0 && self.others > 0;
         if gone && !std::mem::replace(&mut self.gone, true) {
             return;
@@ -110,14 +110,13 @@ impl Rivals {
         }
     }
 
-    /// A message has come, which lets this many clients have what they want. Returns the pause before this
-    /// client tries.
+    /// A message has come, which lets this many clients proceed. Returns the pause before this client tries.
     pub(super) fn heard(&mut self, now: Instant, free: u32) -> Option<Duration> {
         self.was_used();
         let own = self.releasing.take().is_some();
         self.heard = self.heard.saturating_add(1);
         if let Some(last) = self.last.replace(now) {
-            // One turn that was left to nobody does not make the next pauses long.
+            // One turn that no client used does not make the next pauses long.
             let most = (self.turn * 2).clamp(SHORTEST, LONGEST);
             let turn = now.saturating_duration_since(last).min(most);
             self.turn = (self.turn * 3 + turn) / 4;
@@ -144,7 +143,7 @@ impl Rivals {
         Some(pause)
     }
 
-    /// A caller comes, and nobody here waits: when it tries; `None`: at once.
+    /// A caller comes, and no task waits here: when it tries; `None`: at once.
     pub(super) fn asks(&self, now: Instant) -> Option<Instant> {
         let announced = || self.yields.map(|(until, _)| until);
         let until = match self.releasing {
@@ -167,7 +166,7 @@ impl Rivals {
         match self.yields.take() {
             Some((until, to)) if sent >= until => self.in_vain(until, to),
             _ if self.used && self.others == 1 => self.idle = self.idle.saturating_sub(1),
-            // Of several, those that are believed idle come back by being faster, and one after a while.
+            // With several, those assumed to be idle come back by being faster, and one after a while.
             _ if self.used && is_over(self.trusted, sent) => {
                 self.idle = self.idle.saturating_sub(PARTS);
                 self.trust(sent);
@@ -184,12 +183,12 @@ impl Rivals {
         self.others > 0
     }
 
-    /// Whether others want the lock, as far as is known.
+    /// Whether others want the lock, as far as this client knows.
     pub(crate) fn compete(&self) -> bool {
         self.clients() > 1
     }
 
-    /// How many clients take turns, as far as is known.
+    /// How many clients take turns, as far as this client knows.
     fn clients(&self) -> u32 {
         let all = self.others.saturating_mul(PARTS);
         (all - self.idle).saturating_add(PARTS / 2) / PARTS + 1
@@ -209,7 +208,7 @@ impl Rivals {
         true
     }
 
-    /// Leaves those that are believed idle alone; all clients together look at one of them now and then.
+    /// Stops waiting for clients that are assumed to be idle. All clients together check one of them now and then.
     fn trust(&mut self, from: Instant) {
         self.trusted = Some(after(from, TRUSTED * self.others));
     }
@@ -261,11 +260,11 @@ mod tests {
         holder: usize,
     }
 
-    /// What some turns cost and brought.
+    /// The costs and results of some turns.
     #[derive(Debug, Default)]
     struct Turns {
         tries: usize,
-        /// Turns before which nobody tried at once.
+        /// Turns before which no client tried at once.
         late: usize,
         of: Vec<usize>,
     }
@@ -303,7 +302,7 @@ mod tests {
                 }
                 let first = pauses.iter().min().copied().unwrap();
                 found.late += usize::from(!first.is_zero());
-                // Those that have tried before they could hear that another one had it.
+                // The clients that have tried before they could know that another one had it.
                 let tried = |at: &usize| pauses[*at] <= first + WAY;
                 let mut tries: Vec<_> = (0..all).filter(tried).collect();
                 if self.slow && tries.len() > 1 {
@@ -402,7 +401,7 @@ mod tests {
         }
     }
 
-    /// Those that are left have to notice that nobody else tries.
+    /// The remaining clients must notice that no other client tries.
     #[test]
     fn when_most_clients_go_the_others_are_late_for_a_few_turns_only() {
         for left in [1, 2, 3, 4] {

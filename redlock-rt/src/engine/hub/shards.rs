@@ -1,12 +1,12 @@
 //! The channels of a client, by the connection on which each is subscribed.
 //!
 //! A client of one server has one [`SubscribedServer`]. In a cluster each master has one, and a channel is at the
-//! master of its slot; it moves when the slot does. What is not known to be anywhere waits at
+//! master of its slot; it moves when the slot does. A channel without a known server waits at
 //! [`SubscribedServer::NOWHERE`], to which nothing ever connects.
 //!
 //! # Invariants
 //!
-//! 1. Listeners of a channel are at one place. What is left of it at another place is only being ended.
+//! 1. Listeners of a channel are at one place. At another place its subscription is only being ended.
 //! 2. Listeners that have moved are told when their channel is confirmed at the new place, because they
 //!    missed the messages meanwhile.
 
@@ -63,8 +63,8 @@ impl<L: Clone> Shards<L> {
         })
     }
 
-    /// Adds a listener; returns its id and whether the channel is confirmed. `place`: where the channel
-    /// is to be subscribed, if it is not.
+    /// Adds a listener; returns its id and whether the channel is confirmed. `place`: where to subscribe the
+    /// channel, if it is not subscribed.
     pub(super) fn attach(
         &mut self,
         channel: &str,
@@ -74,7 +74,7 @@ impl<L: Clone> Shards<L> {
         self.home(channel, place).attach(channel, listener)
     }
 
-    /// Where a channel is subscribed, or is to be.
+    /// Where a channel is subscribed, or will be.
     fn home(
         &mut self,
         channel: &str,
@@ -151,8 +151,8 @@ impl<L: Clone> Shards<L> {
         self.registries.values().map(Registry::len).sum()
     }
 
-    /// Subscribes each channel where it is to be now, and ends it where it was. A channel that is to be
-    /// nowhere stays. Returns the listeners of channels that are confirmed there already.
+    /// Subscribes each channel at its present place, and ends it at the old one. A channel without a place stays.
+    /// Returns the listeners of channels that are confirmed there already.
     pub(super) fn rearrange(
         &mut self,
         place_of: impl Fn(&str) -> Option<SubscribedServer>,
@@ -177,8 +177,8 @@ impl<L: Clone> Shards<L> {
             .for_each(Registry::disconnected);
     }
 
-    /// The server at this place has confirmed a command. Returns the listeners to notify, and whether
-    /// the subscription has to be begun again: it may have ended since.
+    /// The server at this place has confirmed a command. Returns the listeners to notify, and whether to begin
+    /// the subscription again: it may have ended since.
     pub(super) fn confirmed(&mut self, place: SubscribedServer, effect: &Effect) -> (Vec<L>, bool) {
         let registry = self.at(place);
         let told = registry.confirmed(effect);
@@ -215,7 +215,7 @@ impl<L: Clone> Shards<L> {
         }
     }
 
-    /// The places with channels, except nowhere and those that are served, each with one of its channels.
+    /// The places with channels, except NOWHERE and served places, each with one of its channels.
     pub(super) fn places(
         &self,
         is_served: impl Fn(SubscribedServer) -> bool,
@@ -228,7 +228,7 @@ impl<L: Clone> Shards<L> {
             .collect()
     }
 
-    /// Whether some channel is nowhere.
+    /// Whether some channel is at NOWHERE.
     pub(super) fn has_homeless(&self) -> bool {
         let nowhere = self.registries.get(&SubscribedServer::NOWHERE);
         nowhere.is_some_and(|registry| !registry.is_empty())

@@ -20,7 +20,7 @@ use crate::wire::keys::Channel;
 /// The listener is notified with none of them held.
 #[derive(Default)]
 pub(crate) struct Subscription {
-    /// Boxed, since every lock that is held has room for it.
+    /// Boxed, since every held lock stores it.
     attachment: Mutex<Option<Box<Attachment>>>,
     /// Whether there is one, for those that do not want to wait for the mutex. Written under it.
     begun: AtomicBool,
@@ -52,8 +52,8 @@ impl Subscription {
         }
     }
 
-    /// Subscribes to the channel if that needs no command. The caller notifies the listener; returns
-    /// until when that one is to let other clients try first.
+    /// Subscribes to the channel if that needs no command. The caller notifies the listener. Returns until
+    /// when that one should let other clients try first.
     pub(crate) fn start_if_confirmed<L: ChannelListener + 'static>(
         &self,
         hub: &Arc<Hub>,
@@ -77,10 +77,10 @@ impl Subscription {
         Some(found)
     }
 
-    /// Ends the subscription if `unneeded` returns true, which is asked only if there is one. It may
-    /// read the listener's state.
+    /// Ends the subscription if `unneeded` returns true, which is called only if there is one. It may read
+    /// the listener's state.
     pub(crate) fn end_if(&self, unneeded: impl FnOnce() -> bool) {
-        // A waiter that begins one meanwhile ends it.
+        // A waiter that subscribes meanwhile ends it.
         if !self.is_begun() {
             return;
         }

@@ -50,7 +50,7 @@ pub(crate) async fn run(hub: Arc<Hub>, nodes: Arc<Nodes>, timeouts: Timeouts) {
     }
 }
 
-/// All subscriptions of a client, which are gone with the task.
+/// Ends all subscriptions of a client with the task.
 struct Subscriptions<'a>(&'a Hub);
 
 impl Drop for Subscriptions<'_> {
@@ -68,7 +68,7 @@ pub(super) struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Asks for the state of the channels, or changes it.
+    /// Reads or changes the state of the channels.
     fn registry<T>(self, ask: impl FnOnce(&mut Registry<Arc<dyn ChannelListener>>) -> T) -> T {
         ask(lock(&self.hub.registry).at(self.place))
     }
@@ -78,11 +78,11 @@ impl Site<'_> {
 pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
     let Site { hub, place, signal } = site;
     let (dialer, server) = (&node.dialer, &node.current);
-    // Whether listeners know that they hear nothing.
+    // Whether listeners know that they receive nothing.
     let mut told = false;
     let mut pause = Pause::SUBSCRIBING;
     while !signal.is_closed() {
-        // A subscription that was to linger may have had no connection all the while.
+        // A lingering subscription may have had no connection all the time.
         let ends_lingering = |registry: &mut Registry<_>| {
             registry.tick(clock::now());
             registry.is_empty()
@@ -92,7 +92,7 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
             continue;
         }
         let opened = Subscriber::open(dialer, timeouts.connect, server).await;
-        // Another connection may have this place by now.
+        // Another connection may serve this place by now.
         if signal.is_closed() {
             break;
         }
@@ -112,12 +112,12 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
                     deaf_at: None,
                 };
                 let why = listening.run(announcements).await;
-                // Nothing is left at this place, or another connection has it.
+                // Nothing is left at this place, or another connection serves it.
                 if signal.is_closed() {
                     break;
                 }
                 hub.change(|registry| registry.at(place).disconnected());
-                // A server that accepts and hangs up is treated like one that does not accept.
+                // A server that accepts and then closes is treated like one that does not accept.
                 if clock::now().saturating_duration_since(since) >= pause.longest() {
                     pause.reset();
                 }
@@ -185,7 +185,7 @@ impl Hub {
 
     pub(super) fn heard(&self, place: SubscribedServer, message: &Message) {
         let mut registry = lock(&self.registry);
-        // What a release of a lock says is no number of free permits, but its release lets one have it.
+        // The payload of a release of a lock is no number of free permits, but lets one client proceed.
         let free = message.payload.parse().unwrap_or(1).max(1);
         let registry_at = registry.at(place);
         let (listeners, pause) = registry_at.heard(&message.channel, free, clock::now());
@@ -201,7 +201,7 @@ type Confirmation = (Effect, Result<(), Fault>);
 const CLOSED: &str = "the subscribing connection was closed";
 const SILENT: &str = "the subscribing connection does not answer";
 
-/// One connection, and what it was asked.
+/// One connection, and its commands in progress.
 struct SubscribedConnection<'a> {
     site: Site<'a>,
     server: &'a CurrentServer,
@@ -210,7 +210,7 @@ struct SubscribedConnection<'a> {
     confirmations: FuturesUnordered<BoxFuture<'static, Confirmation>>,
     pong: Option<BoxFuture<'static, Result<(), Fault>>>,
     ping_at: Instant,
-    /// When a connection in doubt is given up.
+    /// When a connection in doubt is closed.
     deaf_at: Option<Instant>,
 }
 
@@ -222,7 +222,7 @@ impl SubscribedConnection<'_> {
         self.site.registry(|registry| registry.connected());
         let mut turns: u8 = 0;
         while !signal.is_closed() {
-            // Messages can arrive without end, and reading them uses up no task budget.
+            // Messages can arrive without end, and reading them does not use up the task budget.
             turns = turns.wrapping_add(1);
             if turns == 0 {
                 tokio::task::yield_now().await;
@@ -230,9 +230,9 @@ impl SubscribedConnection<'_> {
             let now = clock::now();
             let wake_at = self.ask(now);
             tokio::select! {
-                // In a fixed order, so that a simulation repeats itself. Messages can arrive without end,
-                // so all branches that they must not delay come first. What a signal announces is
-                // checked in every turn.
+                // In a fixed order, so that a simulation is repeatable. Messages can arrive without end,
+                // so all branches that they must not delay come first. Every turn checks what a signal
+                // announces.
                 biased;
                 () = clock::sleep_until(wake_at.unwrap_or(now)), if wake_at.is_some() => {
                     // All arrived messages are read before a message counts as missing.
@@ -275,7 +275,7 @@ impl SubscribedConnection<'_> {
         CLOSED
     }
 
-    /// Sends what is to be sent. Returns when something else is due.
+    /// Sends the commands. Returns when something else is due.
     fn ask(&mut self, now: Instant) -> Option<Instant> {
         let linger_until = self.site.registry(|registry| registry.tick(now));
         while let Some(effect) = self.site.registry(|registry| registry.next_effect()) {
@@ -295,7 +295,7 @@ impl SubscribedConnection<'_> {
         wakes.into_iter().flatten().min()
     }
 
-    /// Notifies listeners whose messages do not arrive. Returns whether the connection may be in order.
+    /// Notifies listeners whose messages do not arrive. Returns whether the connection may still work.
     fn look_for_missing(&mut self) -> bool {
         let now = clock::now();
         if self.deaf_at.is_some_and(|at| at <= now) {
@@ -315,7 +315,7 @@ impl SubscribedConnection<'_> {
         true
     }
 
-    /// Reads what came for a command. Returns whether the connection is in order.
+    /// Reads the result of a command. Returns whether the connection still works.
     fn take_in(&self, effect: &Effect, outcome: Result<(), Fault>) -> bool {
         let Site { hub, place, .. } = self.site;
         match outcome {

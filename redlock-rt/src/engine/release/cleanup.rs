@@ -1,20 +1,20 @@
 //! A call that Redis must still receive, for a hold or exactly once, with or without a caller that
 //! waits for it.
 //!
-//! A caller (`unlock`, re-entry) or the release task runs a cleanup. If the caller stops in the
-//! middle, the cleanup goes to the release queue, with the call in progress. A cleanup needs no
-//! runtime of its own. It sets a state, so it may be repeated until Redis has answered, or until
-//! the lease is over and no sent command can still run. `endings` has what differs.
+//! A caller (`unlock`, re-entry) or the release task runs a cleanup. If the caller stops in the middle, the
+//! cleanup goes to the release queue, with the call in progress. A cleanup needs no runtime of its own. It
+//! sets a state, so it may be repeated until Redis has answered, or until the lease is over and no sent
+//! command can still run. `endings` has the differences between calls.
 //!
 //! # When it is given up
 //!
-//! * A release or a withdrawal: not at the end of the lease, since a server that stopped for longer than that
-//!   reads its sockets when it continues, and the lease begins then. One whole lease after the old connection
+//! * A release or a withdrawal: not at the end of the lease. A server that stopped for longer than that reads
+//!   its sockets when it continues, and the lease begins then. So one whole lease after the old connection
 //!   has certainly ended: CLIENT KILL was answered, or another process answers at the address. Never for a
-//!   kind without a lease. A caller that waits (`unlock`) is told when the lease is over by the local clock.
+//!   kind without a lease. A waiting caller (`unlock`) returns when the lease is over by the local clock.
 //! * An update: at the end of the lease. A call without a hold: before Redis may forget its id.
-//! * The number of kept cleanups is bounded: without a connection nothing is sent, so only calls that were
-//!   in progress when it broke, and guards held at that time, are kept.
+//! * The number of kept cleanups is bounded. Without a connection nothing is sent, so only calls that were in
+//!   progress when it broke, and guards held at that time, are kept.
 //!
 //! # At the drop of a guard
 //!
@@ -57,11 +57,11 @@ pub(crate) struct Cleanup {
     pause: Pause,
 }
 
-/// The progress of a cleanup.
+/// The state of a cleanup.
 #[derive(Debug)]
 enum CleanupProgress {
     Over(Result<HoldReply, Fault>),
-    /// The waiting caller gets this result; the release queue continues the cleanup.
+    /// The waiting caller gets this result. The release queue continues the cleanup.
     Told(Result<HoldReply, Fault>),
 }
 
@@ -89,8 +89,8 @@ impl Cleanup {
         Self::of_hold(hold, AnyEnding::Release(Release::of(hold)), deadline)
     }
 
-    /// The hold is to have the count of its guards, and at least this lease. The present one is over at
-    /// `deadline`.
+    /// Sets the count of the hold to that of its guards, and its lease to at least this one. The present
+    /// lease is over at `deadline`.
     pub(in crate::engine) fn update(hold: &Arc<Hold>, lease: Duration, deadline: Instant) -> Self {
         let of = Arc::clone(hold);
         let update = Update { hold: of, lease };
@@ -109,9 +109,9 @@ impl Cleanup {
         Self::new(AnyEnding::Once(Box::new(once)), lapse)
     }
 
-    /// Sends the command at once if there is nothing to wait for: a connection, a reply, another
-    /// command of the hold. Needs no runtime; [`run`](Self::run) does the rest. Returns whether the
-    /// releases are woken by what comes for it.
+    /// Sends the command at once if there is nothing to wait for: a connection, a reply, another command of
+    /// the hold. Needs no runtime; [`run`](Self::run) does the rest. Returns whether its result wakes the
+    /// releases.
     pub(in crate::engine) fn begin(&mut self) -> bool {
         if !self.ending.begins() {
             return false;
@@ -125,19 +125,19 @@ impl Cleanup {
         };
         let waker = Waker::from(Arc::clone(&self.engine().releases));
         let begun = self.ending.begin(&mut self.sending.delivery, &waker);
-        // Nothing was sent, now or before. With the turn, this cleanup would run before all others, beside
-        // any number of such cleanups.
+        // Nothing was sent, now or before. With the turn, this cleanup would run before all others, and any
+        // number of such cleanups at a time.
         self.turn = turn.filter(|_| self.sending.delivery.sent.is_some());
         begun
     }
 
-    /// Reads the reply that came, or goes on with the call. Returns whether [`run`](Self::run) has
-    /// nothing to wait for.
+    /// Reads the reply if it has come, or continues the call. Returns whether [`run`](Self::run) has nothing
+    /// to wait for.
     pub(super) fn is_answered(&mut self) -> bool {
         self.begin() && self.sending.delivery.is_answered()
     }
 
-    /// What came for the command that was sent.
+    /// The result so far of the command that was sent.
     pub(in crate::engine) fn came(&self) -> Came {
         self.sending.delivery.came()
     }
@@ -150,8 +150,8 @@ impl Cleanup {
         self.ending.name()
     }
 
-    /// Runs until Redis has answered or refused for good, or there is nothing left to do, or there
-    /// is a result for a caller that waits until `until`; `None`: `until` came first.
+    /// Runs until Redis has answered or refused for good, or nothing is left to do, or there is a result for
+    /// a caller that waits until `until`; `None`: `until` came first.
     async fn run(&mut self, until: Option<Instant>) -> Option<CleanupProgress> {
         if let AnyEnding::Withdrawal(orphan) = &mut self.ending {
             match orphan.ended_before_it_began(until).await? {
@@ -166,8 +166,8 @@ impl Cleanup {
                 Ok(reply) => return Some(CleanupProgress::Over(Ok(reply))),
                 Err(fault) => fault,
             };
-            // An operator may give this client a right that is missing: no lease would end what stays behind
-            // without it.
+            // An operator may give this client the missing right. Without it, something would stay that
+            // no lease ends.
             let waits = fault.is_denied() && self.is_lasting();
             if !(waits || fault.is_passing_for(Caller::Cleanup)) {
                 return Some(CleanupProgress::Over(Err(fault)));
@@ -191,8 +191,7 @@ impl Cleanup {
                 }));
             }
             if ends && self.lapse.at <= now {
-                // The cleanup is over for the waiting caller; the call to the server may still be
-                // needed.
+                // The cleanup is over for the waiting caller; the call to the server may still be needed.
                 ending.lapsed();
                 if until.is_some() {
                     return Some(CleanupProgress::Told(Ok(gone)));
@@ -221,7 +220,7 @@ impl Cleanup {
         Some(())
     }
 
-    /// A try failed, and there is no caller to notify.
+    /// A try failed, and no caller waits for the result.
     fn tell_nobody(&self, fault: &Fault, waits: bool) {
         let journal = &self.engine().nodes.current().journal;
         let name = self.name().as_str();
@@ -232,7 +231,7 @@ impl Cleanup {
         }
     }
 
-    /// It failed, and nobody waits for it.
+    /// The cleanup failed, and no caller waits for it.
     fn failed_unheard(&self, fault: &Fault) {
         let effect = match self.is_lasting() {
             true => "permits without a lease stay taken, or a latch closed",
@@ -243,24 +242,24 @@ impl Cleanup {
         journal.refuses(name, fault, effect);
     }
 
-    /// Whether others of its hold wait for it.
+    /// Whether other cleanups of its hold wait for it.
     pub(in crate::engine) fn has_turn(&self) -> bool {
         self.turn.is_some()
     }
 
-    /// Whether a lock stays behind if this does not run.
+    /// Whether a lock stays in Redis if this does not run.
     pub(in crate::engine) fn is_due(&self) -> bool {
         self.ending.get().is_due()
     }
 
-    /// Those who wait for the end of the hold, if there are any.
+    /// The waiters for the end of the hold, if there are any.
     pub(in crate::engine) fn followers(&self) -> Option<Arc<LockQueue>> {
         let ends = self.ending.get().ends_with_lease();
         let waiters = &self.ending.hold().filter(|_| ends)?.waiters;
         (!waiters.is_empty()).then(|| waiters.share())
     }
 
-    /// Whether no lease would end what stays behind.
+    /// Whether something stays in Redis that no lease ends.
     pub(in crate::engine) fn is_lasting(&self) -> bool {
         self.ending.is_lasting()
     }
@@ -288,13 +287,13 @@ impl PendingCleanup {
         Self::registered(cleanup, open)
     }
 
-    /// Registers a cleanup of this hold that is to come.
+    /// Registers a future cleanup of this hold.
     pub(in crate::engine) fn register(hold: &Hold) -> Outstanding {
         let lasting = hold.recipe.profile().is_lasting();
         hold.engine.releases.register(lasting)
     }
 
-    /// With what [`register`](Self::register) has returned.
+    /// Uses the value that [`register`](Self::register) has returned.
     pub(in crate::engine) fn registered(cleanup: Cleanup, open: Outstanding) -> Self {
         Self {
             cleanup: Some(cleanup),
@@ -314,8 +313,8 @@ impl PendingCleanup {
         self.cleanup.as_mut()
     }
 
-    /// Runs to the end, or until there is a result for a caller that waits until `until`; `None`:
-    /// `until` came first. `now`: what that caller has read from the clock just before.
+    /// Runs to the end, or until there is a result for a caller that waits until `until`; `None`: `until`
+    /// came first. `now`: the time that this caller has just read from the clock.
     ///
     /// # Cancel safety
     ///
@@ -342,7 +341,7 @@ impl PendingCleanup {
         Some(outcome)
     }
 
-    /// Runs nothing: another hold goes on under the same owner number.
+    /// Runs nothing: another hold continues under the same owner number.
     pub(in crate::engine) fn spare(mut self) {
         let cleanup = self.cleanup.take();
         if let Some(hold) = cleanup.as_ref().and_then(|cleanup| cleanup.ending.hold()) {
@@ -350,7 +349,7 @@ impl PendingCleanup {
         }
     }
 
-    /// As if the end of a hold had been sent. Call what is returned with what Redis answers.
+    /// Behaves as if the end of a hold had been sent. Call the result with the answer of Redis.
     #[cfg(test)]
     pub(in crate::engine) fn release_sent(mut self) -> impl FnOnce(crate::wire::Reply) + 'static {
         let mut cleanup = self.cleanup.take().expect("nothing has run");
@@ -365,7 +364,7 @@ impl PendingCleanup {
         }
     }
 
-    /// The error for a caller that is told of this fault.
+    /// The error for a caller that gets this fault.
     pub(in crate::engine) fn failed(self, fault: Fault, action: &'static str) -> Error {
         let error = fault.into_error(action);
         match self.cleanup {
@@ -374,7 +373,7 @@ impl PendingCleanup {
         }
     }
 
-    /// The error for a caller that cannot wait any longer. The cleanup goes on in the background.
+    /// The error for a caller that cannot wait any longer. The cleanup continues in the background.
     pub(in crate::engine) fn out_of_time(self, action: &'static str) -> Error {
         let open = self
             .cleanup

@@ -7,7 +7,7 @@
 //! a dropped guard ─────────────────┴──▶ Releases (queue) ──▶ task
 //! ```
 //!
-//! A release that was sent at the drop needs no task: whoever brings its reply ends it.
+//! A release that was sent at the drop needs no task: the task that reads its reply ends it.
 
 mod cleanup;
 mod endings;

@@ -1,4 +1,4 @@
-//! A call that Redis is to run once, also if nobody waits for its reply.
+//! A call that Redis runs once, even if no caller waits for its reply.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::name::LockName;
 use crate::wire::{Call, Malformed, Reply};
 
 /// A call that is made once, by [`run`](Self::run), or in the background when this is dropped. The
-/// call carries an id, by which Redis knows a second delivery.
+/// call carries an id, by which Redis recognises a second delivery.
 pub(crate) struct OnceCall {
-    /// `None` once the call was taken to be made.
+    /// `None` once the call has been taken.
     request: Option<OnceRequest>,
     engine: Handle,
 }
 
 impl OnceCall {
-    /// `noted`: for how long Redis remembers the id of the call. `read`: reads the reply.
+    /// `noted`: for how long Redis keeps the id of the call. `read`: reads the reply.
     pub(crate) fn new(
         engine: &Arc<ClientEngine>,
         name: &LockName,
@@ -54,12 +54,12 @@ impl OnceCall {
     pub(crate) async fn run(mut self, action: &'static str) -> Result<u64, Error> {
         let engine = Arc::clone(&self.engine);
         let Some(request) = self.request.take() else {
-            // Besides, only a drop takes the call.
+            // Otherwise only a drop takes the call.
             return Err(Fault::closed().into_error(action));
         };
         let (name, reply) = (request.name.clone(), Arc::clone(&request.reply));
         let named = |error: Error| error.named(name.as_arc());
-        // The call is not refused while the client shuts down: the client waits for such calls.
+        // Not refused while the client shuts down: the client waits for such calls.
         engine.ensure_tasks();
         let mut pending = PendingCleanup::new(Cleanup::once(request));
         match pending.run(Some(engine.patience(clock::now())), None).await {
@@ -80,7 +80,7 @@ impl Drop for OnceCall {
         if let Some(request) = self.request.take() {
             self.engine.leave(Cleanup::once(request));
         }
-        // It is over, or in the queue: a shut-down finds one of the two.
+        // The call is over, or in the queue: a shut-down finds one of the two.
         self.engine.once_calls.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The number of those that a lease ends, and of those that none does.
+/// The number of those that a lease ends, and of the others.
 #[derive(Debug, Default)]
 pub(super) struct OutstandingCount([AtomicUsize; 2]);
 
@@ -28,7 +28,7 @@ impl OutstandingCount {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) struct Undelivered {
     pub(in crate::engine) all: usize,
-    /// The part of them that no lease ends.
+    /// How many of them no lease ends.
     pub(in crate::engine) lasting: usize,
 }
 

@@ -1,11 +1,10 @@
-//! What is left to the background, in the order in which it came.
+//! The background releases, in the order in which they came.
 //!
-//! What was sent at the drop waits in a line of its own, oldest first, and the waker of its call is the
-//! queue itself: whoever brings a reply, as a rule the connection's task, ends the oldest ones that have
-//! theirs. A task would be woken for each guard that is dropped, with several workers often on another one.
-//! The release task is woken for what needs more than its reply (an error, a script to load), and looks
-//! eight times in the response time-out for replies that do not come. In a cluster, where a master that
-//! hangs would hold up the line, it runs all.
+//! Releases that were sent at the drop wait in a separate line, oldest first. The waker of their calls is the queue
+//! itself. So the task that brings a reply, usually the connection's, ends the oldest answered releases. A separate
+//! task would be woken for each dropped guard, often on another worker. The release task is woken for releases that
+//! need more than a reply (an error, a script to load). It also looks for missing replies eight times in the response
+//! time-out. In a cluster a master that hangs would hold up the line, so the release task runs all.
 
 #[cfg(test)]
 mod loom;
@@ -25,27 +24,27 @@ pub(in crate::engine) struct Queue<T> {
     /// The number of items that were ever taken out of `sent`.
     taken: u64,
     watch: Option<Watch>,
-    /// Somebody asks for the oldest again and again.
+    /// Some caller is asking for the oldest item again and again.
     ending: bool,
     closed: bool,
 }
 
-/// A look at what was sent, for replies that do not come.
+/// A check of the sent items, for missing replies.
 #[derive(Debug)]
 struct Watch {
     at: Instant,
-    /// Those are old then that were among the first ones, up to this number, that were ever sent.
+    /// Items are old then if they are among the first ones, up to this number, that were ever sent.
     old: u64,
 }
 
-/// The oldest item that was sent. All but `Answered` end the asking.
+/// The oldest sent item. All variants but `Answered` end the loop of the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Oldest<T> {
-    /// There is none, or nothing came for it.
+    /// There is none, or it has no result yet.
     Waits,
-    /// It has its reply, and is the caller's.
+    /// It has its reply, and now belongs to the caller.
     Answered(T),
-    /// It needs more than that. All that were sent are to be run now.
+    /// It needs more than a reply. All sent items must be run now.
     TakenIn,
 }
 
@@ -81,8 +80,8 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Adds an item that was sent; returns it if the queue is closed. Afterwards [`begin_ending`](Self::begin_ending)
-    /// is to be called: the reply may have come before. Returns whether [`watch`](Self::watch) is to be called too.
+    /// Adds a sent item; returns it if the queue is closed. Then call [`begin_ending`](Self::begin_ending): the reply
+    /// may have come before. Returns whether to call [`watch`](Self::watch) too.
     pub(in crate::engine) fn push_sent(&mut self, item: T) -> Result<bool, T> {
         if self.closed {
             return Err(item);
@@ -100,19 +99,19 @@ impl<T> Queue<T> {
         self.items.front()
     }
 
-    /// To be called whenever something came for an item. Returns whether the caller is to ask for the
-    /// [`oldest`](Self::oldest) until none is answered. Otherwise another caller is at it, who will
-    /// look at the same item: perhaps one further up the stack, who ends an item that came back.
+    /// Call this whenever a result came for an item. Returns whether the caller must ask for the
+    /// [`oldest`](Self::oldest) until none is answered. Otherwise another caller does so, and will look at the same
+    /// item: perhaps one further up the stack, which ends an item that came back.
     pub(in crate::engine) fn begin_ending(&mut self) -> bool {
         !std::mem::replace(&mut self.ending, true)
     }
 
-    /// The caller stops before [`oldest`](Self::oldest) has ended the asking.
+    /// The caller stops before [`oldest`](Self::oldest) has ended its loop.
     pub(in crate::engine) fn stop_ending(&mut self) {
         self.ending = false;
     }
 
-    /// Takes the oldest item that was sent, if its reply came.
+    /// Takes the oldest sent item, if its reply came.
     pub(in crate::engine) fn oldest(&mut self, came: impl Fn(&T) -> Came) -> Oldest<T> {
         match self.sent.front().map(came) {
             Some(Came::Reply) => {
@@ -132,8 +131,8 @@ impl<T> Queue<T> {
         Oldest::Waits
     }
 
-    /// What was sent more than `span` ago is to be run, since its reply does not come. Returns when to
-    /// call this again.
+    /// Items that were sent more than `span` ago must be run, since their replies do not come. Returns when to call
+    /// this again.
     pub(in crate::engine) fn watch(&mut self, now: Instant, span: Duration) -> Option<Instant> {
         if let Some(watch) = self.watch.take_if(|watch| watch.at <= now) {
             let old = watch.old.saturating_sub(self.taken);
@@ -147,7 +146,7 @@ impl<T> Queue<T> {
         self.watch.as_ref().map(|watch| watch.at)
     }
 
-    /// The oldest items that were sent are to be run, before all others.
+    /// The oldest sent items must be run, before all others.
     fn take_in(&mut self, count: usize) {
         let count = count.min(self.sent.len());
         self.taken += count as u64;
@@ -161,7 +160,7 @@ impl<T> Queue<T> {
         self.items.iter().chain(&self.sent)
     }
 
-    /// Takes the remaining items; the queue accepts nothing after this.
+    /// Takes the remaining items. The queue accepts nothing after this.
     pub(in crate::engine) fn close(&mut self) -> VecDeque<T> {
         self.closed = true;
         self.take_in(self.sent.len());

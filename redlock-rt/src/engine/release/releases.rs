@@ -21,29 +21,29 @@ use tokio::runtime::Handle;
 
 /// The number of cleanups in progress at once, pipelined on one connection.
 const MOST_AT_ONCE: usize = 128;
-/// In a cluster, where those of a node that hangs do not end. This is for all nodes together: the queue
-/// is one, so with that many at a node that hangs, those of other nodes wait for the first that ends.
+/// The same for all nodes of a cluster together, where calls to a node that hangs do not end. There is
+/// one queue: if this many calls are at such a node, those of other nodes wait for the first that ends.
 const MOST_AT_ALL_NODES: usize = 4096;
 
-/// This many more pause until a right comes back, and then ask for it.
+/// This many more may pause until a right comes back, and then ask for it.
 const MOST_DENIED: usize = 384;
 
-/// So often in the response time-out the task looks for replies that do not come.
+/// How often in the response time-out the task looks for missing replies.
 const LOOKS: u32 = 8;
 
 /// The queue. Pure state, except the signal of its task.
 pub(crate) struct Releases {
     queue: Mutex<Queue<Cleanup>>,
     under_way: AtomicUsize,
-    /// Those of them that pause because a right is missing.
+    /// How many of them pause because a right is missing.
     denied: AtomicUsize,
     /// Acquisitions and cleanups in progress outside the queue; see [`Outstanding`].
     open: Arc<OutstandingCount>,
-    /// What was not sent to Redis because the queue was closed.
+    /// The number of calls that were not sent to Redis because the queue was closed.
     abandoned: OutstandingCount,
-    /// Releases that a waiter of this client may spare; see `hand_over`.
+    /// Releases that become unnecessary if a waiter of this client takes over; see `hand_over`.
     offered: AtomicUsize,
-    /// Which the task looks at as well.
+    /// The same task serves these.
     pub(in crate::engine) timers: Arc<Timers>,
     pub(in crate::engine) signal: Arc<Signal>,
 }
@@ -98,12 +98,12 @@ impl Releases {
         }
     }
 
-    /// Ends the cleanups whose replies are there.
+    /// Ends the cleanups whose replies have come.
     ///
-    /// The caller is the task of the connection, as a rule: a task of its own would have to be woken for
-    /// each guard that is dropped, with several workers often on another one.
+    /// The caller is usually the task of the connection. A separate task would have to be woken for each
+    /// dropped guard, with several workers often on another one.
     fn hear(&self) {
-        // After nonsense there is a pause.
+        // After an invalid reply there is a pause.
         let came = |cleanup: &Cleanup| match cleanup.came() {
             Came::Reply if Handle::try_current().is_err() => Came::Other,
             came => came,
@@ -123,7 +123,7 @@ impl Releases {
                 Oldest::Answered(cleanup) => {
                     let mut answered = self.under_way(cleanup);
                     drop(queue);
-                    // Otherwise it comes back, without a timer: the runtime here may have none.
+                    // Otherwise it goes back, without a timer: the runtime here may have none.
                     if answered.is_answered() {
                         let _ = answered.run().now_or_never();
                     }
@@ -145,13 +145,13 @@ impl Releases {
     /// A cleanup pauses, as long as the result exists, because a right is missing.
     pub(super) fn deny(&self) -> Denied<'_> {
         self.denied.fetch_add(1, Ordering::AcqRel);
-        // Another cleanup may have its place.
+        // Another cleanup may take its place.
         self.signal.notify();
         Denied(self)
     }
 
-    /// How many places these take. Cleanups that pause for a right take none: the others, which need
-    /// another right, would wait for this one too.
+    /// How many places these take. Cleanups that pause for a right take none. Otherwise cleanups that
+    /// need another right would wait for this one too.
     fn places(&self, under_way: usize) -> usize {
         under_way.saturating_sub(self.denied.load(Ordering::Acquire).min(MOST_DENIED))
     }
@@ -167,7 +167,7 @@ impl Releases {
         queued + self.under_way.load(Ordering::Acquire) + self.offered.load(Ordering::Acquire)
     }
 
-    /// A release is offered to a waiter, or is not any more.
+    /// Counts a release that is offered to a waiter, or no longer offered.
     pub(in crate::engine) fn count_offer(&self, offered: bool) {
         match offered {
             true => self.offered.fetch_add(1, Ordering::SeqCst),
@@ -175,8 +175,8 @@ impl Releases {
         };
     }
 
-    /// Whether there are offers, also one that is not in its queue yet. Asked after the end of a task was
-    /// marked, while who offers looks whether the task runs after the offer was counted.
+    /// Whether there are offers, including one that is not in its queue yet. Read after the end of a task
+    /// was marked. The other side checks whether the task runs after it has counted its offer.
     pub(in crate::engine) fn has_offers(&self) -> bool {
         self.offered.load(Ordering::SeqCst) > 0
     }
@@ -236,7 +236,7 @@ impl Releases {
         Some(self.under_way(queue.pop()?))
     }
 
-    /// Takes in what has no reply. Returns when to look again.
+    /// Takes in items without a reply. Returns when to look again.
     fn watch(&self, now: Instant, patience: Duration) -> Option<Instant> {
         lock(&self.queue).watch(now, patience / LOOKS)
     }
@@ -290,7 +290,7 @@ impl Drop for Denied<'_> {
     }
 }
 
-/// Ends what is answered. After a panic the next caller does.
+/// Ends answered items. After a panic the next caller continues.
 struct EndsAnswered<'a>(&'a Releases);
 
 impl Drop for EndsAnswered<'_> {
@@ -301,7 +301,7 @@ impl Drop for EndsAnswered<'_> {
     }
 }
 
-/// Something came for a cleanup that was sent.
+/// A result came for a sent cleanup.
 impl Wake for Releases {
     fn wake(self: Arc<Self>) {
         self.hear();
@@ -318,7 +318,7 @@ impl AsRef<Signal> for Releases {
     }
 }
 
-/// Runs until the queue is closed, and wakes those who listen. `patience`: how long to wait for a reply.
+/// Runs until the queue is closed, and wakes event listeners. `patience`: how long to wait for a reply.
 pub(in crate::engine) async fn run(
     releases: Arc<Releases>,
     news: Arc<News>,
@@ -339,7 +339,7 @@ pub(in crate::engine) async fn run(
             under_way.push(next.run());
         }
         tokio::select! {
-            // What a signal tells of is looked at in every turn.
+            // Every turn checks what a signal announces.
             biased;
             Some(()) = under_way.next(), if !under_way.is_empty() => {}
             () = clock::sleep_until(look_at.unwrap_or_else(clock::now)), if look_at.is_some() => {}

@@ -1,4 +1,4 @@
-//! The wait of a task for its turn.
+//! A task waits here until it may try.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,30 +16,30 @@ pub(crate) enum Called<T, O> {
     TimedOut,
 }
 
-/// What a waiter waits in.
+/// The place of a waiter.
 pub(crate) trait Waits: Sync {
     /// What a try may find for all waiters.
     type Outcome;
 
-    /// What a holder of this client may leave to the waiter.
+    /// What a holder of this client may offer to the waiter.
     type Offer;
 
     /// Asks for news; the waker is woken when there are some.
     fn poll(&self, waker: &Waker) -> Poll<Wake<Self::Outcome, Self::Offer>>;
 
-    /// The waiter is polled for what it does as the head.
+    /// The waiter is polled for its work as the head.
     fn runs(&self, waker: &Waker);
 
-    /// When the waiter, which waits until `deadline`, is to look again by itself.
+    /// When the waiter, which waits until `deadline`, must look again on its own.
     fn retry_at(&self, deadline: Option<Instant>) -> Option<Instant>;
 
-    /// That moment has come.
+    /// The time of `retry_at` has come.
     fn retry(&self);
 
     /// The waiter took a permit, and has no time left for a try.
     fn put_back(&self);
 
-    /// Does what the waiter does as the head, which runs as long as this is polled.
+    /// Does the waiter's work as the head, which runs as long as this is polled.
     fn running<F: Future + Send>(
         &self,
         mut work: Pin<&mut F>,
@@ -50,8 +50,7 @@ pub(crate) trait Waits: Sync {
         })
     }
 
-    /// Waits until the waiter is woken. No `async fn`, whose future would have room for its arguments
-    /// twice.
+    /// Waits until the waiter is woken. No `async fn`: its future would store its arguments twice.
     fn called(
         &self,
         deadline: Option<Instant>,
@@ -77,7 +76,7 @@ pub(crate) trait Waits: Sync {
     }
 }
 
-/// The waiter was woken, or a timer was. Returns `None` if it waits on.
+/// The waiter was woken, or a timer fired. Returns `None` if it continues to wait.
 fn judged<W: Waits + ?Sized>(
     place: &W,
     wake: Option<Wake<W::Outcome, W::Offer>>,
@@ -88,7 +87,7 @@ fn judged<W: Waits + ?Sized>(
     let now = clock::now();
     let is_over = deadline.is_some_and(|deadline| now >= deadline);
     match wake {
-        // Woken by a head whose wait was over, as this one's is: a try would end before its
+        // Woken by a head whose wait was over, as the wait of this one is: a try would end before its
         // reply. The permit is for the next head.
         Some(Wake::Try) if waited && is_over => {
             place.put_back();

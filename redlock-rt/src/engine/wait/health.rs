@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 pub(crate) enum Health {
     #[default]
     Answering,
-    /// A call is under way since then.
+    /// A call is in progress since then.
     Asking(Instant),
     /// The last call did not reach Redis.
     Failing,
-    /// The head has something to do, was woken, and is not polled.
+    /// The head was woken for a task, and is not polled.
     Unpolled,
 }
 
 impl Health {
-    /// After a call that failed, another is no better before it is answered.
+    /// After a call that failed, another call in progress is no better before it is answered.
     pub(super) fn follow(&mut self, health: Self) {
         if !matches!((*self, health), (Self::Failing, Self::Asking(_))) {
             *self = health;
@@ -24,13 +24,13 @@ impl Health {
     }
 
     /// Whether Redis does not answer the head, as far as a waiter can know that has waited since
-    /// `started`; an answer takes `longest` at most.
+    /// `started`. An answer takes at most `longest`.
     pub(crate) fn is_silent(self, started: Instant, longest: Duration, now: Instant) -> bool {
         match self {
             Self::Answering | Self::Unpolled => false,
             Self::Failing => true,
-            // The head, or the waiter itself, has asked, and for half of the time that either of
-            // them had there is no answer. A try that the end of the wait cut short says nothing.
+            // The head or the waiter has asked, and had no answer for half of the time of either. A
+            // try that the end of the wait cut short says nothing.
             Self::Asking(since) => {
                 let longest = now.saturating_duration_since(started).min(longest);
                 now.saturating_duration_since(since) >= longest / 2

@@ -24,7 +24,7 @@ use crate::wire::{Gate, GateState};
 
 pub(crate) const ACTION: &str = "wait for latch";
 
-/// The subject of the waiters of a gate: nothing, since a gate has no holder.
+/// The subject of the waiters of a gate: empty, since a gate has no holder.
 #[derive(Debug, Default)]
 pub(crate) struct LatchSubject;
 
@@ -131,7 +131,7 @@ impl LatchWait<'_> {
         let Some(looked) = self.place.running(looks).await else {
             let error = self.out_of_time();
             if error.is_unavailable() {
-                // For the other waiters, whose waits may end with this one.
+                // For the other waiters, whose waits may end at the same time.
                 self.place.waiters.set_health(Health::Failing);
             }
             return Err(error);

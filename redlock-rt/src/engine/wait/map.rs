@@ -22,15 +22,15 @@ use crate::engine::timers::Timers;
 use crate::name::LockName;
 use crate::wire::keys::Channel;
 
-/// How often a timer looks whether the head of a queue runs.
+/// How often a timer checks whether the head of a queue runs.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What the waiters of one map wait for. One value stands beside each queue.
+/// The subject for which the waiters of one map wait. One value exists beside each queue.
 pub(crate) trait Subject: Default + Send + Sync + 'static {
-    /// What one try may find for all waiters.
+    /// A possible result of one try for all waiters.
     type Outcome: Clone + Send + 'static;
 
-    /// With what a holder of this client leaves to the next waiter what it holds.
+    /// By which a holder of this client passes its hold to the next waiter.
     type Offer: Send + 'static;
 
     /// Whether no waiter has anything to try before something is announced.
@@ -90,7 +90,7 @@ impl<S: Subject> WaiterMap<S> {
                 subscription: Subscription::default(),
             })
         });
-        // A queue that was made while the map was being closed is closed too.
+        // A queue that was made during `close` is closed too.
         if self.closed.load(Ordering::Acquire) {
             waiters.close();
         }
@@ -117,7 +117,7 @@ impl<S: Subject> WaiterMap<S> {
     pub(crate) fn withdraw_offers(&self) {
         let all = self.names.all();
         let offers: Vec<_> = all.iter().filter_map(|one| one.take_offer()).collect();
-        // Dropped together: the drop of one may find the end of another task, and come here again.
+        // Dropped together: the drop of one may find the end of another task, and call this again.
         drop(offers);
     }
 
@@ -135,9 +135,9 @@ impl<S: Subject> WaiterMap<S> {
 }
 
 impl<S: Subject> Waiters<S> {
-    /// Joins the queue, and attaches to the channel, if there is one, when that needs no command.
-    /// If the subject is taken, there is nothing to try before it ends. The head still looks at
-    /// `retry_at`, since the end may not be announced.
+    /// Joins the queue. Attaches to the channel, if there is one, when that needs no command. If the
+    /// subject is taken, there is nothing to try before it ends. The head still looks at `retry_at`, since
+    /// the end may not be announced.
     pub(crate) fn enter(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
@@ -150,8 +150,8 @@ impl<S: Subject> Waiters<S> {
             channel.and_then(|channel| self.subscription.start_if_confirmed(hub, channel, self));
         let yields = joined.flatten().filter(|_| S::yields(self.key.kind));
         let yields = yields.map(|until| latest.map_or(until, |latest| until.min(latest)));
-        // Checked only after the waiter has joined and attached: if the hold is still valid, its
-        // end gives the waiter a permit, by the announcement or by `notify`.
+        // Checked only after the waiter has joined and attached. If the hold is still valid, its end gives
+        // the waiter a permit, by the announcement or by `notify`.
         let tries = (first || joined.is_some()) && self.try_unless_taken(yields);
         if first && !tries {
             let retry_at = retry_at();
@@ -160,7 +160,7 @@ impl<S: Subject> Waiters<S> {
         guard
     }
 
-    /// Joins a queue to which nothing is announced: each waiter has its try when it is the head.
+    /// Joins a queue without announcements: each waiter has its try when it is the head.
     pub(crate) fn enter_unannounced(self: &Arc<Self>) -> WaiterGuard<S> {
         let (guard, first) = self.join();
         if first {
@@ -188,7 +188,7 @@ impl<S: Subject> Waiters<S> {
         (guard, first)
     }
 
-    /// Sets the timer that looks at the head.
+    /// Sets the timer that checks the head.
     fn look_later(self: &Arc<Self>) {
         let (at, waiters) = (clock::after(clock::now(), LOOK), Arc::downgrade(self));
         let look = move |now| waiters.upgrade()?.look_at_head(now);
@@ -205,8 +205,8 @@ impl<S: Subject> Waiters<S> {
         self.subscription.is_begun()
     }
 
-    /// Makes the head try, unless the subject is taken: a guard of this client stops being valid
-    /// before its release is sent, so that release is still to come. `yields`: it is to try only then.
+    /// Makes the head try, unless the subject is taken: a guard of this client stops being valid before
+    /// its release is sent, so that release is still to come. `yields`: the head must not try before.
     /// Returns whether the head tries.
     fn try_unless_taken(&self, yields: Option<Instant>) -> bool {
         if self.subject.is_taken() {
@@ -229,7 +229,7 @@ impl<S: Subject> Waiters<S> {
         }
     }
 
-    /// Something happened that may let a try succeed.
+    /// An event that may let a try succeed.
     pub(crate) fn notify(&self) {
         self.wake(WaitQueue::notify);
     }
@@ -239,7 +239,7 @@ impl<S: Subject> Waiters<S> {
         self.wake(WaitQueue::tell_head);
     }
 
-    /// Wakes whom the queue names, with no lock held.
+    /// Wakes the waiter that the queue names, with no mutex held.
     fn wake(&self, named: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer>) -> Option<Waker>) {
         let waker = self.queue.if_any(named).flatten();
         if let Some(waker) = waker {
@@ -256,14 +256,14 @@ impl<S: Subject> Waiters<S> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether nobody else has anything to try: the subject is taken, or left to the head.
+    /// Whether no other waiter has anything to try: the subject is taken, or offered to the head.
     pub(crate) fn is_taken(&self) -> bool {
         let has_offer = || self.queue.if_any(|queue| queue.has_offer());
         self.subject.is_taken() || has_offer().unwrap_or(false)
     }
 
-    /// Leaves to the head what a holder of this client holds. Returns whether a timer must be set for
-    /// [`look_at_offer`](Self::look_at_offer), or the offer, if nobody can take it.
+    /// Offers the hold of a holder of this client to the head. Returns whether a timer must be set for
+    /// [`look_at_offer`](Self::look_at_offer), or the offer, if no waiter can take it.
     pub(crate) fn offer(&self, offer: S::Offer) -> Result<bool, S::Offer> {
         let accepted = self.queue.with(|queue| queue.offer(offer))?;
         if let Some(waker) = accepted.waker {
@@ -281,7 +281,7 @@ impl<S: Subject> Waiters<S> {
         self.queue.if_any(WaitQueue::withdraw_offer).flatten()
     }
 
-    /// The timer looks at the offer; drops one that is over. Returns when to look again.
+    /// The timer checks the offer, and drops one that is over. Returns when to look again.
     pub(crate) fn look_at_offer(
         &self,
         now: Instant,
@@ -290,14 +290,14 @@ impl<S: Subject> Waiters<S> {
         let look = self.queue.if_any(|queue| queue.look_at_offer(now, until));
         match look? {
             OfferLook::Again(at) => return Some(at),
-            // With no lock held, as the drop.
+            // With no mutex held, as the drop.
             OfferLook::Gone(head) => head.into_iter().for_each(Waker::wake),
             OfferLook::Over(offer) => drop(offer),
         }
         None
     }
 
-    /// The timer looks whether the head runs. Returns when to look again.
+    /// The timer checks whether the head runs. Returns when to look again.
     fn look_at_head(&self, now: Instant) -> Option<Instant> {
         let (waker, again) = self.queue.if_any(|queue| queue.look_at_head(now))?;
         waker.into_iter().for_each(Waker::wake);
@@ -325,12 +325,12 @@ impl<S: Subject> Waiters<S> {
         fares.unwrap_or_default()
     }
 
-    /// Whether another waiter may go on with what the head is about to acquire.
+    /// Whether another waiter may take over the lock that the head is about to acquire.
     pub(crate) fn will_share(&self) -> bool {
         self.queue.if_any(WaitQueue::will_share) == Some(true)
     }
 
-    /// A holder of this client ends, and could not leave its lock to the head.
+    /// A holder of this client ends, and could not offer its lock to the head.
     pub(crate) fn could_share(&self) {
         self.queue.if_any(WaitQueue::could_share);
     }
@@ -376,7 +376,7 @@ pub(crate) struct WaiterGuard<S: Subject> {
 }
 
 impl<S: Subject> WaiterGuard<S> {
-    /// Whether the waiter may try, which needs no waker; for a waiter that would ask Redis at this moment.
+    /// Whether the waiter may try, which needs no waker. For a waiter that would ask Redis at this moment.
     pub(crate) fn tries_at_once(&self, asks: Instant) -> bool {
         self.with_queue(|queue| {
             let tries = queue.tries_at_once(self.ticket);
@@ -391,7 +391,7 @@ impl<S: Subject> WaiterGuard<S> {
         self.waiters.queue.with(act)
     }
 
-    /// A waiter that was away and is polled has others behind itself again.
+    /// A waiter that was away and is polled is in front of others again.
     fn polled<R>(&self, act: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer>) -> R) -> R {
         let (polled, unminded) = self.with_queue(|queue| (act(queue), queue.mind()));
         if unminded {
@@ -400,26 +400,25 @@ impl<S: Subject> WaiterGuard<S> {
         polled
     }
 
-    /// The try is over without success; the head tries again at `retry_at` if nothing is announced
-    /// before (`None`: only then).
+    /// The try is over without success. The head tries again at `retry_at` if nothing is announced before
+    /// (`None`: only then).
     pub(crate) fn tried(&self, retry_at: Option<Instant>, health: Health) {
         self.with_queue(|queue| queue.tried(self.ticket, retry_at, health));
     }
 
-    /// The try found what ends the wait of all that waited when it began.
+    /// The try found a result that ends the wait of all that waited when it began.
     pub(crate) fn finish(&self, outcome: &S::Outcome) {
         let wakers = self.with_queue(|queue| queue.finish(self.ticket, outcome));
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// The next waiter will try when this one gives up, also if nothing was announced.
+    /// The next waiter will try when this one gives up, even without an announcement.
     pub(crate) fn passes_on(&mut self) {
         self.passes_on = true;
     }
 
-    /// The waiter leaves the queue with the lock. If the lock is `shared`, other waiters may have it
-    /// too, and at once if there is `more` of it. The next head looks again at `retry_at` at the
-    /// latest.
+    /// The waiter leaves the queue with the lock. If the lock is `shared`, other waiters may have it too,
+    /// and at once if there is `more` of it. The next head looks again at `retry_at` at the latest.
     pub(crate) fn served(&mut self, shared: bool, more: bool, retry_at: Instant) {
         let departure = Departure::Served {
             shared,
@@ -471,9 +470,9 @@ impl<S: Subject> Waits for WaiterGuard<S> {
         self.polled(|queue| queue.runs(self.ticket, waker));
     }
 
-    /// Only the head has such a moment.
+    /// Only the head has such a time.
     fn retry_at(&self, deadline: Option<Instant>) -> Option<Instant> {
-        // Others may have the first half of what is left, so that this one can try at all.
+        // Others may try in the first half of the remaining time, so that this one can still try.
         let half = || {
             let (now, until) = (clock::now(), deadline?);
             Some(now + until.saturating_duration_since(now) / 2)

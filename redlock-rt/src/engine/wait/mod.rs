@@ -6,7 +6,7 @@
 //!                  └── WaiterGuard (one waiter, leaves when dropped)
 //! ```
 //!
-//! A waiter whose place is in a queue in Redis has a [`Seat`] instead. Either [waits](Waits) in the same
+//! A waiter whose place is in a queue in Redis has a [`Seat`] instead. Both [wait](Waits) in the same
 //! way.
 
 mod called;
@@ -20,7 +20,7 @@ mod queue_cell;
 mod seat;
 mod weak_map;
 
-/// Why a wait had no success that was behind a future that is not polled.
+/// Why a wait failed that was behind a future that is not polled.
 pub(crate) const NOT_POLLED: &str =
     "timed out behind another caller of this client, whose future is not polled";
 

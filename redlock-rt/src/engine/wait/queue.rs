@@ -1,41 +1,39 @@
 //! The tasks of this process that wait for one name, in the order in which they came.
 //!
-//! Pure state. However many tasks wait, one of them, the *head*, asks Redis. The head tries when
-//! there is a *permit*: something was announced, the subscription was confirmed (what was announced
-//! before that was not heard), or the moment to look again has come. Locks and latches use the same
-//! queue. A try for a lock serves the head alone; a try for a latch may end the wait of all.
+//! Pure state. However many tasks wait, one of them, the *head*, asks Redis. The head tries when there is a
+//! *permit*: something was announced, the subscription was confirmed (earlier announcements were not received),
+//! or it is time to look again. Locks and latches use the same queue. A try for a lock serves only the head; a
+//! try for a latch may end the wait of all.
 //!
-//! Every operation is O(log n), but for those that wake everybody.
+//! Every operation is O(log n), except those that wake all waiters.
 //!
 //! # Invariants
 //!
-//! 1. Only the head takes a permit, and one try is under way at a time (but see 8).
-//! 2. A head that leaves without having taken its permit, or in the middle of a try, leaves the
-//!    permit to the next head. A waiter that asked for several permits of a semaphore and gives up
-//!    does so as well, since fewer may be free. Where many may hold a lock at a time, a head that
-//!    was served leaves a permit to the next head if there is more to be had, and one that was given
-//!    meanwhile. Where a lock has one holder at a time, a permit that was given meanwhile goes with
-//!    the head that was served: what was announced is the release by which the head got the lock, or
-//!    an earlier one. Only a forced release between the script and its reply is announced later; the
-//!    next head then tries when the guard learns that it is lost, or at its moment to look again.
-//!    A kept permit would cost a try without success where two releases follow each other closely.
-//! 3. A waiter that becomes head is woken, since the head has the timer and the subscription. While
-//!    holds are handed over (7), the one behind a head that was served is not: it would be woken twice
-//!    at each turn, and has nothing to do before something is offered or announced. That timer wakes
-//!    it, or the release of the hold, if that is sent before. If the runtime of both stands still under
-//!    the lock, a waiter of another one sleeps until it goes on.
-//! 4. What a try finds for all ([`WaitQueue::finish`]) is told only to the waiters that waited when
-//!    the try began: a later waiter may know of a latch that was set since. Later waiters get a try
-//!    of their own.
-//! 5. Tickets grow, so the order of the tickets is that of the queue.
-//! 6. An *offer*, with which a holder of this client leaves its lock to the head, is here only while
-//!    somebody waits, and it is made only while no try is under way. The head takes it before any
-//!    permit. It leaves the queue once: to a head, or back to who must release the lock.
-//! 7. While an offer is here, a timer will look at it ([`WaitQueue::look_at_offer`]), also if the head
-//!    is never polled.
-//! 8. While somebody is behind the head, a timer looks whether the head runs
-//!    ([`WaitQueue::look_at_head`]). A future that is kept and not polled is passed over: it is *away* until
-//!    it is polled, and then it has its place again. A try that it has begun is its own matter.
+//! 1. Only the head takes a permit, and only one try is in progress at a time (but see 8).
+//! 2. A head that leaves without having taken its permit, or in the middle of a try, leaves the permit to the
+//!    next head. So does a waiter that asked for several permits of a semaphore and gives up, since fewer may
+//!    be free. If many may hold a lock at a time, a head that was served leaves a permit to the next head if
+//!    there is more to be had, and a permit that was given meanwhile. If a lock has one holder at a time, a
+//!    permit that was given meanwhile goes with the head that was served: the announcement is of the release by
+//!    which the head got the lock, or of an earlier one. Only a forced release between the script and its reply
+//!    is announced later. The next head then tries when the guard learns that it is lost, or when it is time to
+//!    look again. A kept permit would cost a try without success if two releases follow each other closely.
+//! 3. A waiter that becomes head is woken, since the head has the timer and the subscription. While holds are
+//!    handed over (7), the waiter behind a served head is not woken: it would be woken twice at each turn, and
+//!    has nothing to do before an offer or an announcement. The timer of the offer wakes it, or the release of
+//!    the hold, if that is sent before. If the runtime of both is blocked under the lock, a waiter of another
+//!    runtime sleeps until that one continues.
+//! 4. A result for all ([`WaitQueue::finish`]) is told only to waiters that waited when the try began: a later
+//!    waiter may know of a latch that was set since. Later waiters get their own try.
+//! 5. Ticket numbers increase, so their order is that of the queue.
+//! 6. An *offer*, by which a holder of this client leaves its lock to the head, exists only while a task waits,
+//!    and is made only while no try is in progress. The head takes it before any permit. It leaves the queue
+//!    once: to a head, or back to the task that must release the lock.
+//! 7. While there is an offer, a timer will check it ([`WaitQueue::look_at_offer`]), even if the head is never
+//!    polled.
+//! 8. While there are waiters behind the head, a timer checks whether the head runs
+//!    ([`WaitQueue::look_at_head`]). A future that is not polled is passed over. It is *away* until it is
+//!    polled, and then has its place again. A try that it has begun may still be in progress.
 
 #[cfg(test)]
 mod loom;
@@ -53,24 +51,24 @@ use std::time::{Duration, Instant};
 
 use super::health::Health;
 
-/// A head that was woken, and that others wait behind, is passed over after this time.
+/// A head with waiters behind it is passed over if it is not polled for this time after its wake-up.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A place in the queue. The later it was given, the greater.
+/// A place in the queue. Later places have greater numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Ticket(u64);
 
 /// Why a waiter is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wake<T, O = Infallible> {
-    /// The waiter is the head now, without a permit yet. Told once, and again when the moment to
-    /// look has changed.
+    /// The waiter is the head now, without a permit yet. Told once, and again when the time to look has
+    /// changed.
     Head,
     /// The waiter is the head and has a permit, which is hereby taken.
     Try,
-    /// The waiter is the head, and has what a holder of this client leaves to it.
+    /// The waiter is the head, and has the offer of a holder of this client.
     Offered(O),
-    /// A try has found what ends the wait.
+    /// A try has found a result that ends the wait.
     Done(T),
     /// The client shuts down.
     Closed,
@@ -79,9 +77,9 @@ pub(crate) enum Wake<T, O = Infallible> {
 /// How a waiter leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Departure {
-    /// The waiter holds the lock. Unless the lock is `shared`, the next waiter has nothing to try
-    /// before a release is announced. Where the lock is shared, the next waiter tries if there is
-    /// `more` of it, or if something was announced meanwhile. `listens`: the queue is subscribed.
+    /// The waiter holds the lock. Unless the lock is `shared`, the next waiter has nothing to try before a
+    /// release is announced. If it is shared, the next waiter tries if there is `more` of it, or if something
+    /// was announced meanwhile. `listens`: the queue is subscribed.
     Served {
         shared: bool,
         more: bool,
@@ -91,7 +89,7 @@ pub(crate) enum Departure {
     GaveUp { passes_on: bool },
 }
 
-/// Why a try had no success.
+/// Why a try failed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     #[default]
@@ -100,7 +98,7 @@ pub(crate) enum Refusal {
     Unset,
 }
 
-/// A try under way.
+/// A try in progress.
 #[derive(Debug, Clone, Copy)]
 struct Try {
     by: Ticket,
@@ -111,27 +109,27 @@ struct Try {
 /// An offer was accepted.
 #[derive(Debug)]
 pub(crate) struct Accepted {
-    /// To be woken once the lock around the queue is free.
+    /// Wake it when the mutex around the queue is free.
     pub(crate) waker: Option<Waker>,
     /// A timer must be set that calls [`WaitQueue::look_at_offer`].
     pub(crate) unwatched: bool,
 }
 
-/// What the timer has found.
+/// The result of a look of the timer.
 #[derive(Debug)]
 pub(crate) enum OfferLook<O> {
-    /// The timer is not needed any more. The head that does not know that it is the head is to be woken.
+    /// The timer is not needed any more. Wake the head that does not know that it is the head.
     Gone(Option<Waker>),
-    /// Nobody took the offer in time.
+    /// No head took the offer in time.
     Over(O),
-    /// The timer is to look again then.
+    /// The timer must look again then.
     Again(Instant),
 }
 
-/// The queue; see the module. `T` is what a try may find for all, and `O` an offer.
+/// The queue; see the module. `T` is the result of a try for all, and `O` an offer.
 #[derive(Debug)]
 pub(crate) struct WaitQueue<T, O = Infallible> {
-    /// With the waker of each.
+    /// Each with its waker.
     waiting: BTreeMap<Ticket, Option<Waker>>,
     /// The head that knows that it is the head.
     told: Option<Ticket>,
@@ -141,24 +139,24 @@ pub(crate) struct WaitQueue<T, O = Infallible> {
     permit: bool,
     trying: Option<Try>,
     closed: bool,
-    /// When the head looks again although nothing was announced.
+    /// When the head looks again without an announcement.
     retry_at: Option<Instant>,
-    /// When the head tries because of what was announced last, having let others try first.
+    /// When the head tries after the last announcement, having let others try first.
     paused_until: Option<Instant>,
-    /// How the head fares, for those behind the head whose time runs out.
+    /// The state of the head's calls, for waiters behind it whose time runs out.
     health: Health,
-    /// What the last head to be refused was told, for those behind the head whose time runs out.
+    /// The last refusal of a head, for waiters behind it whose time runs out.
     pub(crate) refusal: Refusal,
     offer: Option<O>,
     /// See [`could_share`](Self::could_share).
     shares: bool,
-    /// A timer will look at the offer.
+    /// A timer will check the offer.
     watched: bool,
-    /// A timer will look at the head.
+    /// A timer will check the head.
     minded: bool,
     /// The head was woken then, and was not polled since.
     probed: Option<Instant>,
-    /// The number of waiters that were passed over, and not polled since.
+    /// The number of waiters that were passed over and not polled since.
     away: usize,
 }
 
@@ -187,7 +185,7 @@ impl<T, O> Default for WaitQueue<T, O> {
 }
 
 impl<T: Clone, O> WaitQueue<T, O> {
-    /// Joins the queue; returns whether nobody waited. An empty queue begins anew, without a permit.
+    /// Joins the queue; returns whether it was empty. An empty queue starts again, without a permit.
     pub(crate) fn enter(&mut self) -> (Ticket, bool) {
         let ticket = Ticket(self.next);
         self.next += 1;
@@ -242,8 +240,8 @@ impl<T: Clone, O> WaitQueue<T, O> {
         }
     }
 
-    /// The waiter is polled. If it was away it is back; a head that tries, and is not the head any more, goes
-    /// on, and the head tries beside it.
+    /// The waiter is polled. If it was away, it is back. If it tries and is no longer the head, it continues,
+    /// and the head may try at the same time.
     fn comes(&mut self, ticket: Ticket) {
         if !self.waiting.contains_key(&ticket) {
             self.away -= 1;
@@ -266,7 +264,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
         }
     }
 
-    /// Returns whether [`poll`](Self::poll) would return [`Wake::Try`], and then does what it does. Needs no
+    /// Returns whether [`poll`](Self::poll) would return [`Wake::Try`], and then has the same effect. Needs no
     /// waker.
     pub(crate) fn tries_at_once(&mut self, ticket: Ticket) -> bool {
         let asked = self.trying.is_some() || self.offer.is_some() || self.closed;
@@ -283,8 +281,8 @@ impl<T: Clone, O> WaitQueue<T, O> {
         self.trying = Some(Try { by, first_later });
     }
 
-    /// Something happened that makes a try worth while, also where one is under way: Redis may have
-    /// answered that one before. The waker is to be woken once the lock around this state is free.
+    /// An event that makes a try useful, also while one is in progress: Redis may have answered that one
+    /// before. Wake the returned waker when the mutex around this state is free.
     #[must_use]
     pub(crate) fn notify(&mut self) -> Option<Waker> {
         if self.waiting.is_empty() {
@@ -295,8 +293,8 @@ impl<T: Clone, O> WaitQueue<T, O> {
         self.head_waker()
     }
 
-    /// Something happened that makes a try worth while at that moment, in place of an earlier such moment. A
-    /// permit that the head has not taken yet stays.
+    /// An event that makes a try useful at that time, instead of an earlier such time. A permit that the head
+    /// has not taken yet stays.
     #[must_use]
     pub(crate) fn notify_at(&mut self, at: Instant) -> Option<Waker> {
         if self.permit {
@@ -305,16 +303,16 @@ impl<T: Clone, O> WaitQueue<T, O> {
         if self.waiting.is_empty() {
             return None;
         }
-        // Told again, since the moment is another.
+        // Told again, since the time has changed.
         self.told = None;
         self.paused_until = Some(at);
         self.head_waker()
     }
 
-    /// The try is over without success; the head tries again at `retry_at` if nothing is announced
-    /// before (`None`: only then).
+    /// The try is over without success. The head tries again at `retry_at` if nothing is announced before
+    /// (`None`: only then).
     pub(crate) fn tried(&mut self, by: Ticket, retry_at: Option<Instant>, health: Health) {
-        // Else it was passed over meanwhile.
+        // Otherwise it was passed over meanwhile.
         if self.trying.take_if(|trying| trying.by == by).is_some() {
             self.retry_at = retry_at;
             self.set_health(health);
@@ -328,11 +326,11 @@ impl<T: Clone, O> WaitQueue<T, O> {
         }
     }
 
-    /// The try found what ends the wait of all that waited when it began. Upholds invariant 4.
+    /// The try found a result that ends the wait of all that waited when it began. Upholds invariant 4.
     #[must_use]
     pub(crate) fn finish(&mut self, by: Ticket, outcome: &T) -> Vec<Waker> {
         let began = self.trying.take_if(|trying| trying.by == by);
-        // If it was passed over meanwhile, it is not known who else had come.
+        // If it was passed over meanwhile, the waiters that came before are not known.
         let first_later = began.map_or(Ticket(by.0 + 1), |trying| trying.first_later);
         let mut wakers = Vec::new();
         let later = self.waiting.split_off(&first_later);
@@ -361,7 +359,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
         }
         self.probed = None;
         match departure {
-            // Of a lock with one holder at a time, whatever was announced is over now.
+            // Of a lock with one holder at a time, all announcements are outdated now.
             Departure::Served { shared, more, .. } => {
                 self.permit = shared && (self.permit || more);
                 self.paused_until = self.paused_until.filter(|_| shared);
@@ -376,8 +374,8 @@ impl<T: Clone, O> WaitQueue<T, O> {
         }
     }
 
-    /// Leaves the lock of this client to the head; gives the offer back if there is none, or if the
-    /// head is asking Redis. Upholds invariants 6 and 7.
+    /// Offers the lock of this client to the head. Gives the offer back if there is no head, or if it is asking
+    /// Redis. Upholds invariants 6 and 7.
     pub(crate) fn offer(&mut self, offer: O) -> Result<Accepted, O> {
         let alone = self.waiting.is_empty() || self.closed;
         if alone || self.trying.is_some() || self.offer.is_some() {
@@ -394,7 +392,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
         self.offer.is_some()
     }
 
-    /// Takes an offer that nobody is left to take.
+    /// Takes an offer that no waiter is left to take.
     #[must_use]
     pub(crate) fn take_stranded(&mut self) -> Option<O> {
         let alone = self.waiting.is_empty() || self.closed;
@@ -407,7 +405,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
         self.offer.take()
     }
 
-    /// The timer looks. `until`: when an offer ends.
+    /// The timer checks the offer. `until`: when an offer ends.
     pub(crate) fn look_at_offer(
         &mut self,
         now: Instant,
@@ -430,7 +428,7 @@ impl<T: Clone, O> WaitQueue<T, O> {
         }
     }
 
-    /// Nothing more is offered: a head that does not know that it is the head is to be woken.
+    /// No more offers: wake the head that does not know that it is the head.
     #[must_use]
     pub(crate) fn tell_head(&mut self) -> Option<Waker> {
         let unaware = self.head() != self.told;
@@ -442,9 +440,9 @@ impl<T: Clone, O> WaitQueue<T, O> {
         self.has_more() && !std::mem::replace(&mut self.minded, true)
     }
 
-    /// The timer looks whether the head runs, if it has something to do: the head is woken, and passed over
-    /// if it was not polled until [`PATIENCE`] later. Upholds invariant 8. Returns whether the timer is to
-    /// look again.
+    /// The timer checks whether the head runs, if it has something to do. The head is woken, and passed over if
+    /// it was not polled until [`PATIENCE`] later. Upholds invariant 8. Returns whether the timer must look
+    /// again.
     pub(crate) fn look_at_head(&mut self, now: Instant) -> (Option<Waker>, bool) {
         self.minded = self.has_more();
         let asked = self.permit || self.trying.is_some() || self.offer.is_some();
@@ -462,27 +460,27 @@ impl<T: Clone, O> WaitQueue<T, O> {
         (self.head_waker(), true)
     }
 
-    /// Whether the head was woken so long ago, and was not polled since.
+    /// Whether the head was woken at least `span` ago, and was not polled since.
     fn is_unpolled(&self, now: Instant, span: Duration) -> bool {
         let since = |at| now.saturating_duration_since(at);
         self.probed.is_some_and(|at| since(at) >= span)
     }
 
-    /// The outcome of a call of the head will not be told here.
+    /// The outcome of a call of the head will not be reported here.
     fn forget_call(&mut self) {
         if matches!(self.health, Health::Asking(_)) {
             self.health = Health::Answering;
         }
     }
 
-    /// Nobody is to wait here any more.
+    /// No task may wait here any more.
     #[must_use]
     pub(crate) fn close(&mut self) -> Vec<Waker> {
         self.closed = true;
         self.waiting.values_mut().filter_map(Option::take).collect()
     }
 
-    /// The moment to look again has come for the head.
+    /// The head must look again.
     pub(crate) fn retry(&mut self) {
         self.retry_at = None;
         self.paused_until = None;
@@ -493,8 +491,8 @@ impl<T: Clone, O> WaitQueue<T, O> {
         self.retry_at = at;
     }
 
-    /// When `ticket` is to look again by itself; only the head does. It lets others try until `latest` at most,
-    /// which is asked of a head that does.
+    /// When `ticket` must look again on its own; only the head does. A head that lets others try first does so
+    /// until `latest` at most, which is then called.
     pub(crate) fn retry_at(
         &self,
         ticket: Ticket,
@@ -520,13 +518,13 @@ impl<T: Clone, O> WaitQueue<T, O> {
         }
     }
 
-    /// Whether nobody is here, not even a waiter that was told and has not left yet.
+    /// Whether there is no waiter, not even one that was told and has not left yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.done.is_empty()
     }
 
-    /// Whether a new queue may take its place: nobody has a ticket of this one, and nobody who has just
-    /// left needs to know how the last head fared.
+    /// Whether a new queue may take its place: no ticket is left, and no waiter that has just left needs the
+    /// state of the last head.
     pub(crate) fn is_idle(&self) -> bool {
         let fared = self.health != Health::Answering || self.refusal != Refusal::Held;
         let used = self.watched || self.minded || self.away > 0;
@@ -541,13 +539,13 @@ impl<T: Clone, O> WaitQueue<T, O> {
         self.waiting.keys().next().copied()
     }
 
-    /// A holder of this client ends, and could not leave its lock to the head.
+    /// A holder of this client ends, and could not offer its lock to the head.
     pub(crate) fn could_share(&mut self) {
         self.shares = !self.waiting.is_empty();
     }
 
-    /// Whether another waiter may go on with what the head is about to acquire. Of two tasks that take turns
-    /// the one that acquires is alone; the other one ended its hold just before.
+    /// Whether another waiter may take over the lock that the head is about to acquire. Of two tasks that
+    /// alternate, the one that acquires is alone; the other one ended its hold just before.
     pub(crate) fn will_share(&mut self) -> bool {
         std::mem::take(&mut self.shares) || self.has_more()
     }

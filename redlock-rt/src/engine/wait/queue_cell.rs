@@ -1,13 +1,12 @@
-//! The place of a queue.
+//! The place of a queue in its map entry.
 
 use crate::shim::{Mutex, lock};
 
 use super::queue::WaitQueue;
 
-/// The queue of a name, while somebody has a ticket of it. Boxed, since each lock that is held has a
-/// place for one.
+/// The queue of a name, while it has tickets. Boxed, since each held lock stores one.
 ///
-/// Its mutex is held for a moment, and no other is taken inside.
+/// Its mutex is held briefly, with no other mutex taken inside.
 #[derive(Debug)]
 pub(super) struct QueueCell<T, O>(Mutex<Option<Box<WaitQueue<T, O>>>>);
 
@@ -29,7 +28,7 @@ impl<T: Clone, O> QueueCell<T, O> {
         result
     }
 
-    /// Acts on the queue if there is one: a new one would not be changed by this.
+    /// Acts on the queue if there is one. This would not change a new one.
     pub(super) fn if_any<R>(&self, act: impl FnOnce(&mut WaitQueue<T, O>) -> R) -> Option<R> {
         let mut place = lock(&self.0);
         let queue = place.as_mut()?;

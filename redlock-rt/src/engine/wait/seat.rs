@@ -1,4 +1,4 @@
-//! The place of a waiter that is told of its own turn, and not as the head of a queue of this process.
+//! The place of a waiter that is woken for its own turn, not as the head of a queue of this process.
 
 use std::task::{Poll, Waker};
 use std::time::Instant;
@@ -7,10 +7,10 @@ use super::health::Health;
 use super::queue::Wake;
 use crate::shim::{Mutex, lock};
 
-/// A place outside of any [`WaitQueue`](super::queue::WaitQueue): whoever is told that the waiter may be
-/// next gives it a permit. It begins with one, for its first try.
+/// A place outside of any [`WaitQueue`](super::queue::WaitQueue). A message that the waiter may be next
+/// gives it a permit. It begins with one, for its first try.
 ///
-/// Its mutex is held for a moment, and no other is taken inside.
+/// Its mutex is held briefly, with no other mutex taken inside.
 #[derive(Debug)]
 pub(crate) struct Seat {
     /// The owner number of its waiter.
@@ -25,7 +25,7 @@ struct SeatState {
     /// The waiter was told then, and was not polled since.
     told: Option<Instant>,
     closed: bool,
-    /// When the waiter tries although nobody told it to.
+    /// When the waiter tries without having been told.
     retry_at: Option<Instant>,
     /// Whether Redis answers the waiter.
     health: Health,
@@ -106,7 +106,7 @@ impl Seat {
         }
     }
 
-    /// The try is over without success; another follows at `retry_at`, or when the waiter is told.
+    /// The try is over without success. Another follows at `retry_at`, or when the waiter is told.
     pub(crate) fn tried(&self, retry_at: Option<Instant>, health: Health) {
         let mut state = lock(&self.state);
         state.retry_at = retry_at;

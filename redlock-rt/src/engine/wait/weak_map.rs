@@ -10,7 +10,7 @@ use foldhash::quality::RandomState;
 use crate::shim::{Mutex, lock};
 
 /// Values by key. The map keeps none alive: a value [forgets](Self::forget) itself when its last
-/// reference is dropped. Hashes are seeded at random, since names may come from strangers.
+/// reference is dropped. Hashes are seeded at random, since names may come from untrusted input.
 ///
 /// # Lock order
 ///
@@ -55,7 +55,7 @@ impl<K: Eq + Hash + Ord + Clone, V> WeakMap<K, V> {
             .iter()
             .filter_map(|(key, value)| Some((key, value.upgrade()?)));
         let mut all: Vec<_> = known.collect();
-        // In an order that a simulation repeats.
+        // In an order that makes a simulation repeatable.
         all.sort_unstable_by_key(|(key, _)| *key);
         all.into_iter().map(|(_, value)| value).collect()
     }
@@ -68,7 +68,7 @@ impl<K: Eq + Hash + Ord + Clone, V> WeakMap<K, V> {
     }
 
     /// The last reference to this value is being dropped. Another value of this key may have been made
-    /// since, and stays.
+    /// since; it stays.
     pub(crate) fn forget(&self, key: &K, value: &V) {
         let mut values = lock(&self.values);
         let is_it = |known: &Weak<V>| std::ptr::eq(known.as_ptr(), value);

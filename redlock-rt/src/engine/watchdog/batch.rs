@@ -39,7 +39,7 @@ pub(super) struct Answered {
     pub(super) at: KnownNode,
     pub(super) due: Vec<DueHold>,
     pub(super) sent: Instant,
-    /// Whether the call followed its slot by itself; see [`alone`].
+    /// Whether the call followed its slot; see [`alone`].
     pub(super) followed: bool,
     /// A key may have been written to before the server watched it.
     pub(super) late: bool,
@@ -55,7 +55,7 @@ pub(super) fn dispatch(
     now: Instant,
 ) -> Result<Batch, Vec<DueHold>> {
     let Some(node) = at else { return Err(due) };
-    // Before the schedule's mutex is free: no such hold is handed over while the reply is unknown.
+    // Before the schedule's mutex is free: such a hold is not handed over while the reply is unknown.
     due.iter().for_each(|(hold, _)| hold.lease().unchain());
     let holds: Vec<Renewal<'_>> = due
         .iter()
@@ -71,8 +71,8 @@ pub(super) fn dispatch(
     for (hold, _) in &due {
         let _ = schedule.holds.set(hold.number, again, Arc::clone(hold));
     }
-    // The first poll hands the call to the connection, even if the task has used up its budget:
-    // after the schedule's mutex is released, a guard may end.
+    // The first poll hands the call to the connection, even if the task has used up its budget. After the
+    // schedule's mutex is released, a guard may end.
     let mut first = tokio::task::unconstrained(&mut exchange);
     let ready = match first.poll_unpin(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),
@@ -95,16 +95,16 @@ pub(super) fn dispatch(
     })
 }
 
-/// Half of the shortest of these remaining leases that the call lengthens. One that is not lengthened ends in
-/// any case, and must not spoil the call for the others.
+/// Half of the shortest remaining lease that the call lengthens. A lease that is not lengthened ends in any
+/// case, and must not limit the call for the others.
 fn patience(rests: impl Iterator<Item = (Duration, bool)> + Clone, response: Duration) -> Duration {
     let lengthened = rests.clone().filter(|(_, lengthened)| *lengthened).min();
     let rest = lengthened.or_else(|| rests.min());
     rest.map_or(response, |(rest, _)| response.min(rest / 2))
 }
 
-/// Waits for the outcome of a batch, at most for half of the shortest remaining lease that it lengthens, so
-/// that there is time for another try.
+/// Waits for the outcome of a batch, at most for half of the shortest remaining lease that it lengthens. So
+/// there is time for another try.
 pub(super) async fn answer(batch: Batch) -> Answered {
     let Batch {
         at,
@@ -132,8 +132,8 @@ pub(super) async fn answer(batch: Batch) -> Answered {
             read.map_err(|malformed| exchange.misread(malformed))
         }),
         None => {
-            // A lease that is too short for a round trip says nothing about the connection,
-            // which all holds share, and neither does a server that is slow.
+            // A lease that is too short for a round trip says nothing about the connection, which all holds
+            // share. Neither does a slow server.
             let gives_up_at = exchange.gives_up_at(silence);
             if gives_up_at.is_some_and(|at| at <= clock::now()) {
                 exchange.abandon();
@@ -141,7 +141,7 @@ pub(super) async fn answer(batch: Batch) -> Answered {
             Err(Fault::timed_out(NO_ANSWER))
         }
     };
-    // It comes in the same read, as a rule.
+    // Usually it comes in the same read.
     let late = match watched {
         Some(watched) if outcome.is_ok() => {
             clock::before(until, watched.came_late()).await == Some(true)
@@ -158,9 +158,9 @@ pub(super) async fn answer(batch: Batch) -> Answered {
     }
 }
 
-/// Renews one hold of a slot that is on its way to another server. The call may be redirected, and
-/// is sent again then, without the schedule's mutex. So it has the turn of the hold's commands: the
-/// release of the last guard waits for it.
+/// Renews one hold of a slot that is being moved to another server. The call may be redirected, and is then
+/// sent again without the schedule's mutex. So it has the turn of the hold's commands: the release of the
+/// last guard waits for it.
 pub(super) async fn alone(
     watchdog: Arc<Watchdog>,
     nodes: Arc<Nodes>,
@@ -200,8 +200,8 @@ pub(super) async fn alone(
     answered
 }
 
-/// Whether one key of a call may be the reason for its failure. If the server no longer accepts the
-/// client, the halves would fail like the whole.
+/// Whether one key of a call may be the reason for its failure. If the server no longer accepts the client,
+/// both halves would fail like the whole.
 pub(super) fn may_be_of_one_key(fault: &Fault) -> bool {
     if fault.verdict(Caller::Renewal) != Verdict::Apart {
         return false;

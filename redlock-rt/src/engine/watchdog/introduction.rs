@@ -1,4 +1,4 @@
-//! Saying who the client is, beside its renewals: a client without a lock that is renewed says nothing.
+//! Writes the identity of the client, together with its renewals: a client without renewed locks writes none.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use crate::wire::ClientIdentity;
 /// How often the key is written before it would expire.
 const TIMES: u32 = 3;
 
-/// What a client says of itself, and when next.
+/// The identity of a client, and when to write it next.
 pub(crate) struct Introduction {
     identity: ClientIdentity,
     key: LockName,
-    /// How long Redis keeps it at least.
+    /// How long Redis keeps the identity at least.
     lives: Duration,
     due: Option<Instant>,
 }
@@ -30,7 +30,7 @@ impl Introduction {
         }
     }
 
-    /// Renewals are sent, by which locks live for `longest` at most. Returns the call to send with them, if it
+    /// Renewals are sent, which extend locks by at most `longest`. Returns the call to send with them, if it
     /// is due.
     pub(super) fn beside(
         &mut self,
@@ -56,7 +56,7 @@ impl Introduction {
             };
             let mut delivery = Delivery::of_upkeep();
             let reply = delivery.attempt(to, || call, Some(until)).await;
-            // Nobody depends on the outcome.
+            // No other code depends on the outcome.
             if let Some(Err(fault)) = reply {
                 tracing::debug!(
                     reason = fault.reason(),

@@ -1,4 +1,4 @@
-//! Renewal, the end of the last guard, re-entry and loss, in every interleaving, with the locks
+//! Renewal, the end of the last guard, re-entry and loss, in every interleaving, with the mutexes
 //! that the watchdog and guards take and in their order: the schedule's, then the lease's.
 
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ impl World {
         (Arc::new(world), guard)
     }
 
-    /// As the task; answers whether a renewal was sent.
+    /// As the task; returns whether a renewal was sent.
     fn pick(&self) -> bool {
         let mut schedule = lock(&self.schedule);
         if schedule.pop_due(self.now).is_none() {

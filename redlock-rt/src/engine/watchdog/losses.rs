@@ -17,7 +17,7 @@ pub(in crate::engine) struct Losses {
     tally: Mutex<UnloggedLosses>,
 }
 
-/// Pure.
+/// Pure state.
 #[derive(Debug, Default)]
 struct UnloggedLosses {
     limit: Limit,
@@ -33,7 +33,7 @@ struct Summary {
 }
 
 impl UnloggedLosses {
-    /// Returns whether to log the loss by itself: no loss is logged before earlier ones.
+    /// Returns whether to log the loss separately: no loss is logged before earlier ones.
     fn add(&mut self, name: &str, now: Instant) -> bool {
         if self.limit.left_out > 0 {
             self.limit.left_out += 1;

@@ -2,10 +2,9 @@
 //!
 //! # Lock order
 //!
-//! The schedule's mutex, then that of the holds in doubt, or a hold's lease. An ending guard takes the
-//! mutexes of the schedule and the lease. The task takes the same mutexes from the selection of the
-//! due holds until the batch is handed to the connection. So a renewal is either sent before the
-//! release began, or never.
+//! The schedule's mutex, then that of the holds in doubt, or a hold's lease. An ending guard takes the mutexes
+//! of the schedule and the lease. The task holds the same mutexes from the selection of the due holds until
+//! the batch is handed to the connection. So a renewal is either sent before the release began, or never.
 
 mod batch;
 mod introduction;
@@ -47,7 +46,7 @@ struct Scheduled {
 }
 
 impl Scheduled {
-    /// Removes a hold that has ended; drop what is returned with no mutex held.
+    /// Removes a hold that has ended. Drop the result with no mutex held.
     #[must_use]
     fn end(&mut self, hold: &Hold) -> Option<Arc<Hold>> {
         let ended = self.holds.remove(hold.number)?;
@@ -68,7 +67,7 @@ impl Scheduled {
         }
     }
 
-    /// Has the server watch the keys of these holds, behind their renewal.
+    /// Makes the server watch the keys of these holds, after their renewal.
     fn track<'a>(
         &mut self,
         holds: impl Iterator<Item = &'a Arc<Hold>>,
@@ -90,7 +89,7 @@ impl Scheduled {
     }
 }
 
-/// The number of holds that are put in doubt before others run.
+/// The number of holds that are put in doubt before other tasks run.
 const AT_A_TIME: usize = 100;
 
 /// The holds of a client, and when each is due.
@@ -99,12 +98,12 @@ pub(crate) struct Watchdog {
     /// When all locks were last put in doubt. Written with the schedule's lock held, and read inside that of
     /// a lease; no other mutex is taken inside, so the loom models need not know of this one.
     doubted: StdMutex<Option<Instant>>,
-    /// The holds that are still to be put in doubt, with the moment since when they are. Its mutex is
-    /// taken inside the schedule's.
+    /// The holds that are still to be put in doubt, and since when they are. Its mutex is taken inside the
+    /// schedule's.
     doubtful: Mutex<VecDeque<(u64, Instant)>>,
     pub(super) losses: Losses,
     pub(super) signal: Signal,
-    /// Something happened after which the server may no longer have our locks.
+    /// An event after which the server may no longer have our locks.
     doubt: AtomicBool,
 }
 
@@ -153,8 +152,7 @@ impl Watchdog {
         is_valid
     }
 
-    /// The number of holds whose renewals fail, and for how long the renewal that is due for longest has
-    /// been.
+    /// The number of holds whose renewals fail, and for how long the oldest due renewal has been due.
     pub(crate) fn overdue(&self, now: Instant) -> (usize, Option<Duration>) {
         let schedule = lock(&self.schedule);
         let mut found = (0, None);
@@ -195,8 +193,8 @@ impl Watchdog {
         left
     }
 
-    /// Somebody has written to this key: if it is that of a lock, verifies the lock. `None`: perhaps to any of
-    /// those that are watched.
+    /// Another client has written to this key. If it is the key of a lock, verifies the lock. `None`: perhaps
+    /// to any watched key.
     fn written_to(&self, key: Option<&str>) {
         let mut schedule = lock(&self.schedule);
         let (known, apart): (Vec<_>, _) = match key {
@@ -222,9 +220,9 @@ impl Watchdog {
         }
     }
 
-    /// Makes the task verify every lock as soon as possible: a connection was lost or made anew, or
-    /// leads to another server, which may not have our locks. Takes no mutex, since it is called
-    /// where tasks are dropped.
+    /// Makes the task verify every lock as soon as possible: a connection was lost or made anew, or leads to
+    /// another server, which may not have our locks. Takes no mutex, since it is called where tasks are
+    /// dropped.
     pub(super) fn doubt(&self) {
         self.doubt.store(true, Ordering::Release);
         self.signal.notify();
@@ -241,7 +239,7 @@ impl Watchdog {
         if !self.doubt.swap(false, Ordering::AcqRel) {
             return;
         }
-        // In a cluster, only where something happened.
+        // In a cluster, only the slots of the affected servers.
         let slots = nodes.cluster().map(|cluster| cluster.take_doubts());
         let is_in_doubt = |hold: &Hold| match &slots {
             None => true,
@@ -255,8 +253,8 @@ impl Watchdog {
         lock(&self.doubtful).extend(items.map(|(id, _)| (id, now)));
     }
 
-    /// Puts some of them in doubt; returns whether there are more. So other tasks run in between, and
-    /// guards may end.
+    /// Puts some of them in doubt; returns whether there are more. In between other tasks run, and guards may
+    /// end.
     pub(super) fn doubt_some(&self) -> bool {
         let mut schedule = lock(&self.schedule);
         let mut doubtful = lock(&self.doubtful);

@@ -1,5 +1,5 @@
-//! The servers to which renewals are sent. Each has limits of its own, so that one that is silent,
-//! or cannot be connected to, delays the renewals of no other.
+//! The servers to which renewals are sent. Each has its own limits, so that a server that is
+//! silent, or cannot be connected to, does not delay the renewals of others.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ const MOST_BATCHES: usize = 16;
 /// `None`: the server of the slot is not known.
 pub(super) type KnownNode = Option<Arc<Node>>;
 
-/// What is under way at each server. Servers where nothing is are not kept.
+/// The calls in progress at each server. Servers without any are not kept.
 #[derive(Default)]
 pub(super) struct NodeLoads(Vec<NodeLoad>);
 
@@ -39,7 +39,7 @@ impl NodeLoads {
         self.lane(at).batches += 1;
     }
 
-    /// A batch has ended. Returns the holds that wait no longer.
+    /// A batch has ended. Returns the holds that need not wait any more.
     pub(super) fn answered(&mut self, at: &KnownNode) -> Vec<u64> {
         let lane = self.lane(at);
         lane.batches = lane.batches.saturating_sub(1);
@@ -51,7 +51,7 @@ impl NodeLoads {
         !std::mem::replace(&mut self.lane(at).connecting, true)
     }
 
-    /// A try to connect has ended. Returns the holds that wait no longer.
+    /// A try to connect has ended. Returns the holds that need not wait any more.
     pub(super) fn connected(&mut self, at: &KnownNode) -> Vec<u64> {
         self.lane(at).connecting = false;
         self.unpark(at)

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-/// Items with one moment each.
+/// Items with one time each.
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
     moments: HashMap<u64, Instant>,
     queue: BTreeMap<(Instant, u64), T>,
-    /// When the task next looks by itself, or was told to look.
+    /// When the task next looks on its own, or was told to look.
     armed: Option<Instant>,
 }
 
@@ -77,11 +77,11 @@ impl<T> Schedule<T> {
         Some((id, item))
     }
 
-    /// The moment until which the task may sleep. It is stored, so that only an earlier moment
-    /// wakes the task.
+    /// The time until which the task may sleep. It is stored, so that only an earlier time wakes
+    /// the task.
     ///
-    /// With an empty schedule the task sleeps until the moment that it last got. Otherwise each
-    /// short-lived item would wake the task, which would find nothing.
+    /// With an empty schedule the task sleeps until the last stored time. Otherwise each
+    /// short-lived item would wake the task for nothing.
     pub(crate) fn arm(&mut self, now: Instant) -> Option<Instant> {
         let first = self.queue.first_key_value().map(|((at, _), _)| *at);
         self.armed = first.or_else(|| self.armed.filter(|armed| *armed > now));

@@ -1,10 +1,10 @@
 //! The task that sends due renewals.
 //!
-//! All holds of a batch that failed are retried at the same moment, so that one call stays one call. Only
-//! if a single key may be the reason (a key of another type, an error of the script, an ACL that forbids a
-//! key), the batch is split into halves at once, until the bad key is alone. A batch is limited by
-//! *weight*, the number of leases that its script reads: one per lock, one per guard of a read hold, one
-//! per permit. Other tasks run after each call, however many locks there are.
+//! All holds of a batch that failed are retried at the same time, so that they stay one call. If a single
+//! key may be the reason, the batch is split into halves at once, until the bad key is alone: a key of
+//! another type, an error of the script, an ACL that forbids a key. A batch is limited by *weight*, the
+//! number of leases that its script reads: one per lock, one per guard of a read hold, one per permit. Other
+//! tasks run after each call, however many locks there are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ use crate::wire::{HoldReply, Slot};
 /// The number of leases per call, unless a single hold has more: small enough not to delay the
 /// server. Redisson renews as many locks.
 const BATCH: usize = 100;
-/// After a suspend a loss is told at the latest so much later.
+/// The longest delay of the report of a loss after a suspend.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-/// In a cluster: the number of holds that are taken out together, for one call a slot.
+/// In a cluster: the number of holds that are taken together, for one call per slot.
 const MOST_TOGETHER: usize = 16 * BATCH;
 
 /// Runs until the watchdog is closed.
@@ -49,7 +49,7 @@ pub(crate) async fn run(
         introduction,
         introducing: FuturesUnordered::new(),
     };
-    // A task before this one may have ended with its runtime, while holds waited for what it did.
+    // An earlier task may have ended with its runtime, while holds waited for its work.
     let all: Vec<_> = watchdog.holds().iter().map(|hold| hold.number).collect();
     watchdog.unpark(&all);
     while !watchdog.signal.is_closed() {
@@ -58,7 +58,7 @@ pub(crate) async fn run(
             tokio::task::yield_now().await;
         }
         watchdog.losses.tell(clock::now());
-        // However many locks there are, others run after each call.
+        // However many locks there are, other tasks run after each call.
         while task.send_due() {
             tokio::task::yield_now().await;
         }
@@ -69,11 +69,11 @@ pub(crate) async fn run(
         let now = clock::now();
         let wake_at = lock(&watchdog.schedule).holds.arm(now);
         let sleep = wake_at.into_iter().chain(watchdog.losses.wake_at()).min();
-        // Timers stand still while the machine is suspended, and leases do not.
+        // Timers stop while the machine is suspended, and leases do not.
         let sleep = sleep.map(|at| at.min(clock::after(now, LONGEST_SLEEP)));
         tokio::select! {
-            // Answers first: there are no more than were asked for. Every turn checks what is due
-            // and what a signal announces.
+            // Answers first: there are no more than were asked for. Every turn checks what is due and what a
+            // signal announces.
             biased;
             Some(answered) = task.under_way.next(), if !task.under_way.is_empty() => {
                 watchdog.unpark(&task.lanes.answered(&answered.at));
@@ -103,7 +103,7 @@ async fn connect(nodes: Arc<Nodes>, at: KnownNode, slot: Slot) -> (KnownNode, Re
     (at, connected)
 }
 
-/// What the task has in progress.
+/// The task's calls in progress.
 struct Renewing {
     watchdog: Arc<Watchdog>,
     nodes: Arc<Nodes>,
@@ -122,7 +122,7 @@ struct SlotRenewals {
     weight: usize,
 }
 
-/// What was found due.
+/// The holds that were found due.
 #[derive(Default)]
 struct DueHolds {
     groups: BTreeMap<Slot, SlotRenewals>,
@@ -133,8 +133,8 @@ struct DueHolds {
 
 impl Renewing {
     /// Takes due holds, for each slot up to [`BATCH`] by weight, and hands their renewals to the
-    /// connections, all under the schedule's mutex: no guard can end in between. Returns whether more may be
-    /// due.
+    /// connections. All this is under the schedule's mutex: no guard can end in between. Returns whether
+    /// more may be due.
     fn send_due(&mut self) -> bool {
         let now = clock::now();
         let watchdog = Arc::clone(&self.watchdog);
@@ -178,7 +178,7 @@ impl Renewing {
         more
     }
 
-    /// Takes out what is due.
+    /// Takes out due holds.
     fn find_due(&mut self, schedule: &mut Scheduled, now: Instant) -> DueHolds {
         let most = match self.nodes.cluster() {
             None => BATCH,
@@ -209,7 +209,7 @@ impl Renewing {
             };
             let node = self.nodes.known(slot);
             if !self.lanes.has_room(&node) {
-                // Handled as soon as that changes, or when its lease is over.
+                // Handled as soon as the lane is open, or when the lease is over.
                 self.lanes.park(&node, id);
                 let at = hold.deadline();
                 found.kept.push((hold, at));
@@ -223,7 +223,7 @@ impl Renewing {
                 break;
             }
             weight = hold.weight().saturating_add(weight);
-            // Holds that are due soon are included: their times vary, and each alone would need a
+            // Holds that are due soon are included: their times vary, and each alone would need its own
             // call.
             if at == now {
                 horizon = horizon.max(clock::after(now, hold.lease().slack(now)));
@@ -233,7 +233,7 @@ impl Renewing {
         found
     }
 
-    /// Reads what came for a batch.
+    /// Reads the result of a batch.
     fn take_in(&mut self, answered: Answered) {
         let Answered {
             at,
@@ -247,7 +247,7 @@ impl Renewing {
             return;
         };
         let fault = match outcome {
-            // The slot has another master by now: what this one says is true only there.
+            // The slot has another master by now: this reply is true only at the old one.
             Ok(_) if !followed && !is_same(&self.nodes.known(slot), &at) => {
                 return self.watchdog.again(due);
             }
@@ -266,7 +266,7 @@ impl Renewing {
             // Sent again under the schedule's mutex, so that no guard has ended by then.
             Cause::Loaded => self.watchdog.again(due),
             _ if hint == Some(Hint::Moved) => self.watchdog.again(due),
-            // Some keys of the slot are at its next master: each hold is looked for alone.
+            // Some keys of the slot are at its next master: each hold is looked up separately.
             _ if hint == Some(Hint::Apart) => {
                 for (hold, _) in due {
                     self.lanes.sent(&at);
@@ -294,7 +294,7 @@ impl Renewing {
         }
     }
 
-    /// Sends renewals at once for those of these holds, all of one slot, that are still scheduled.
+    /// Sends renewals at once for the holds in this list (all of one slot) that are still scheduled.
     fn send_again(&mut self, holds: &[DueHold]) {
         let Some((first, _)) = holds.first() else {
             return;
@@ -310,8 +310,8 @@ impl Renewing {
             {
                 due.push((Arc::clone(hold), ttl));
             } else {
-                // The hold has ended, or its lease is over; the latter is noticed when it is
-                // found due.
+                // The hold has ended, or its lease is over. The latter is noticed when the hold is found
+                // due.
                 let _ = schedule.holds.reset(hold.number, now);
             }
         }
@@ -355,7 +355,7 @@ impl Watchdog {
         self.failed(overdue.iter(), fault);
     }
 
-    /// All are retried at the same moment, so that one call stays one call.
+    /// All are retried at the same time, so that they stay one call.
     fn failed<'a>(&self, holds: impl Iterator<Item = &'a Arc<Hold>> + Clone, fault: &Fault) {
         let now = clock::now();
         let Some(retry_at) = holds.clone().map(|hold| hold.lease().retry_at(now)).min() else {
@@ -377,8 +377,8 @@ impl Watchdog {
             hold.answered(&reply, sent, *ttl);
             self.rewatch_or_end(hold);
             if reply == HoldReply::TooLong {
-                // By a command with the hold's turn, behind and before those that lengthen it:
-                // a renewal may come late, and cut what was asked for since.
+                // By a command with the hold's turn, so that commands that lengthen it are not in progress.
+                // A renewal may come late, and shorten a lease that was asked for since.
                 let cuts = Cleanup::update(hold, Duration::ZERO, hold.deadline());
                 drop(PendingCleanup::new(cuts));
             }

@@ -1,14 +1,14 @@
-//! Locks whose loss Redis tells at once.
+//! Locks whose loss Redis reports at once.
 //!
-//! Behind each renewal the server is asked to watch the keys that were renewed. It tells of the next write to
-//! one of them, once, by a message on a channel of its own to the subscribing connection: a DEL, a flush, an
-//! expiry or an eviction, but also what this client does over its other connections. So a message is a reason
-//! to verify the lock, which has its key watched again.
+//! After each renewal the server is asked to watch the renewed keys. It reports the next write to one of them,
+//! once, by a message on a separate channel to the subscribing connection: a DEL, a flush, an expiry or an
+//! eviction, but also a write of this client over its other connections. So a message is only a reason to verify
+//! the lock, which also watches its key again.
 //!
 //! # Invariants
 //!
 //! 1. No message makes a guard lost or suspect: the reply to the verification does.
-//! 2. Nobody tells what happened before the channel was confirmed: then the locks that are watched are verified.
+//! 2. Earlier writes than the confirmation of the channel are not reported: watched locks are then verified.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,14 +20,14 @@ use crate::wire::keys::INVALIDATED;
 
 /// A hold is watched from this age on: shorter ones cost nothing.
 pub(super) const WATCHED_AFTER: Duration = Duration::from_secs(1);
-/// The least time between two verifications because of messages: for a holder that re-enters its lock again
+/// The shortest time between two verifications because of messages: for a holder that re-enters its lock again
 /// and again.
 pub(super) const APART: Duration = Duration::from_millis(2);
 
-/// The same where one message is about all keys, which anybody may publish again and again.
+/// The same for a message about all keys, which anybody may publish again and again.
 pub(super) const ALL_APART: Duration = Duration::from_millis(100);
 
-/// The subscription to what the server tells.
+/// The subscription to the reports of the server.
 pub(crate) struct Tracking {
     hub: Arc<Hub>,
     watchdog: Weak<Watchdog>,
@@ -43,7 +43,7 @@ impl Tracking {
         })
     }
 
-    /// Listens as long as there are keys to hear of.
+    /// Listens as long as there are watched keys.
     pub(in crate::engine) fn listen(self: &Arc<Self>, wanted: bool) {
         match wanted {
             true => self.subscription.start(&self.hub, INVALIDATED, self),
@@ -51,7 +51,7 @@ impl Tracking {
         }
     }
 
-    /// Whether it hears what there is to hear.
+    /// Whether it receives the reports.
     pub(in crate::engine) fn hears(&self) -> bool {
         !self.subscription.is_begun() || self.hub.hears(INVALIDATED)
     }

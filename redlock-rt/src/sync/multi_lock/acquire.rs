@@ -1,13 +1,13 @@
 //! One call that wants several locks.
 //!
 //! The call holds the first locks while it waits for the next; otherwise callers that want many would
-//! starve. Until the last lock is taken, all are renewed and `max_hold` does not run. Then the requested
-//! terms take effect.
+//! starve. Until the last lock is taken, all are renewed, and `max_hold` is not counted. Then the
+//! requested terms take effect.
 //!
-//! Addresses do not reveal that two servers are one (`localhost` and `127.0.0.1`, a proxy). So if a part
-//! has the same name as one that was taken before, the call first asks its server for the holder of that
-//! name. If that is the owner that was just created, it is the same server: the lock is taken already (or,
-//! for another kind, refused). Without this question the call would wait for itself.
+//! Addresses do not show that two servers are the same (`localhost` and `127.0.0.1`, a proxy). So if a
+//! part has the same name as one that was taken before, the call first asks its server for the holder of
+//! that name. If the holder is the owner that was just created, it is the same server: the lock is taken
+//! already (or, for another kind, refused). Without this check the call would wait for itself.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -53,7 +53,7 @@ impl MultiLockCall<'_> {
             return Ok(together);
         }
         let mut taken = Parts::new();
-        // With a wait of zero, all tries together have the response time-out for their replies.
+        // With a wait of zero, the replies to all tries share one response time-out.
         let gathered = clock::before(self.patience(), self.one_by_one(&mut taken)).await;
         let late = || Err(Error::new(ErrorKind::Unavailable, ACTION).detail("no answer in time"));
         match gathered.unwrap_or_else(late) {
@@ -94,7 +94,7 @@ impl MultiLockCall<'_> {
             .map(|part| Arc::clone(&part.recipe) as Arc<dyn Recipe>)
             .collect();
         let engine = &first.engine;
-        // The one call takes them on the master alone, and is not repeated.
+        // The common call acquires on the master alone, and is not repeated.
         let asks = self.options.params(engine, None);
         let alone = asks.ack.is_some() || asks.outlasts_denial;
         if alone || !engine.may_acquire_together(&recipes) {
@@ -145,7 +145,7 @@ impl MultiLockCall<'_> {
             let recipe = Arc::clone(&part.recipe) as Arc<dyn Recipe>;
             let guard = engine.lock(recipe, meanwhile, params).await;
             let guard = guard.map_err(|error| match (error.kind(), self.options.wait) {
-                // It knows the rest of the wait.
+                // This call knows the whole wait.
                 (ErrorKind::TimedOut, Some(wait)) => error.detail(format!("waited {wait:?}")),
                 _ => error,
             })?;
@@ -193,7 +193,7 @@ impl MultiLockCall<'_> {
         }
     }
 
-    /// All parts are acquired: from here on the terms apply, and leases without renewal begin anew.
+    /// All parts are acquired: from now on the terms apply, and leases without renewal start again.
     async fn begin(&self, taken: &Parts) {
         let last = taken.keys().last();
         let begun = taken.iter().map(|(place, guard)| async move {

@@ -21,7 +21,7 @@ use crate::name::HoldId;
 #[clippy::has_significant_drop]
 pub struct MultiLockGuard {
     group: Group,
-    /// By place.
+    /// The locks, by place.
     parts: Arc<[Checked]>,
 }
 

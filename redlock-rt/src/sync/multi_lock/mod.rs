@@ -1,7 +1,7 @@
 //! Several locks as one: all or none.
 //!
-//! Parts are sorted by name first, because names are the same everywhere, while addresses differ
-//! (`localhost` here, a host name there). The server decides only between locks of one name.
+//! Parts are sorted by name first, because names are the same in all processes, while addresses differ
+//! (`localhost` here, a host name there). The server decides the order only between locks of one name.
 
 mod acquire;
 mod guard;
@@ -57,9 +57,9 @@ impl<K: Kind> From<Lock<K>> for Part {
 /// and cheaper. A `MultiLock` is not a quorum: each additional server is one more that may be down.
 /// For the opposite, see [`Quorum`](crate::Quorum).
 ///
-/// **With Redisson.** `RedissonMultiLock` takes its locks in the order of *its* caller. If such
-/// clients share the locks, a client of ours and a client of theirs can deadlock. So limit the wait
-/// with [`LockOptions::wait`], or name the locks in ascending order there.
+/// **With Redisson.** `RedissonMultiLock` takes its locks in the order of *its* caller. If such clients share
+/// the locks, a client of ours and a client of theirs can deadlock. So limit the wait with
+/// [`LockOptions::wait`], or name the locks in ascending order there.
 ///
 /// The order is by name, then by server (host and port of the URL, or
 /// [`server_name`](crate::ClientBuilder::server_name)). Only if one name is used on *several*
@@ -96,7 +96,7 @@ pub struct MultiLock {
     name: Arc<str>,
 }
 
-/// A part with a valid name.
+/// A part whose name is valid.
 #[derive(Clone)]
 struct Checked {
     engine: Handle,
@@ -105,8 +105,7 @@ struct Checked {
     server: ServerId,
 }
 
-/// Why parts cannot be held together. Stored until the first use, since creating a handle cannot
-/// fail.
+/// Why parts cannot be held together. Stored until the first use, since creating a handle cannot fail.
 #[derive(Debug, Clone)]
 enum Flaw {
     Empty,
@@ -182,9 +181,10 @@ impl MultiLock {
     /// # Round trips
     ///
     /// One, however many locks there are, if all are free [`RLock`](crate::RLock)s of one client that it does
-    /// not wait for, in one slot of a cluster, without an owner, `replica_ack`, `fsync` and `outlast_denial`.
-    /// Otherwise the round trips of each lock, one lock after the other. A lock with the same name as an
-    /// earlier one on another server needs one more, to check whether it is the same server.
+    /// not wait for. In a cluster they must be in one slot. The options must have no owner, `replica_ack`,
+    /// `fsync` and `outlast_denial`. Otherwise the round trips of each lock, one lock after the other. A lock
+    /// with the same name as an earlier one on another server needs one more, to check whether it is the same
+    /// server.
     ///
     /// # Fairness
     ///
@@ -299,7 +299,7 @@ impl MultiLock {
         Ok(output)
     }
 
-    /// Frees all locks, whoever holds them, and returns whether any was held.
+    /// Frees all locks from any holder, and returns whether any was held.
     ///
     /// # Round trips
     ///

@@ -19,8 +19,8 @@ use crate::pause::{Growth, Pause};
 /// lease is too short.
 const MOST_EXPIRED_ON_ARRIVAL: u32 = 3;
 
-/// After a round without success: 4 to 100 ms. Varied, so that callers that split the servers among
-/// them do not meet again.
+/// After a round without success: 4 to 100 ms. Randomised, so that callers that split the servers do not
+/// collide again.
 const PAUSE: Pause = Pause::new(&Growth {
     shortest: Duration::from_millis(4),
     longest: Duration::from_millis(100),
@@ -109,8 +109,7 @@ impl<'a> Acquisition<'a> {
         let until = self.within_wait(round_until);
         let mut round = self.asking.round(until, None).await;
         let verdict = round.verdict();
-        // A round that the end of the wait cut short says nothing about servers that did not
-        // answer.
+        // A round that was shortened by the end of the wait says nothing about servers that did not answer.
         let cut_short = until < round_until && !self.is_first;
         if !(cut_short && verdict == RoundVerdict::Starved) {
             self.contenders.note_round(verdict == RoundVerdict::Starved);
@@ -127,7 +126,7 @@ impl<'a> Acquisition<'a> {
                 return Err(error.named(&self.lock.name));
             }
             RoundVerdict::Refused | RoundVerdict::Starved => {
-                // Servers that answer in time do so for a lease that is long enough.
+                // The servers answered within the lease, so the lease is long enough.
                 let lease = self.asking.terms[0].lease;
                 if verdict == RoundVerdict::Refused && clock::now() < clock::after(started, lease) {
                     self.expired_on_arrival = 0;

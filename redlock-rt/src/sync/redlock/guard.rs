@@ -14,7 +14,7 @@ use crate::engine::{GuardState, LostReason, Unlocked};
 use crate::error::Error;
 use crate::name::HoldId;
 
-/// The guard of a held [`RedLock`](crate::RedLock): held without interruption on so many servers
+/// The guard of a held [`RedLock`](crate::RedLock): held without interruption on enough servers
 /// that no other client can have a majority.
 ///
 /// The guard reports the state of the majority, as a [`LockGuard`](crate::LockGuard) does for one
@@ -32,7 +32,7 @@ use crate::name::HoldId;
 pub struct RedLockGuard {
     quorum: Arc<QuorumState>,
     job: Arc<RepairJob>,
-    /// Of its job at the repairer.
+    /// The key of its job in the repairer.
     key: RepairKey,
 }
 
@@ -174,7 +174,7 @@ impl RedLockGuard {
         }
     }
 
-    /// The runtime of the task that repairs may have ended, and the guard was moved to another one.
+    /// The runtime of the repairing task may have ended, and the guard was moved to another one.
     fn ensure_repairs(&self) {
         self.quorum.repairer.ensure(&self.job);
     }

@@ -54,11 +54,10 @@ const ACTION: &str = "acquire lock";
 /// * Processes are not paused between checking the guard and acting.
 /// * No server answers within one lease after it has lost its data.
 ///
-/// A server that restarts empty has lost its data. To be safe, keep a restarted server from
-/// answering for one lease (or let servers write their file at every command). Otherwise two
-/// callers can each have a majority until the first caller's watchdog notices, which is as soon as
-/// its connection is back. One such server is enough where the first caller has a bare majority;
-/// where it has the lock on all servers, it takes a majority of them.
+/// A server that restarts empty has lost its data. To be safe, keep a restarted server from answering for one lease,
+/// or let servers write their file at every command. Otherwise two callers can each have a majority until the first
+/// caller's watchdog notices: as soon as its connection is back. One such server is enough if the first caller has a
+/// bare majority. If it has the lock on all servers, this takes a majority of them.
 ///
 /// Martin Kleppmann's [*How to do distributed locking*][kleppmann] explains the consequence: a
 /// holder that is paused for longer than its lease acts while another holder has the lock. Only the
@@ -95,7 +94,7 @@ const ACTION: &str = "acquire lock";
 pub struct RedLock {
     quorum: Arc<QuorumState>,
     server_timeout: Option<Duration>,
-    /// One a server.
+    /// One for each server.
     recipes: Result<Arc<[Arc<dyn Recipe>]>, BadName>,
     name: Arc<str>,
 }
@@ -217,7 +216,7 @@ impl RedLock {
         self.quorum.starved(ACTION, &self.name)
     }
 
-    /// Frees the lock on all servers, whoever holds it, and returns whether it was held.
+    /// Frees the lock on all servers from any holder, and returns whether it was held.
     ///
     /// # Round trips
     ///

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::name::BadName;
 use crate::wire::{Named, RLockWire, Recipe};
 
-/// Several independent servers that decide by majority. It returns [`RedLock`]s.
+/// Several independent servers that decide by majority, and the source of [`RedLock`]s.
 ///
 /// A quorum is cheap to clone; clones share everything.
 ///
@@ -71,7 +71,7 @@ impl Subject for Contest {
 
 /// The tasks of this process that wait for one name: the first of them asks the servers.
 pub(super) type Contenders = Waiters<Contest>;
-/// The place of one of them. The first task asks the servers until this is dropped.
+/// The place of one waiting task. The first task asks the servers until this is dropped.
 pub(super) type ContestTurn = WaiterGuard<Contest>;
 
 impl Contenders {

@@ -4,10 +4,10 @@
 //! other parts are still there without interruption, asked *after* the acquisition. Otherwise
 //! another client could have had a majority in between and released it, unnoticed.
 //!
-//! A majority is never restored: a guard with fewer parts is lost, and everything is released. Guards of
-//! one name that are valid at the same time share their holds, since there can be only one majority: a part
-//! that was acquired again for one guard is re-entered by the others. If each acquired it separately, the
-//! guards would compete.
+//! A majority is never restored: a guard with fewer parts is lost, and everything is released. Guards of one
+//! name that are valid at the same time share their holds, since there can be only one majority. If a part
+//! was acquired again for one guard, the others re-enter it. If each guard acquired the part separately,
+//! they would compete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
@@ -26,7 +26,7 @@ use crate::engine::{Hold, HoldGuard, Signal, ensure};
 use crate::pause::{Growth, Pause};
 use crate::shim::{Mutex, lock};
 
-/// After a try that left a gap; up to a third of the lease.
+/// After a try that left a gap. The pause grows up to a third of the lease.
 const PAUSE: Growth = Growth {
     shortest: Duration::from_millis(20),
     longest: Duration::MAX,
@@ -47,7 +47,7 @@ pub(super) struct RepairJob {
 }
 
 impl RepairJob {
-    /// For a group that a round brought about. `missing`: where the round did not acquire the lock.
+    /// For a group that a round has acquired. `missing`: where the round did not acquire the lock.
     pub(super) fn new(
         asking: &RoundParams,
         group: Group,
@@ -89,9 +89,9 @@ impl RepairJob {
             let gaps = self.gaps();
             tokio::select! {
                 biased;
-                // Not delayed by servers that stay away.
+                // Not delayed by servers that stay unreachable.
                 () = self.group.part_lost(&gaps) => pause.reset(),
-                // At first, too: the servers were asked just now, and most locks are released before another
+                // Also at first: the servers were asked just now, and most locks are released before another
                 // try is useful.
                 () = clock::sleep(pause.take_up_to(longest)), if !gaps.is_empty() => {}
             }
@@ -126,7 +126,7 @@ impl RepairJob {
         }
     }
 
-    /// The longest time that a hold may last which is taken again at this moment.
+    /// The remaining `max_hold` for a part that is acquired again now.
     pub(super) fn max_hold(&self, place: usize) -> Option<Duration> {
         let passed = clock::now().saturating_duration_since(self.started);
         let max_hold = self.asking.terms[place].max_hold;
@@ -169,7 +169,7 @@ pub(super) struct Repairer {
     signal: Signal,
 }
 
-/// A group under repair: its name, and a number.
+/// The key of a group under repair: its name, and a number.
 pub(super) type RepairKey = (Arc<str>, u64);
 
 /// The groups under repair. By name, because after a server has lost everything, each group asks
@@ -264,9 +264,9 @@ impl Repairer {
         drop(forgotten);
     }
 
-    /// The hold of another guard of the same holds at this place. If each guard acquired the part
-    /// anew, the guards would compete for it. Groups of one name that are valid at the same time
-    /// share their holds, since there can be only one majority.
+    /// The hold at this place of another guard that shares the holds. If each guard acquired the part again,
+    /// the guards would compete for it. Groups of one name that are valid at the same time share their
+    /// holds, since there can be only one majority.
     fn hold_of_kin(&self, job: &Arc<RepairJob>, place: usize) -> Option<Arc<Hold>> {
         let named = lock(&self.jobs).named(&job.group.name);
         let kin = named
@@ -295,7 +295,7 @@ async fn run(repairer: Arc<Repairer>) {
         }
         begins = false;
         tokio::select! {
-            // Groups that are over are fewer with each turn, and new ones are taken in each.
+            // Ended groups first, without starving new ones: each turn removes one, and takes the new ones.
             biased;
             Some(key) = under_way.next(), if !under_way.is_empty() => repairer.forget(&key),
             () = repairer.signal.notified() => {}

@@ -2,16 +2,16 @@
 //!
 //! # Whom a read wakes
 //!
-//! When a read has answered eight callers or more, and the server has no other command, half of the callers
-//! are woken first, and the rest after the first half's next commands were written. Woken together, all
-//! would send together, and on a runtime of one thread the server would wait while they run, and they while
-//! the server works. From then on the two groups take turns of themselves. Of the commands of one call only
-//! the last wakes the caller.
+//! If a read has answered eight callers or more, and the server has no other command, half of the callers
+//! are woken first. The rest is woken after the first half's next commands were written. If all were woken
+//! together, all would send together: on a runtime of one thread the server would wait while they run, and
+//! they while the server works. After that the two groups alternate by themselves. Of the commands of one
+//! call only the last wakes the caller.
 //!
-//! A caller has a timer of its own where it has less time than the server, where it continues another
-//! caller's call, in a cluster, and where its timer is surer than the task of the connection: in another
-//! runtime, and in one with several workers, since that task may lie behind a task that blocks its worker.
-//! All others are woken by the one timer of the connection.
+//! A caller has its own timer in four cases: it has less time than the server, it continues another
+//! caller's call, it is in a cluster, or its timer is more reliable than the task of the connection. The
+//! last is so in another runtime, and in a runtime with several workers, since that task may be queued
+//! behind a task that blocks its worker. All others are woken by the one timer of the connection.
 
 use std::future::Future;
 use std::io;
@@ -27,9 +27,9 @@ use crate::clock;
 use crate::connection::stream::framed::Framed;
 use crate::connection::stream::resp::Nonsense;
 
-/// So often is the stream read before others run.
+/// How often the stream is read before other tasks run.
 const READS_AT_ONCE: usize = 16;
-/// So many answered callers are woken in two groups, if the server has nothing to do.
+/// This many answered callers are woken in two groups, if the server has nothing to do.
 pub(super) const TWO_GROUPS: usize = 8;
 
 /// Reads and writes the stream. It ends with the connection; the connection also ends if it is
@@ -37,22 +37,20 @@ pub(super) const TWO_GROUPS: usize = 8;
 pub(in crate::connection) struct Driving<S> {
     multiplexer: Arc<Multiplexer>,
     framed: Framed<S>,
-    /// Of callers that were answered.
+    /// The wakers of answered callers.
     wakers: Vec<Waker>,
-    /// These callers are the second of two groups: the commands of the first are written before they
-    /// run.
+    /// These callers are the second of two groups: the commands of the first are written before they run.
     second_group: bool,
-    /// One timer for all callers: one of its own would be set and taken back with every call, and go off
-    /// with none.
+    /// One timer for all callers. A timer for each would be set and cancelled with every call, and never
+    /// fire.
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
 impl Multiplexer {
-    /// The moment until which the future may sleep. Commands that come later wake it.
+    /// The time until which the future may sleep. Commands that come later wake it.
     fn sleeps_until(&self, waker: &Waker) -> Due {
         let mut state = self.state();
-        // Also where commands are left, since the stream takes none: the next one may have an earlier
-        // moment.
+        // Also if commands are left because the stream takes none: the next one may have an earlier time.
         let before = replace(&mut state.idle, waker);
         let due = state.next_due;
         drop(state);
@@ -60,7 +58,7 @@ impl Multiplexer {
         due
     }
 
-    /// Returns whom to wake: those whose moment has come, and who have no reply.
+    /// Returns the wakers of callers whose time has come, and that have no reply.
     fn overdue(&self, now: Instant) -> Vec<Waker> {
         let state = &mut *self.state();
         let (due, later): (Vec<_>, Vec<_>) = state
@@ -108,8 +106,8 @@ impl<S> Driving<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
-    /// Answers all replies that were read. The callers are still to be woken. Returns whether the
-    /// server has replied to all commands.
+    /// Answers all replies that were read. The callers are still to be woken. Returns whether the server
+    /// has replied to all commands.
     // Part of the loop of each poll, also for the compiler, although the end of a connection calls it too.
     #[inline(always)]
     fn take_replies(&mut self) -> Result<bool, Nonsense> {
@@ -153,19 +151,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
         }
     }
 
-    /// Wakes the first half of many callers. Woken together, they would send their next commands
-    /// together, and the server would wait meanwhile, as they do while it works. From then on each
-    /// half sends while the server works for the other one.
+    /// Wakes the first half of many callers. Woken together, they would send their next commands together.
+    /// The server would then wait while they run, and they while it works. After this each half sends while
+    /// the server works for the other one.
     ///
-    /// If the runtime stands still right then, the others wait for it with their replies there, or for
-    /// their own timers.
+    /// If the runtime stops right then, the others wait for it with their replies there, or for their own
+    /// timers.
     fn wake_first_group(&mut self) {
         let first = self.wakers.len() / 2;
         self.wakers.drain(..first).for_each(Waker::wake);
         self.second_group = true;
     }
 
-    /// Wakes callers whose moment has come.
+    /// Wakes callers whose time has come.
     fn poll_alarm(&mut self, cx: &mut Context<'_>) {
         while let Some(due) = self.multiplexer.sleeps_until(cx.waker()) {
             let new = || Box::pin(clock::sleep_until_tokio(due));
@@ -186,18 +184,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
             if let Some(ended) = self.multiplexer.ended() {
                 return Poll::Ready(ended);
             }
-            // Before the first write: what came behind the greeting is a reply to nothing.
+            // Before the first write: bytes after the greeting are not a reply.
             let server_is_idle = match self.take_replies() {
                 Ok(is_idle) => is_idle,
                 Err(nonsense) => return Poll::Ready(Ended::Nonsense(nonsense)),
             };
             if server_is_idle && self.wakers.len() >= TWO_GROUPS && !self.second_group {
                 self.wake_first_group();
-                // Behind that group.
+                // After that group.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            // Replies are read also while the server takes no commands.
+            // Replies are read even if the server takes no commands.
             let take = |waker: &Waker, writing: &mut Vec<u8>| {
                 self.multiplexer.take_commands(waker, writing);
             };
@@ -214,8 +212,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driving<S> {
         Poll::Pending
     }
 
-    /// The stream takes nothing more. Replies that came before that are there all the same, and their
-    /// commands have run. Returns why the connection ends.
+    /// The stream takes nothing more. Replies that came before are still there, and their commands have
+    /// run. Returns why the connection ends.
     #[cold]
     fn read_the_rest(&mut self, cx: &mut Context<'_>, error: io::Error) -> Ended {
         for _ in 0..READS_AT_ONCE {

@@ -1,5 +1,5 @@
-//! Callers beside the future that drives the stream, in every interleaving. The server is a part of the
-//! stream, and answers a command of one digit with that number.
+//! Callers concurrent with the future that drives the stream, in every interleaving. The server is a
+//! part of the stream, and answers a command of one digit with that number.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use crate::shim::model;
 const COMMAND: usize = b"*1\r\n$1\r\n7\r\n".len();
 const DIGIT: usize = b"*1\r\n$1\r\n".len();
 
-/// Ends after so many replies.
+/// Ends after this many replies.
 struct Server {
     replies: Vec<u8>,
     left: usize,
@@ -100,7 +100,7 @@ impl Multiplexer {
         thread::spawn(move || run(&multiplexer))
     }
 
-    /// Nothing is left of any caller, and nobody waits any more.
+    /// No state of any caller is left, and no caller waits any more.
     fn is_over(self: &Arc<Self>) {
         assert_eq!(self.in_progress(), 0);
         assert!(self.state().open.is_empty());
@@ -121,7 +121,7 @@ fn is(answer: Result<Value, Unanswered>, digit: i64) {
     assert_eq!(answer.unwrap(), Value::Int(digit));
 }
 
-/// The future sleeps when it has written what is there: whoever comes then wakes it.
+/// The future sleeps when it has written all commands. Each later caller wakes it.
 #[test]
 fn callers_that_come_beside_each_other_get_their_own_replies() {
     model(Some(2), || {
@@ -149,7 +149,7 @@ fn a_reply_beside_a_caller_that_leaves_is_nobodys() {
     });
 }
 
-/// It was sent by a caller that has gone, as a dropped guard has.
+/// The call was sent by a caller that has gone, as for a dropped guard.
 #[test]
 fn a_reply_beside_a_caller_that_takes_the_call_over_wakes_it() {
     model(Some(2), || {
@@ -162,7 +162,7 @@ fn a_reply_beside_a_caller_that_takes_the_call_over_wakes_it() {
     });
 }
 
-/// The server ends it, or this client.
+/// The server ends the connection, or this client does.
 #[test]
 fn a_call_beside_the_end_of_the_connection_learns_of_it() {
     for replies in [0, 1] {
@@ -191,7 +191,7 @@ impl Wake for Count {
     }
 }
 
-/// Those of the second group have their replies, and are woken behind the first one, or by the end.
+/// The second group has its replies. It is woken after the first group, or by the end.
 #[test]
 fn both_groups_of_callers_are_woken_beside_the_end_of_the_connection() {
     model(Some(2), || {

@@ -1,4 +1,4 @@
-//! Commands that were passed to the connection, and what came for them.
+//! Commands that were passed to the connection, and their results.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,20 +12,20 @@ use super::{Answer, Answers, Ended, Multiplexer, Progress, Unanswered, replace};
 #[derive(Debug)]
 pub(in crate::connection) struct Pending {
     multiplexer: Arc<Multiplexer>,
-    /// `None` once the replies were returned. Small, as all that a waiting caller keeps.
+    /// `None` once the replies were returned. Small, since a waiting caller keeps it.
     place: Option<u32>,
     /// The call had to wait for room.
     pub(in crate::connection) queued: bool,
     admitted: Option<Instant>,
 }
 
-/// What came for a call that was sent.
+/// The result so far of a sent call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Came {
     Nothing,
-    /// A reply, of which at least the first part is no refusal.
+    /// A reply. At least its first part is not a refusal.
     Reply,
-    /// The caller has to do something.
+    /// The caller must do something.
     Other,
 }
 
@@ -68,7 +68,7 @@ impl Pending {
         waits
     }
 
-    /// The reply to the first command, if it has come and `decides`: then the others are not waited for.
+    /// The reply to the first command, if it has come and `decides`, without waiting for the others.
     pub(in crate::connection) fn take_first(
         &mut self,
         decides: impl FnOnce(&Answer) -> bool,
@@ -129,7 +129,7 @@ impl Drop for Pending {
     }
 }
 
-/// What has come for the last command of a call.
+/// The result of the last command of a call.
 pub(in crate::connection) fn last(mut answers: Answers) -> Answer {
     let none = Err(Unanswered::Ended(Ended::Closed));
     answers.pop().unwrap_or(none)

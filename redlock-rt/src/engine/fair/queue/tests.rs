@@ -36,7 +36,7 @@ fn the_head_is_woken_while_the_lock_is_free() {
     assert!(!queue.has_head());
 }
 
-/// A try may read the lease before the first beat, or while one is under way.
+/// A try may read the lease before the first beat, or while one is in progress.
 #[test]
 fn a_beat_is_due_when_the_lease_before_the_head_is_over() {
     let now = Instant::now();
@@ -118,7 +118,7 @@ fn a_dropped_waiter_is_woken() {
     assert_eq!(queue.reported(None, false, &[1, 2, 3], now), ["a", "b"]);
 }
 
-/// Otherwise beats would ask about the same few for ever, and never miss the others.
+/// Otherwise beats would ask about the same few for ever, and miss that the others are gone.
 #[test]
 fn a_waiter_that_queues_again_is_behind_the_others() {
     let now = Instant::now();
@@ -198,12 +198,12 @@ fn a_ticket_dropped_while_a_beat_is_under_way_is_no_left_over() {
         queue.is_queued(number, ALONE, None);
     }
     queue.begin_beat(now, now + S).unwrap();
-    // Served, or its leave is under way.
+    // Served, or its leave is in progress.
     queue.leave(1);
     assert!(queue.reported(Some(1), true, &[], now).is_empty());
     queue.beat_answered(now, now + S);
     assert_eq!(queue.due(), Some(now + S));
-    // It is the head still.
+    // It is still the head.
     queue.begin_beat(now, now + S).unwrap();
     assert!(queue.reported(Some(1), true, &[], now).is_empty());
     assert_eq!(queue.begin_beat(now, now + S).unwrap().left_over, [1]);
@@ -265,7 +265,7 @@ fn a_waiter_that_comes_while_a_beat_is_under_way_begins_none() {
     assert_eq!(queue.due(), Some(now + S));
 }
 
-/// Its first call is under way.
+/// Its first call is in progress.
 #[test]
 fn a_waiter_with_a_ticket_is_not_taken_out() {
     let now = Instant::now();

@@ -2,26 +2,26 @@
 //!
 //! # Invariant
 //!
-//! A hold is handed over only while the acquiring command is all that Redis was ever sent for its owner,
-//! nothing has put it in doubt, and half of the lease is left. So the next hold of the chain counts its
-//! deadline from that command too.
+//! A hold is handed over only while three conditions are true. The acquiring command is the only one that
+//! Redis was ever sent for its owner, nothing has put the hold in doubt, and half of the lease is left.
+//! So the next hold of the chain counts its deadline from that command too.
 
 use std::time::{Duration, Instant};
 
 use super::{GuardId, HoldPhase, Lease, Terms};
 use crate::clock::after;
 
-/// The holds of this client that follow each other, and of which others hear nothing.
+/// Consecutive holds of this client that are one hold for Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chain {
-    /// When the command was sent that acquired the lock for the first of them. Since then Redis was asked
-    /// nothing about its owner number.
+    /// When the command was sent that acquired the lock for the first of them. Since then no command was
+    /// sent for its owner number.
     pub(crate) began: Instant,
     /// The number of holds, with the present one; zero: it is not handed over.
     pub(crate) turns: u32,
 }
 
-/// What a hold leaves to the next one of its chain.
+/// The state that a hold passes to the next one of its chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Legacy {
     pub(crate) chain: Chain,
@@ -30,8 +30,8 @@ pub(crate) struct Legacy {
 }
 
 impl Legacy {
-    /// Whether a request for these terms may go on with it: with the same lease, and renewed at the
-    /// same interval, but for the part of it that is drawn at random.
+    /// Whether a request with these terms may take over the hold: with the same lease and the same
+    /// renewal interval, apart from the random part of the interval.
     pub(crate) fn fits(&self, terms: &Terms) -> bool {
         let same = terms
             .renew
@@ -40,7 +40,7 @@ impl Legacy {
     }
 }
 
-/// How long a chain may be.
+/// The longest chain, in time and in holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChainLimit {
     pub(crate) time: Duration,
@@ -48,7 +48,7 @@ pub(crate) struct ChainLimit {
 }
 
 impl Lease {
-    /// The next hold of a chain. Only `max_hold` begins anew.
+    /// The next hold of a chain. Only `max_hold` starts again.
     pub(crate) fn next_of(legacy: &Legacy, terms: Terms, now: Instant) -> (Self, GuardId) {
         let Chain { began, turns } = legacy.chain;
         let (mut lease, id) = Self::new(terms, None, began);
@@ -60,8 +60,8 @@ impl Lease {
         (lease, id)
     }
 
-    /// Ends the only guard, and leaves the hold to the next one of this client; `None`: nothing
-    /// changes, and the hold is to be released. Upholds the invariant.
+    /// Ends the only guard, and leaves the hold to the next one of this client. `None`: nothing changes,
+    /// and the hold must be released. Upholds the invariant.
     pub(crate) fn hand_over(
         &mut self,
         id: GuardId,
@@ -98,7 +98,7 @@ impl Lease {
         self.chain.began
     }
 
-    /// The hold is not handed over: Redis is asked something for its owner, or its fate is not known.
+    /// Stops hand-overs of this hold: a command is sent for its owner, or its state is not known.
     pub(crate) fn unchain(&mut self) {
         self.chain.turns = 0;
     }

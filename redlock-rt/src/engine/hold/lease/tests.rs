@@ -191,7 +191,7 @@ fn max_hold_ends_the_last_lease() {
     );
 }
 
-/// It was told as expired.
+/// It was reported as expired.
 #[test]
 fn a_guard_that_ends_after_its_max_hold_tells_why() {
     let sent = Instant::now();
@@ -216,7 +216,7 @@ fn a_failed_verification_is_not_repeated_without_a_pause() {
     assert!(matches!(lease.plan(sent), RenewalPlan::Wait(at) if at > sent));
 }
 
-/// It stayed in doubt to its end after one call that failed, since nothing was due any more.
+/// It stayed in doubt to its end after one failed call, since no later check was due.
 #[test]
 fn a_lock_that_is_not_renewed_is_verified_again_after_a_call_that_failed() {
     let sent = Instant::now();

@@ -1,4 +1,4 @@
-//! Says what happens to a hold.
+//! Reports the events of a hold.
 
 use std::ops::{Deref, DerefMut};
 
@@ -9,8 +9,8 @@ use crate::meter::{LockEvent, Spanned};
 use crate::shim::MutexGuard;
 use crate::wire::Recipe;
 
-/// The lease under its mutex. A change of its phase is told before others can see it, so what is told of
-/// a hold has the order in which it happened.
+/// The lease under its mutex. A change of its phase is reported before other threads can see it, so the
+/// events of a hold are in order.
 pub(crate) struct ToldLease<'a> {
     pub(in crate::engine::hold) hold: &'a Hold,
     pub(in crate::engine::hold) lease: MutexGuard<'a, Lease>,
@@ -47,7 +47,7 @@ impl Lease {
 }
 
 impl ToldLease<'_> {
-    /// A caller that traces has the hold. Returns what is not needed, to be dropped under no mutex.
+    /// A caller that traces has the hold. Returns an unneeded span, to be dropped with no mutex held.
     pub(in crate::engine) fn traced(mut self, span: Spanned) -> Spanned {
         let is_held = self.lease.phase == HoldPhase::Held;
         let rare = self.lease.rare.get_or_insert_default();

@@ -1,4 +1,4 @@
-//! Callers that attach and detach beside the task, whose connection breaks, in every interleaving.
+//! Callers attach and detach while the task runs and its connection breaks, in every interleaving.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ type Shared = Arc<Mutex<Registry<Listener>>>;
 
 const CHANNEL: &str = "c";
 
-/// The server's side of one connection, and what is under way to it.
+/// The server's side of one connection, and the commands in flight to it.
 #[derive(Default)]
 struct Server {
     wire: Vec<Effect>,
@@ -23,7 +23,7 @@ struct Server {
 }
 
 impl Server {
-    /// One turn of the task: sends what is to be sent, and takes in one confirmation.
+    /// One turn of the task: sends the commands, and processes one confirmation.
     fn turn(&mut self, shared: &Shared) {
         let mut registry = lock(shared);
         self.wire

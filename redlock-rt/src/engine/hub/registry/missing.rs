@@ -1,10 +1,10 @@
-//! Messages of our own that do not arrive.
+//! Messages of this client that do not arrive.
 //!
 //! A message that this client publishes on a confirmed channel must arrive within a time limit. If
 //! it does not, the listeners of that channel ask Redis themselves, and the connection is in
-//! *doubt*: it is sent a PING, and no listener relies on it until the reply. A message before the
-//! reply would have arrived. If none has, Redis does not publish for us (an ACL), and the channel
-//! is *mute* until a message arrives on it. A connection that does not answer the PING is closed.
+//! *doubt*: a PING is sent, and no listener relies on it until the reply. A message would have come
+//! before the reply. If none has, Redis does not publish for us (an ACL), and the channel is *mute*
+//! until a message arrives on it. A connection that does not answer the PING is closed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use super::Registry;
 
-/// A message of our own must arrive within this time after the reply to the call that published it,
-/// or within some round trips.
+/// A message of this client must arrive within this time after the reply to the call that published
+/// it, or within some round trips.
 pub(super) const NOTICED: Duration = Duration::from_millis(200);
 pub(super) const ROUND_TRIPS: u32 = 3;
-/// A task that checks for missing messages this late was delayed itself, and may have messages to
+/// If the check for missing messages runs this late, its task was delayed, and may have messages to
 /// read first.
 pub(super) const LATE: Duration = Duration::from_millis(50);
 
@@ -25,7 +25,7 @@ pub(super) const LATE: Duration = Duration::from_millis(50);
 pub(super) struct Ear {
     /// When the last message arrived.
     pub(super) heard: Option<Instant>,
-    /// The time limit for a message of our own.
+    /// The time limit for a message of this client.
     owed: Option<Instant>,
     /// A message did not arrive in time, and the connection has not answered since.
     missed: bool,
@@ -38,7 +38,7 @@ pub(super) struct Ear {
 pub(super) struct Missing {
     /// The channels, by the moment to check, each once at most.
     pub(super) owed: BinaryHeap<Reverse<(Instant, String)>>,
-    /// Whether the connection is sent a PING because a message did not arrive.
+    /// Whether a PING was sent because a message did not arrive.
     doubted: bool,
 }
 
@@ -86,8 +86,8 @@ impl<L: Clone> Registry<L> {
         self.missing.owed.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Checks for messages that did not arrive in time. Call this only after reading all that
-    /// arrived.
+    /// Checks for messages that did not arrive in time. Call this only after reading all arrived
+    /// messages.
     pub(in crate::engine::hub) fn overdue(&mut self, now: Instant) -> Overdue<L> {
         let mut told = vec![];
         let doubted = self.missing.doubted;

@@ -59,7 +59,7 @@ fn a_lingering_channel_is_taken_up_again_without_a_command() {
     assert!(registry.is_confirmed("c"));
 }
 
-/// Who releases and asks again would not know that it has just had the lock.
+/// Otherwise a client that releases and asks again would not know that it has just had the lock.
 #[test]
 fn what_is_known_of_others_stays_while_the_subscription_lingers() {
     let now = Instant::now();
@@ -81,7 +81,7 @@ fn what_is_known_of_others_stays_while_the_subscription_lingers() {
     assert!(registry.rivals("c").is_none());
 }
 
-/// It never waits, since it is always first, and so it would never subscribe.
+/// It never waits, since it is always first. So it would never subscribe.
 #[test]
 fn a_client_that_releases_what_others_listen_to_subscribes_for_a_moment() {
     let now = Instant::now();
@@ -122,7 +122,7 @@ fn a_new_connection_subscribes_to_what_is_still_wanted() {
     assert_eq!(registry.confirmed(&effect), [2]);
 }
 
-/// It was said to be sent again, and was not until the connection broke.
+/// It was reported as sent again, but was not until the connection broke.
 #[test]
 fn a_subscription_that_was_refused_once_was_never_begun() {
     let mut registry = live();
@@ -133,7 +133,7 @@ fn a_subscription_that_was_refused_once_was_never_begun() {
     registry.repeat_refused();
     let again = registry.next_effect().unwrap();
     assert!(again.subscribe && !registry.is_confirmed("c"));
-    // It is under way, and then confirmed.
+    // It is in progress, and then confirmed.
     registry.repeat_refused();
     assert_eq!(registry.confirmed(&again), [1]);
     registry.repeat_refused();
@@ -186,7 +186,7 @@ fn a_message_of_our_own_that_is_not_heard_is_missed_in_time() {
     assert!(registry.overdue(now + NOTICED / 2).told.is_empty());
     let overdue = registry.overdue(now + NOTICED);
     assert_eq!((&*overdue.told, overdue.doubt), (&[1][..], true));
-    // In doubt nobody relies on being told.
+    // In doubt no listener relies on the message.
     assert!(!registry.expect(C, now, now));
     registry.disconnected();
     registry.connected();
@@ -202,7 +202,7 @@ fn a_message_before_the_reply_is_not_expected_again() {
     registry.heard(C, 1, now);
     assert!(registry.expect(C, now, now));
     assert_eq!(registry.overdue_at(), None);
-    // That one was of an earlier call.
+    // That message was of an earlier call.
     assert!(registry.expect(C, now + S, now + S));
     assert_eq!(registry.overdue_at(), Some(now + S + NOTICED));
     registry.heard(C, 1, now + S);
@@ -242,7 +242,7 @@ fn a_channel_that_is_busy_has_one_timer() {
     assert_eq!(registry.overdue_at(), Some(now + NOTICED));
 }
 
-/// A process that was stopped has not read what came meanwhile.
+/// A process that was stopped has not read messages that came meanwhile.
 #[test]
 fn a_late_check_is_repeated_once() {
     let now = Instant::now();
@@ -268,7 +268,7 @@ proptest! {
     fn confirmed_means_subscribed(steps in proptest::collection::vec((0..6u8, 0..3u8), 1..150)) {
         let mut now = Instant::now();
         let mut registry = live();
-        // The server: what is on its way there, in order, and what it is subscribed to.
+        // The server: commands in flight to it, in order, and its subscriptions.
         let mut wire: VecDeque<Effect> = VecDeque::new();
         let mut subscribed = std::collections::BTreeSet::new();
         let mut up = true;

@@ -17,7 +17,7 @@ fn live() -> Shards<u8> {
     shards
 }
 
-/// Sends what there is to send at a place, and has it confirmed.
+/// Sends the commands at a place, and confirms them.
 fn settle(shards: &mut Shards<u8>, place: SubscribedServer) -> (Vec<(String, bool)>, Vec<u8>) {
     let (mut sent, mut told) = (vec![], vec![]);
     while let Some(effect) = shards.at(place).next_effect() {
@@ -47,7 +47,7 @@ fn a_channel_moves_with_its_slot_and_its_listeners_look_again() {
     assert!(shards.is_confirmed("c"));
     assert_eq!(shards.len(), 1);
 
-    // The number is that of before.
+    // The number does not change.
     let now = Instant::now();
     assert_eq!(
         shards.detach("c", id, SubscriptionEnd::AtOnce, now),
@@ -57,7 +57,7 @@ fn a_channel_moves_with_its_slot_and_its_listeners_look_again() {
     assert_eq!(shards.len(), 0);
 }
 
-/// Its end was taken for that of an earlier subscription, and nobody heard anything any more.
+/// Its end was taken for that of an earlier subscription, and no listener received anything any more.
 #[test]
 fn a_subscription_that_ended_before_its_confirmation_was_read_was_kept() {
     let mut shards = live();
@@ -69,7 +69,7 @@ fn a_subscription_that_ended_before_its_confirmation_was_read_was_kept() {
     assert!(shards.rearrange(|_| Some(B)).is_empty());
     assert_eq!(settle(&mut shards, B), (subscribed("c"), vec![7]));
 
-    // A newer subscription at the same place was meant by nobody.
+    // The message is not about a newer subscription at the same place.
     shards.left(B, "c");
     shards.rearrange(|_| Some(A));
     let effect = shards.at(A).next_effect().expect("it subscribes");
@@ -84,7 +84,7 @@ fn a_subscription_that_the_server_ends_waits_for_a_place() {
     shards.left(A, "c");
     assert!(shards.has_homeless() && !shards.is_confirmed("c"));
     assert!(shards.places(|_| false).is_empty());
-    // The table is still the old one: nobody knows where the slot is.
+    // The table is still the old one: no place is known for the slot.
     assert!(shards.rearrange(|_| None).is_empty());
     assert!(shards.has_homeless());
     assert!(shards.rearrange(|_| Some(B)).is_empty());
@@ -116,7 +116,7 @@ fn a_channel_that_is_turned_away_waits_for_a_place() {
     assert!(shards.has_homeless());
     shards.rearrange(|_| Some(B));
     assert_eq!(settle(&mut shards, B), (subscribed("c"), vec![7]));
-    // Late, of a command before another one.
+    // A late confirmation, of a command before another one.
     shards.rearrange(|_| Some(A));
     shards.turned_away(A, &effect);
     shards.rearrange(|_| Some(A));
@@ -190,7 +190,7 @@ fn a_message_at_one_place_concerns_that_place_alone() {
     let now = Instant::now();
     assert_eq!(shards.at(A).heard("c", 1, now).0, [7]);
     assert!(shards.at(A).heard("d", 1, now).0.is_empty());
-    // A connection that is lost takes only its own channels.
+    // A lost connection takes only its own channels.
     shards.at(A).disconnected();
     assert!(!shards.is_confirmed("c") && shards.is_confirmed("d"));
     assert!(shards.expect("d", now, now) && !shards.expect("c", now, now));
@@ -239,8 +239,8 @@ fn place(number: u8) -> SubscribedServer {
 }
 
 proptest! {
-    /// Whatever happens: when all is connected and answered, each channel with listeners is subscribed
-    /// where its slot is and nowhere else, and everybody was told after that.
+    /// In every order: when all is connected and answered, each channel with listeners is subscribed
+    /// where its slot is and nowhere else, and all listeners were told after that.
     #[test]
     fn in_the_end_each_channel_is_where_its_slot_is(steps in proptest::collection::vec(step(), 0..60)) {
         let now = Instant::now();
@@ -248,7 +248,7 @@ proptest! {
         let mut servers: BTreeMap<u8, Server> = (0..3).map(|at| (at, Server::default())).collect();
         let mut owners: HashMap<String, u8> = (0..3).map(|channel| (name(channel), 0)).collect();
         let mut listeners: Vec<(String, u64, u64)> = Vec::new();
-        // Whoever was told since the last change of its subscription.
+        // The listeners that were told since the last change of their subscription.
         let mut told: HashSet<u64> = HashSet::new();
         let mut next = 0;
         let peace = [
@@ -289,7 +289,7 @@ proptest! {
                     told.extend(shards.rearrange(|channel| Some(place(owners[channel]))));
                 }
                 Step::End(channel) => {
-                    // The server says so of what it had.
+                    // The server reports this for its subscriptions.
                     let channel = name(channel);
                     let owner = owners[&channel];
                     for (at, server) in &mut servers {

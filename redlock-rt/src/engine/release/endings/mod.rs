@@ -1,4 +1,4 @@
-//! What is particular to each kind of final call.
+//! The differences between the kinds of final calls.
 
 mod once;
 mod release;
@@ -27,10 +27,10 @@ const MARGIN: Duration = Duration::from_secs(1);
 /// The progress of a call at the server.
 pub(super) struct Sending {
     pub(super) delivery: Delivery,
-    /// What is known about the announcement.
+    /// The known state of the announcement.
     pub(super) news: News,
-    /// What the caller that waits has read from the clock just before; for the first try, if that needs
-    /// no turn.
+    /// The time that the waiting caller has just read from the clock; for the first try, if that needs no
+    /// turn.
     pub(super) now: Option<Instant>,
 }
 
@@ -61,7 +61,7 @@ impl Sending {
 pub(super) struct Lapse {
     /// When the lease is over by the local clock, with a margin.
     pub(super) at: Instant,
-    /// The lease of a lock that a late command takes or renews.
+    /// The lease that a late command gives or renews.
     lease: Duration,
 }
 
@@ -72,10 +72,10 @@ impl Lapse {
         Self { at, lease }
     }
 
-    /// The same, with what a sent command may still do. That one may run as long as the server may read it: a
-    /// server that stopped for an hour runs it afterwards, and the lease begins then. So no lease is over
-    /// before the connection has certainly ended. This is bounded: without a connection nothing more is
-    /// sent. `None`: it is not known yet.
+    /// The same, including sent commands. A sent command may run as long as the server may read it: a server
+    /// that stopped for an hour runs it afterwards, and the lease begins then. So no lease is over before the
+    /// connection has certainly ended. This is bounded: without a connection nothing more is sent. `None`: it
+    /// is not known yet.
     fn of_all(self, to: To<'_>) -> Option<Instant> {
         let To { nodes, slot, lane } = to;
         let quiet = nodes.known(slot)?.connection(lane).quiet_since()?;
@@ -86,12 +86,12 @@ impl Lapse {
 
 /// A final call, as its runner sees it.
 pub(super) trait Ending {
-    /// Whether something stays behind without the call.
+    /// Whether something stays in Redis without the call.
     fn is_due(&self) -> bool {
         true
     }
 
-    /// Sends the command, and waits for the reply until then; `None`: that came first.
+    /// Sends the command, and waits for the reply until `until`; `None`: that came first.
     fn step(
         &mut self,
         by: &mut Sending,
@@ -100,15 +100,15 @@ pub(super) trait Ending {
     where
         Self: Sized;
 
-    /// The moment after which nothing is sent any more; `None`: there is none, or it is not known yet.
+    /// The time after which nothing is sent any more; `None`: there is none, or it is not known yet.
     fn give_up(&self, by: &Sending, lapse: Lapse) -> Option<Instant>;
 
-    /// Whether the call is over, too, when the lease is.
+    /// Whether the end of the lease also ends the call.
     fn ends_with_lease(&self) -> bool {
         false
     }
 
-    /// The lease is over, and the call to the server may still be needed.
+    /// The lease is over. The call to the server may still be needed.
     fn lapsed(&self) {}
 
     /// The result for this reply, or without one.
@@ -154,7 +154,7 @@ impl AnyEnding {
         }
     }
 
-    /// The name, and whether no lease would end what stays behind without the call.
+    /// The name, and whether something stays in Redis without the call that no lease ends.
     fn place(&self) -> (&LockName, bool) {
         let recipe = match self {
             Self::Release(Release { hold, .. }) | Self::Update(Update { hold, .. }) => &hold.recipe,
@@ -168,7 +168,7 @@ impl AnyEnding {
         self.place().0
     }
 
-    /// Whether no lease would end what stays behind without the call.
+    /// Whether something stays in Redis without the call that no lease ends.
     pub(super) fn is_lasting(&self) -> bool {
         self.place().1
     }
@@ -183,8 +183,8 @@ impl AnyEnding {
         }
     }
 
-    /// Sends the command, or reads its reply, if there is nothing to wait for. Returns whether the waker is
-    /// woken by what comes.
+    /// Sends the command, or reads its reply, if there is nothing to wait for. Returns whether the result
+    /// wakes the waker.
     pub(super) fn begin(&mut self, delivery: &mut Delivery, waker: &Waker) -> bool {
         match self {
             Self::Release(ending) => ending.begin(delivery, waker),

@@ -1,4 +1,4 @@
-//! A call without a lock, to be carried out once.
+//! A call without a lock, to be executed once.
 
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -12,7 +12,7 @@ use crate::engine::announcement::News;
 use crate::name::LockName;
 use crate::wire::{Call, HoldReply, Malformed, Reply};
 
-/// A call with an id. Redis notes the id for a while, so that it carries the call out once.
+/// A call with an id. Redis keeps the id for a while, so that it executes the call once.
 pub(in crate::engine::release) struct OnceRequest {
     pub(in crate::engine::release) engine: Arc<ClientEngine>,
     pub(in crate::engine::release) name: LockName,
@@ -20,7 +20,7 @@ pub(in crate::engine::release) struct OnceRequest {
     /// How long the call may be repeated after a try whose reply was lost.
     pub(in crate::engine::release) noted: Duration,
     pub(in crate::engine::release) read: fn(Reply) -> Result<u64, Malformed>,
-    /// The place for what was read.
+    /// The place for the reply.
     pub(in crate::engine::release) reply: Arc<OnceLock<u64>>,
 }
 
@@ -48,7 +48,7 @@ impl Ending for OnceRequest {
         }))
     }
 
-    /// Later the note may be gone, and the call would be carried out twice.
+    /// Later the id may be gone, and the call would be executed twice.
     fn give_up(&self, by: &Sending, _: Lapse) -> Option<Instant> {
         let response = self.engine.config.timeouts.response;
         let noted = self.noted.saturating_sub(response * 2);

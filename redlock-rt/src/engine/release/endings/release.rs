@@ -1,19 +1,19 @@
-//! The release of a hold. That of a fair lock may give the lock to a waiter of this client.
+//! The release of a hold. The release of a fair lock may give the lock to a waiter of this client.
 //!
 //! The release names up to four waiters, those that have been queued for longest, with the lease of each.
-//! Redis decides who is next, so neither a limit of time nor equal terms are needed: a waiter of another
+//! Redis decides which is next, so neither a time limit nor equal terms are needed: a waiter of another
 //! client is woken when it is next.
 //!
 //! * The waiter has the lock under the number with which it is queued. If it has left, its own release,
-//!   which is on its way for its place in the queue, ends the hold. If it asks meanwhile, Redis finds it to
-//!   be the holder.
+//!   which was sent for its place in the queue, ends the hold. If it asks meanwhile, Redis finds that it is
+//!   the holder.
 //! * A repeat names the same waiters, since a try whose reply was lost may have given the lock to one of
-//!   them; the deadline then counts from the first try. If the outcome stays unknown, the waiters that were
-//!   named ask by themselves.
-//! * If nobody reads the reply (an `unlock` that is not polled any more, and not dropped), the next
-//!   heartbeat names the waiter. What was given and not yet taken when this client frees the lock by force
-//!   is forgotten, and that waiter asks.
-//! * A guard with a `min_hold` gives the lock to nobody.
+//!   them. The deadline then counts from the first try. If the outcome stays unknown, the named waiters ask
+//!   on their own.
+//! * If no task reads the reply (an `unlock` that is neither polled nor dropped), the next heartbeat names
+//!   the waiter. If this client frees the lock by force, grants that are not yet taken are forgotten, and
+//!   those waiters ask.
+//! * A guard with a `min_hold` gives the lock to no waiter.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -50,14 +50,14 @@ impl Release {
         delivery.begin(hold.to(), || call_of(hold, grant, is_first), waker)
     }
 
-    /// As if it was sent.
+    /// Behaves as if it was sent.
     #[cfg(test)]
     pub(in crate::engine::release) fn was_sent(&mut self) {
         let _ = call_of(&self.hold, &mut self.grant, true);
     }
 }
 
-/// The call that ends a hold. A repeat is the same one, since an earlier try may have given the lock to a
+/// The call that ends a hold. A repeat is the same call, since an earlier try may have given the lock to a
 /// waiter.
 fn call_of(hold: &Hold, grant: &mut Option<Box<Grant>>, is_first: bool) -> Call {
     if let Some(call) = hold.min_hold_call() {
@@ -141,7 +141,7 @@ struct Grant {
 }
 
 impl Grant {
-    /// The release that gives the lock to the next waiter in the queue, if that is one of this client.
+    /// The release that gives the lock to the next waiter in the queue, if that is a waiter of this client.
     fn of(hold: &Hold) -> Option<Box<Self>> {
         let engine = &hold.engine;
         hold.recipe.queue()?;
@@ -160,8 +160,8 @@ impl Grant {
         Some(Box::new(Self { call, waiters }))
     }
 
-    /// The release is over. Tells the waiter that has the lock; if none is known to have it, and an earlier
-    /// try may have given it to one, the waiters ask.
+    /// The release is over. Tells the waiter that has the lock. If no such waiter is known, and an earlier
+    /// try may have given the lock to one, the waiters ask.
     fn over(&self, hold: &Hold, news: &News, delivery: &Delivery, answered: bool) {
         let engine = &hold.engine;
         let Some(waiters) = engine.fair.get(hold.recipe.name().as_str()) else {
@@ -177,14 +177,14 @@ impl Grant {
             }
         } else if !answered || delivery.open_since.is_some() {
             for number in &self.waiters {
-                // Those that have left need not ask.
+                // Waiters that have left need not ask.
                 let _ = waiters.is_next(*number, None);
             }
         }
     }
 }
 
-/// The waiter that has the lock now, and when the call was sent that says so.
+/// The waiter that has the lock now, and when the call was sent whose reply says so.
 fn granted(news: &News) -> Option<(&HoldId, Instant)> {
     match news {
         News::Announced(announcement, sent) if announcement.is_granted => {

@@ -10,7 +10,7 @@ use crate::engine::announcement::News;
 use crate::engine::hold::Hold;
 use crate::wire::{HoldReply, WantedLease};
 
-/// The hold is to have the count of its guards, and at least this lease.
+/// Sets the count of the hold to that of its guards, and its lease to at least this one.
 pub(in crate::engine::release) struct Update {
     pub(in crate::engine::release) hold: Arc<Hold>,
     pub(in crate::engine::release) lease: Duration,

@@ -14,7 +14,7 @@ pub(crate) struct OrphanedAttempt {
     pub(in crate::engine) request: Request,
     /// Whether something must be removed even if the owner does not have the lock.
     pub(in crate::engine) traces: bool,
-    /// Of the acquisition.
+    /// The delivery of the acquisition.
     pub(in crate::engine) delivery: Delivery,
 }
 
@@ -49,7 +49,7 @@ impl OrphanedAttempt {
             ) => {
                 let profile = request.recipe.profile();
                 let late = delivery.open_since.is_some() && profile.notes_withdrawals;
-                // Kept for the next runtime, if this one ends before Redis has the withdrawal.
+                // Kept for the next runtime, in case this one ends before the withdrawal arrives.
                 *traces |= late || profile.leaves_traces;
                 Ok(!*traces)
             }
@@ -76,7 +76,7 @@ impl Ending for OrphanedAttempt {
     }
 
     fn give_up(&self, _: &Sending, lapse: Lapse) -> Option<Instant> {
-        // What remains besides the lock has no lease, and stays until it is removed.
+        // State other than the lock has no lease, and stays until it is removed.
         let leaves_traces = self.request.recipe.profile().leaves_traces;
         (!leaves_traces).then(|| lapse.of_all(self.request.to()))?
     }

@@ -1,4 +1,4 @@
-//! Releases that are pushed, taken and put back beside a shut-down.
+//! Releases that are pushed, taken and put back, concurrent with a shut-down.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::{Oldest, Queue};
 use crate::connection::Came;
 use crate::shim::{Mutex, lock, model};
 
-/// Every item is run, refused, or left to who closes: exactly one of them.
+/// Every item is either run, refused, or left to the closing task.
 #[test]
 fn nothing_is_lost_and_nothing_is_run_after_the_end() {
     model(None, || {
@@ -34,7 +34,7 @@ fn nothing_is_lost_and_nothing_is_run_after_the_end() {
                 if taken.is_some() {
                     run.fetch_add(1, Ordering::AcqRel);
                 }
-                // The second it cannot finish: its runtime ends, and it goes back.
+                // The second item cannot be finished: its runtime ends, and it goes back.
                 let taken = lock(&queue).pop();
                 if let Some(item) = taken
                     && lock(&queue).push_first(item).is_err()
@@ -52,8 +52,8 @@ fn nothing_is_lost_and_nothing_is_run_after_the_end() {
     });
 }
 
-/// Its reply comes at any moment, also before it is in the queue, and beside a look for replies that do
-/// not come. All interleavings with up to three preemptions: all take a minute.
+/// Its reply comes at any moment, also before it is in the queue, or during a look for missing replies.
+/// All interleavings with up to three preemptions; all of them would take a minute.
 #[test]
 fn an_item_that_was_sent_is_ended_once_whenever_its_reply_comes() {
     model(Some(3), || {

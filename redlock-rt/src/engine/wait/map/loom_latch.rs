@@ -1,5 +1,5 @@
 //! Waiters at a gate that opens while its channel is being confirmed, with the hub, in every
-//! interleaving. Timers are left out: only what happens wakes a waiter.
+//! interleaving. Timers are left out: only events wake a waiter.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn name() -> LockName {
     LockName::new(None, "n").unwrap()
 }
 
-/// As `wait_latch`, where nobody has a timer.
+/// As `wait_latch`, but without timers.
 fn enter(latches: &Arc<WaiterMap<LatchSubject>>, hub: &Arc<Hub>) -> WaiterGuard<LatchSubject> {
     let waiters = latches.waiters(WaitKey {
         kind: "latch",
@@ -55,8 +55,8 @@ fn pass(place: &WaiterGuard<LatchSubject>, hub: &Arc<Hub>, open: &AtomicBool) {
     }
 }
 
-/// The SUBSCRIBE of an earlier waiter is still under way. One waiter looks before it is confirmed,
-/// the other comes after.
+/// The SUBSCRIBE of an earlier waiter is still in progress. One waiter looks before it is
+/// confirmed, the other comes after.
 #[test]
 fn a_waiter_that_looked_before_the_subscription_looks_again() {
     model(Some(2), || {

@@ -1,5 +1,5 @@
 //! Waiters behind a hold of their own client, with the hub, the release and its announcement, in
-//! every interleaving. Timers are left out: only what happens wakes a waiter.
+//! every interleaving. Timers are left out: only events wake a waiter.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -80,8 +80,8 @@ impl World {
         }));
     }
 
-    /// The guard ends, the server frees the lock and publishes that, and answers: message and answer
-    /// come on two connections.
+    /// The guard ends, and the server frees the lock, publishes that, and answers. Message and
+    /// answer come on two connections.
     fn release(&self, mut guard: HoldGuard) -> thread::JoinHandle<()> {
         let engine = Arc::clone(&self.engine);
         let channel = String::from(self.recipe.channel().unwrap());
@@ -103,7 +103,7 @@ impl World {
     }
 }
 
-/// The channel lingers from an earlier wait: whoever joins listens at once, and sends nothing.
+/// The channel lingers from an earlier wait: a joining waiter listens at once, and sends nothing.
 #[test]
 fn a_waiter_that_joins_during_the_release_of_its_client_tries() {
     model(Some(3), || {

@@ -69,7 +69,7 @@ fn each_release_serves_one_waiter() {
     });
 }
 
-/// A release of two permits beside their waiters: two try, and get them; the third is left alone.
+/// A release of two permits with three waiters: two try, and get them; the third is not woken.
 #[test]
 fn a_release_of_some_permits_serves_as_many() {
     model(Some(2), || {

@@ -13,7 +13,7 @@ use crate::shim::{Mutex, lock, model};
 
 type Queue = Arc<Mutex<WaitQueue<usize>>>;
 
-/// What the latch behind the queue is: 1 is open.
+/// The state of the latch behind the queue: 1 is open.
 type Latch = Arc<AtomicUsize>;
 
 fn queue() -> Queue {
@@ -48,7 +48,7 @@ fn notify(queue: &Queue) {
     }
 }
 
-/// As `pass` without its timers: only what is announced makes a head look again.
+/// As `pass` without its timers: only an announcement makes a head look again.
 async fn pass(queue: &Queue, ticket: Ticket, latch: &Latch) -> Wake<usize> {
     loop {
         match called(queue, ticket).await {
@@ -65,7 +65,7 @@ async fn pass(queue: &Queue, ticket: Ticket, latch: &Latch) -> Wake<usize> {
     }
 }
 
-/// Opened and announced once, whatever the looks before it found: all are told.
+/// Opened and announced once, whatever earlier looks found: all are told.
 #[test]
 fn one_announcement_lets_everybody_through() {
     model(Some(2), || {
@@ -94,8 +94,8 @@ fn one_announcement_lets_everybody_through() {
     });
 }
 
-/// The head goes, with a look under way or before it, beside the announcement: who is behind it
-/// gets to look.
+/// The head leaves, with or without a look in progress, during the announcement. The waiter behind
+/// it gets to look.
 #[test]
 fn an_announcement_survives_the_head_that_leaves() {
     model(Some(2), || {
@@ -105,7 +105,7 @@ fn an_announcement_survives_the_head_that_leaves() {
         let goes = {
             let queue = Arc::clone(&queue);
             thread::spawn(move || {
-                // Polled once, and dropped with whatever it was told.
+                // Polled once, and dropped with any result.
                 block_on(poll_fn(|cx| {
                     let _ = lock(&queue).poll(first, cx.waker());
                     std::task::Poll::Ready(())
@@ -128,8 +128,8 @@ fn an_announcement_survives_the_head_that_leaves() {
     });
 }
 
-/// Who comes while a look is under way is told by a look that began after it came: what it is told
-/// is no older than what it saw when it came.
+/// A waiter that comes while a look is in progress gets the result of a later look: the result is
+/// no older than the state that the waiter saw when it came.
 #[test]
 fn a_late_waiter_gets_a_look_of_its_own() {
     model(Some(2), || {

@@ -49,7 +49,7 @@ fn an_offer_that_nobody_is_left_to_take_comes_back() {
     assert_eq!(queue.offer(3).unwrap_err(), 3);
 }
 
-/// Somebody sleeps with this waker behind a head that has taken an offer, and has left.
+/// A task sleeps with this waker behind a head that has taken an offer, and has left.
 fn behind_a_hold_handed_over(waker: &Waker) -> (Queue, Ticket) {
     let mut queue = Queue::default();
     let [first, second] = [(); 2].map(|()| queue.enter().0);
@@ -61,7 +61,7 @@ fn behind_a_hold_handed_over(waker: &Waker) -> (Queue, Ticket) {
     (queue, second)
 }
 
-/// Two wakes a turn were a second thread at each turn, where several run the tasks.
+/// Two wake-ups a turn cost a second thread at each turn, if several run the tasks.
 #[test]
 fn who_is_next_behind_a_hold_that_is_handed_over_is_woken_once() {
     let (woken, waker) = count_waker::waker();
@@ -93,7 +93,7 @@ fn who_is_next_behind_a_hold_that_was_handed_over_learns_it_from_the_timer() {
     assert!(matches!(look, OfferLook::Gone(None)), "{look:?}");
 }
 
-/// Nobody listens for it, or there is something to try: it does not wait for the timer.
+/// There is no subscription, or there is something to try: it does not wait for the timer.
 #[test]
 fn who_is_next_and_would_miss_something_is_woken_at_once() {
     let served = |listens, shared| Departure::Served {
@@ -124,9 +124,9 @@ fn who_is_next_and_would_miss_something_is_woken_at_once() {
 }
 
 proptest! {
-    /// However waiters come and go: each offer is taken once by a head, comes back, or is ended by
-    /// the timer, and the timer is set as long as an offer is there, or the head sleeps and does not
-    /// know that it is the head.
+    /// In every order of waiters: each offer is taken once by a head, comes back, or is ended by the
+    /// timer. The timer is set while there is an offer, or while the head sleeps and does not know
+    /// that it is the head.
     #[test]
     fn an_offer_is_taken_or_comes_back(
         steps in proptest::collection::vec((0..9u8, 0..5usize), 1..150)

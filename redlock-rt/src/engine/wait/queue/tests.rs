@@ -18,13 +18,13 @@ fn served(shared: bool, more: bool) -> Departure {
 }
 
 impl<T: Clone, O> WaitQueue<T, O> {
-    /// The try under way is over without success.
+    /// The try in progress is over without success.
     pub(super) fn try_ends(&mut self, retry_at: Option<Instant>, health: Health) {
         let by = self.trying.unwrap().by;
         self.tried(by, retry_at, health);
     }
 
-    /// The try under way found what ends the wait of all.
+    /// The try in progress found the end of the wait of all.
     fn look_ends(&mut self, outcome: &T) -> Vec<Waker> {
         let by = self.trying.unwrap().by;
         self.finish(by, outcome)
@@ -56,7 +56,7 @@ fn one_permit_is_the_firsts_and_the_second_waits_for_an_announcement() {
     assert_eq!(queue.poll(second, &waker), TRY);
 }
 
-/// Whatever else there is to be told needs a look with a waker.
+/// All other wake-ups need a poll with a waker.
 #[test]
 fn a_try_at_once_is_the_one_that_a_poll_would_begin() {
     let (_, waker) = waker();
@@ -170,7 +170,7 @@ fn a_pause_ends_while_there_is_time_for_a_try() {
     let (head, _) = queue.enter();
     let latest = Some(start + 4 * ms);
     queue.set_retry(Some(start + 9 * ms));
-    // Without a pause nobody reads the clock for it.
+    // Without a pause the clock is not read for it.
     let unasked = || unreachable!("there is no pause");
     assert_eq!(queue.retry_at(head, unasked), Some(start + 9 * ms));
     for (pause, at) in [(7, 4), (3, 3)] {
@@ -182,7 +182,7 @@ fn a_pause_ends_while_there_is_time_for_a_try() {
     assert_eq!(queue.retry_at(second, unasked), None);
 }
 
-/// The try under way may have been answered before the release that was announced.
+/// Redis may have answered the try in progress before the announced release.
 #[test]
 fn a_pause_that_begins_in_a_try_is_the_next_trys() {
     let (start, ms) = (Instant::now(), Duration::from_millis(1));
@@ -205,7 +205,7 @@ fn a_pause_that_begins_in_a_try_is_the_next_trys() {
     assert_eq!(queue.retry_at(third, || None), None);
 }
 
-/// What a waiter costs the others does not depend on how many there are.
+/// The cost of a waiter for the others does not depend on their number.
 #[test]
 fn among_ten_thousand_waiters_who_comes_or_goes_wakes_the_next_head_at_most() {
     const WAITERS: usize = 10_000;
@@ -215,7 +215,7 @@ fn among_ten_thousand_waiters_who_comes_or_goes_wakes_the_next_head_at_most() {
     for ticket in &tickets[1..] {
         assert_eq!(queue.poll(*ticket, &waker), Poll::Pending);
     }
-    // From the middle, as those do that give up.
+    // From the middle, like waiters that give up.
     for ticket in tickets.drain(WAITERS / 4..WAITERS / 2) {
         assert!(queue.leave(ticket, GAVE_UP).is_none());
     }
@@ -355,8 +355,8 @@ fn closing_tells_everybody() {
 }
 
 proptest! {
-    /// However waiters come and go: a notification given while somebody waits is seen by a head,
-    /// unless a head was served after it that shares the lock with nobody.
+    /// In every order of waiters: a notification that is given while a task waits reaches a head,
+    /// unless a head of an exclusive lock was served after it.
     #[test]
     fn no_notification_is_lost(steps in proptest::collection::vec((0..8u8, 0..6usize), 1..80)) {
         let mut queue = Queue::default();
@@ -390,8 +390,8 @@ proptest! {
                     let (ticket, _) = tickets.remove(0);
                     let (shared, more) = (step != 4, step == 5);
                     let _ = queue.leave(ticket, served(shared, more));
-                    // What was announced while it tried is not used up where there is more than
-                    // one to be had.
+                    // An announcement during its try is not used up if there is more than one to be
+                    // had.
                     owed = shared && (owed || more);
                 }
                 7 if tickets.first().is_some_and(|(_, trying)| *trying) => {
@@ -404,8 +404,8 @@ proptest! {
         }
     }
 
-    /// However waiters come and go, a waiter is told by a try that began after it came, and Redis is
-    /// asked for as long as anybody waits.
+    /// In every order of waiters: a waiter is told by a try that began after it came, and Redis is
+    /// asked for as long as a task waits.
     #[test]
     fn no_waiter_is_forgotten(steps in proptest::collection::vec((0..7u8, 0..6usize), 1..120)) {
         let waker = Waker::noop();
@@ -454,12 +454,12 @@ proptest! {
                 6 => poll_all(&mut queue, &mut here, &mut begun)?,
                 _ => {}
             }
-            // A try is under way, owed, or timed.
+            // A try is in progress, owed, or timed.
             let timed = here.iter().any(|(ticket, _)| queue.retry_at(*ticket, || None).is_some());
             let waiting = !queue.waiting.is_empty();
             prop_assert!(!waiting || queue.permit || timed || queue.trying.is_some());
         }
-        // Everybody is served in the end.
+        // All are served in the end.
         for _ in 0..3 {
             poll_all(&mut queue, &mut here, &mut begun)?;
             match queue.trying.is_some() {
@@ -472,7 +472,7 @@ proptest! {
     }
 }
 
-/// The first, as if it was not polled any more; returns when it was passed over.
+/// The first waiter, as if it was not polled any more. Returns when it was passed over.
 fn passed_over(queue: &mut Queue) -> Instant {
     let now = Instant::now();
     assert!(queue.look_at_head(now).1);
@@ -501,12 +501,12 @@ fn a_head_that_is_not_polled_is_passed_over_and_has_its_place_when_it_is() {
         assert_eq!(queue.poll(second, &waker), TRY);
         assert_eq!(queue.poll(third, &waker), Poll::Pending);
         if tried {
-            // Its try of before says nothing any more.
+            // Its earlier try does not count any more.
             queue.runs(first, &waker);
             queue.tried(first, None, Health::Failing);
             assert_eq!(queue.health(Instant::now()), Health::Answering);
         }
-        // Both try, and neither is to end the other's.
+        // Both try, and neither may end the other's try.
         assert_eq!(queue.poll(first, &waker), TRY);
         queue.tried(second, None, Health::Failing);
         assert_eq!(queue.health(Instant::now()), Health::Answering);
@@ -536,7 +536,7 @@ fn a_head_that_runs_or_has_nothing_to_do_is_not_passed_over() {
         assert!(matches!(queue.look_at_head(now), (None, true)));
         now += PATIENCE;
     }
-    // Its moment has come, and it does not see that.
+    // Its time has come, and it does not notice that.
     assert_eq!(queue.health(now), Health::Answering);
     assert!(queue.look_at_head(now).0.is_some());
     assert!(queue.look_at_head(now + PATIENCE).1);
@@ -547,7 +547,7 @@ fn a_head_that_runs_or_has_nothing_to_do_is_not_passed_over() {
     assert!(!queue.look_at_head(now).1 && queue.is_idle());
 }
 
-/// Nobody else is to try for it then.
+/// No other task may try for it then.
 #[test]
 fn a_waiter_that_was_passed_over_and_is_alone_tries_when_it_is_polled() {
     let (_, waker) = waker();
