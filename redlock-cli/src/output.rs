@@ -60,7 +60,9 @@ impl Output {
 pub(crate) fn plain(text: &str) -> String {
     let shown = |c: char| match c {
         // These characters change the direction of the text that follows.
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => c.escape_default().to_string(),
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            c.escape_default().to_string()
+        }
         _ if c.is_control() => c.escape_default().to_string(),
         _ => c.to_string(),
     };

@@ -143,15 +143,18 @@ impl Server {
 
     /// The URL without the login, for people.
     pub(crate) fn place(&self) -> String {
-        let start = self.url.find("://").map_or(0, |at| at + 3);
-        let (scheme, rest) = self.url.split_at(start);
-        // The path of a socket may contain an @, and a login that is not encoded a question mark.
-        let is_socket = scheme.to_ascii_lowercase().ends_with("unix://") && rest.starts_with('/');
-        let hosts = match rest.rfind('@') {
-            Some(at) if !is_socket => &rest[at + 1..],
-            _ => rest,
+        let url = self.url.trim();
+        let parts = url.split_once("://");
+        let is_url = Client::builder().url(url).build().is_ok();
+        let Some((scheme, rest)) = parts.filter(|_| is_url) else {
+            // A part in the wrong place may be a password.
+            return "the URL".to_owned();
         };
-        format!("{scheme}{}", hosts.split('?').next().unwrap_or_default())
+        // The path of a socket may contain an @.
+        let path = rest.find('/').unwrap_or(rest.len());
+        let hosts = rest[..path].rfind('@').map_or(0, |at| at + 1);
+        let place = rest[hosts..].split('?').next().unwrap_or_default();
+        format!("{scheme}://{place}")
     }
 
     /// The name of a key in Redis.
@@ -200,7 +203,6 @@ mod tests {
 
     use crate::args::Cli;
 
-    /// `doctor` prints it.
     #[test]
     fn the_place_had_the_password_of_a_socket_whose_path_or_password_contains_an_at() {
         for (url, place) in [
@@ -216,13 +218,38 @@ mod tests {
                 "UNIX:///run/redis.sock?pass=p@secret",
                 "UNIX:///run/redis.sock",
             ),
-            ("unix://me:secret@/run/redis.sock", "unix:///run/redis.sock"),
-            ("redis://me:secret?secret@a,b:1/2", "redis://a,b:1/2"),
-            ("redis://me:p@secret@a?secret", "redis://a"),
-            ("me:secret@a", "a"),
+            (" redis://me:p@secret@a,b:1/2", "redis://a,b:1/2"),
+            (
+                "redis+sentinel://me:secret@a/service",
+                "redis+sentinel://a/service",
+            ),
+            ("redis://h?", "redis://h"),
         ] {
-            let cli = Cli::parse_from(["redlock", "--url", url, "doctor"]);
-            assert_eq!(cli.server.place(), place);
+            assert_place(url, place);
         }
+    }
+
+    #[test]
+    fn the_place_was_a_password_without_a_url_or_in_a_wrong_part_of_one() {
+        for url in [
+            "secret",
+            "me:secret@a",
+            "redis://h/0?password=p@secret",
+            "redis://me:secret?secret@a,b:1/2",
+            "redis://me:p@secret@a?secret",
+            "redis://h/secret",
+            "redis://h#secret",
+            "redis://me:p/secret@h",
+            "unix://me:secret@/run/redis.sock",
+            "secret://h",
+        ] {
+            assert_place(url, "the URL");
+        }
+    }
+
+    #[track_caller]
+    fn assert_place(url: &str, place: &str) {
+        let cli = Cli::parse_from(["redlock", "--url", url, "doctor"]);
+        assert_eq!(cli.server.place(), place, "{url}");
     }
 }

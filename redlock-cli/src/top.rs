@@ -21,6 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::exit::{Code, Failure, in_full};
 use crate::found::{holder, kind, short, waiters};
+use crate::output::plain;
 use crate::server::Server;
 use crate::span::nonzero_span;
 
@@ -119,7 +120,7 @@ impl Screen {
         let found = match found {
             Ok(found) => found,
             Err(error) => {
-                self.title = in_full(&error);
+                self.title = plain(&in_full(&error));
                 return;
             }
         };
@@ -144,12 +145,12 @@ impl Screen {
         self.title = format!("redlock top: {} names, {held} held; q ends", found.len());
         let rows = rows.into_iter().map(|(waiters, held, one)| {
             [
-                server.full_name(&one.name),
+                plain(&server.full_name(&one.name)),
                 kind(one.kind).to_owned(),
                 waiters.to_string(),
                 short(held),
                 short(one.ttl),
-                holder(one),
+                plain(&holder(one)),
             ]
         });
         self.rows = rows.collect();

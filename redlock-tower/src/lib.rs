@@ -13,8 +13,9 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = Client::embedded();
 //! let user = |request: &Request| {
-//!     let user = request.headers().get("x-user-id")?;
-//!     Some(format!("transfer:{}", user.to_str().ok()?))
+//!     let user = request.headers().get("x-user-id");
+//!     // Those without a readable user share one lock: `None` would be no lock.
+//!     format!("transfer:{}", user.and_then(|user| user.to_str().ok()).unwrap_or_default())
 //! };
 //! let app: Router = Router::new()
 //!     .route("/transfer", post(async || "done"))
@@ -26,10 +27,19 @@
 //! assert_eq!(refused.status(), StatusCode::LOCKED);
 //!
 //! elsewhere.unlock().await?;
-//! assert_eq!(app.oneshot(transfer()?).await?.status(), StatusCode::OK);
+//! assert_eq!(app.clone().oneshot(transfer()?).await?.status(), StatusCode::OK);
+//! # // It was no lock that these two took.
+//! # let _common = client.rlock("transfer:").lock().await?;
+//! # let unreadable = Request::post("/transfer").header("x-user-id", &b"\xff"[..]).body(Body::empty())?;
+//! # for nobody in [Request::post("/transfer").body(Body::empty())?, unreadable] {
+//! #     assert_eq!(app.clone().oneshot(nobody).await?.status(), StatusCode::LOCKED);
+//! # }
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! **A request whose name is `None` runs without a lock.** Return `None` only where that is meant, and never by a `?` on what the
+//! client has sent.
 //!
 //! # The answer without the lock
 //!
@@ -98,7 +108,7 @@ pub struct LockLayer<F> {
 }
 
 impl LockLayer<()> {
-    /// Returns a layer that locks the [`RLock`] of this name. A request without a name (`None`) takes no lock.
+    /// Returns a layer that locks the [`RLock`] of this name. **A request without a name (`None`) runs without a lock.**
     pub fn new<B, N, F>(
         client: &Client,
         name: F,
@@ -116,7 +126,7 @@ impl LockLayer<()> {
 }
 
 impl<F> LockLayer<F> {
-    /// Returns a layer that locks the lock of this function, of any kind. A request without one (`None`) takes no lock.
+    /// Returns a layer that locks the lock of this function, of any kind. **A request without one (`None`) runs without a lock.**
     pub fn of<B, K: Kind>(lock_of: F) -> Self
     where
         F: Fn(&Request<B>) -> Option<Lock<K>>,

@@ -433,6 +433,67 @@ async fn dead_waiters_and_permits_without_an_end_are_found() {
 }
 
 #[tokio::test]
+async fn a_key_of_a_wrong_type_hid_the_dead_waiters_of_all_other_queues() {
+    let server = RedisServer::start();
+    let redis = server.connect().await.unwrap();
+    for number in 0..5 {
+        let queue = format!("redisson_lock_queue:{{q{number}}}");
+        let _: u64 = ask(&redis, &["RPUSH", &queue, "uuid:1"]).await;
+        let deadlines = format!("redisson_lock_timeout:{{q{number}}}");
+        let _: u64 = match number {
+            2 => ask(&redis, &["RPUSH", &deadlines, "1"]).await,
+            _ => ask(&redis, &["ZADD", &deadlines, "1000", "uuid:1"]).await,
+        };
+    }
+    let ended = doctor(&server.url(), &[]).await;
+    for number in [0, 1, 3, 4] {
+        let dead = format!("1 in the queue of {{q{number}}} are dead");
+        assert_says(&ended, "queues", "warning", &dead);
+    }
+    assert_says(&ended, "queues", "note", "not known of {q2}: ");
+}
+
+#[tokio::test]
+async fn a_key_of_many_colons_kept_the_check_from_its_end() {
+    let server = RedisServer::start();
+    let redis = server.connect().await.unwrap();
+    let colons = ":".repeat(1 << 20);
+    for key in ["shop:permits", &colons] {
+        let _: () = ask(&redis, &["SET", key, "1"]).await;
+    }
+    let ended = doctor(&server.url(), &["--namespace", "shop"]).await;
+    assert_says(&ended, "keys", "ok", "1 keys under shop:");
+}
+
+#[tokio::test]
+async fn a_scan_of_empty_pages_without_end_kept_the_check_from_its_end() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let empty = "*2\r\n$1\r\n7\r\n*0\r\n";
+    proxy.answer(Matcher::command("SCAN"), empty, usize::MAX);
+    let ended = doctor(&proxy.url(), &["--scan", "10"]).await;
+    assert_says(
+        &ended,
+        "keys",
+        "note",
+        "0 keys were looked at: there are more than 10 keys or pages",
+    );
+}
+
+#[tokio::test]
+async fn a_large_value_in_the_namespace_was_read_whole() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let _: () = server
+        .ask(&["SET", "shop:page", &"1".repeat(100_000)])
+        .await;
+    let ended = doctor(&proxy.url(), &["--namespace", "shop"]).await;
+    let foreign = "1 key under shop: are no locks: shop:page";
+    assert_says(&ended, "keys", "warning", foreign);
+    assert_eq!(proxy.count(Matcher::command("GET")), 0);
+}
+
+#[tokio::test]
 async fn a_user_without_a_password_was_not_who_was_looked_at() {
     let server = RedisServer::start();
     let user = [

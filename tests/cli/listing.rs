@@ -98,7 +98,7 @@ async fn only_the_namespace_is_listed_and_keys_have_their_whole_names() {
 #[tokio::test]
 async fn what_moves_the_cursor_of_a_terminal_is_printed_as_text() {
     let part = unique("cli:ls:cursor");
-    let key = format!("{part}\n\u{1b}[2K\rfree\u{202e}");
+    let key = format!("{part}\n\u{1b}[2K\rfree\u{202e}\u{200f}");
     let client = Client::connect(&shared_server().url()).await.unwrap();
     let _guard = client.rlock(&key).lock().await.unwrap();
     let pattern = format!("{part}*");
@@ -109,7 +109,10 @@ async fn what_moves_the_cursor_of_a_terminal_is_printed_as_text() {
     ];
     for Ended { out, .. } in asks {
         let line = out.lines().find(|line| line.contains(&part)).unwrap();
-        assert!(line.contains("\\n\\u{1b}[2K\\rfree\\u{202e}"), "{out}");
+        assert!(
+            line.contains("\\n\\u{1b}[2K\\rfree\\u{202e}\\u{200f}"),
+            "{out}"
+        );
         assert!(!out.contains(['\r', '\u{1b}']), "{out}");
     }
     let listed = objects(&redlock(["--json", "ls", &pattern]).await.out);

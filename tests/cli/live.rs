@@ -89,6 +89,19 @@ async fn top_shows_the_lock_with_most_waiters_first_and_ends_by_q() {
 }
 
 #[tokio::test]
+async fn top_let_a_key_turn_the_direction_of_its_line() {
+    let prefix = unique("top:turned");
+    let client = Client::connect(&shared_server().url()).await.unwrap();
+    let key = format!("{prefix}\u{202e}\u{200f}");
+    let _held = client.rlock(&key).lock().await.unwrap();
+    let pattern = format!("{prefix}*");
+    let mut terminal = Terminal::start(&shared_server().url(), &[PROGRAM, "top", &pattern]);
+    terminal.shows("\\u{202e}\\u{200f}", 1).await;
+    terminal.types("q");
+    assert_eq!(terminal.ended().await, 0);
+}
+
+#[tokio::test]
 async fn top_did_not_end_before_its_scan() {
     let pattern = unique("top:scan");
     for key in ["q", "\x03"] {

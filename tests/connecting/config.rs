@@ -146,6 +146,20 @@ fn a_half_of_the_login_that_both_have_is_refused() {
     }
 }
 
+/// YAML and TOML read it as a number.
+#[test]
+fn the_error_of_a_password_without_quotes_repeated_it() {
+    for field in ["password", "url"] {
+        let error = read(json!({ field: 12345678 })).unwrap_err().to_string();
+        assert!(
+            error.contains("in quotes") && !error.contains("12345678"),
+            "{error}"
+        );
+    }
+    let none = read(json!({ "password": null })).unwrap();
+    assert_eq!(none.password, None);
+}
+
 #[test]
 fn settings_that_are_none_are_refused() {
     for (config, says) in [

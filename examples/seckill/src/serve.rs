@@ -17,7 +17,7 @@ use crate::locks::Locks;
 use crate::payment::{self, Payments, StubConfig};
 use crate::rush::share;
 use crate::service::{Shop, ShopConfig, ShopError};
-use crate::store::Store;
+use crate::store::{DatabaseUrl, Store};
 
 /// Where the secret that signs sessions comes from: 64 bytes or more, the same for all instances.
 pub(crate) const SECRET_VARIABLE: &str = "SECKILL_SECRET";
@@ -40,6 +40,7 @@ const LONGEST_JOB: Duration = Duration::from_secs(10);
 ///
 /// Why it cannot serve, in one line.
 pub(crate) async fn run(args: &ServeArgs) -> Result<(), String> {
+    let database = DatabaseUrl::argument(&args.database)?;
     let key = key()?;
     let listener = listen(&args.host, args.port).await?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
@@ -50,7 +51,7 @@ pub(crate) async fn run(args: &ServeArgs) -> Result<(), String> {
     let mut locks = locks.map_err(|error| error.to_string())?;
     let client = locks.clients.remove(0);
     let at_database = |error: &dyn std::fmt::Display| format!("--database: {error}");
-    let store = Store::open(&args.database, args.database_timeout)
+    let store = Store::open(&database, args.database_timeout)
         .await
         .map_err(|error| at_database(&error))?;
     let payments = args.payments.as_deref().map(base_url).transpose();

@@ -28,7 +28,13 @@ pub(super) async fn queues(node: &Node, keys: &Keys) -> Result<Vec<Said>, RedisE
         let name = &queue[QUEUE.len()..];
         let deadlines = format!("redisson_lock_timeout:{name}");
         let limit = format!("({}", now - GRACE);
-        let dead: u64 = node.ask(&["ZCOUNT", &deadlines, "-inf", &limit]).await?;
+        let dead: u64 = match node.ask(&["ZCOUNT", &deadlines, "-inf", &limit]).await {
+            Err(error) if error.code() == Some("WRONGTYPE") => {
+                said.push(note(format!("not known of {name}: {error}")));
+                continue;
+            }
+            dead => dead?,
+        };
         if dead > 0 {
             said.push(warning(
                 format!("{dead} in the queue of {name} are dead, and nobody has asked for the lock since"),

@@ -10,6 +10,10 @@ use crate::server::Server;
 
 /// Keys a SCAN.
 const AT_ONCE: &str = "500";
+/// The bytes of the longest number.
+const LONGEST_NUMBER: u64 = 20;
+/// The bytes of the longest key in which the name of a lock is looked for behind each colon.
+const LONGEST_KEY: usize = 1024;
 /// How many of a finding are named.
 const NAMED: usize = 5;
 
@@ -34,8 +38,9 @@ impl Keys {
 }
 
 pub(super) async fn scan(node: &Node, most: usize) -> Keys {
-    let (mut names, mut cursor) = (Vec::new(), "0".to_owned());
+    let (mut names, mut cursor, mut pages) = (Vec::new(), "0".to_owned(), 0);
     loop {
+        pages += 1;
         let page: Result<(String, Vec<Vec<u8>>), RedisError> =
             node.ask(&["SCAN", &cursor, "COUNT", AT_ONCE]).await;
         let why = match page {
@@ -43,8 +48,9 @@ pub(super) async fn scan(node: &Node, most: usize) -> Keys {
             Ok((next, page)) => {
                 names.extend(page);
                 cursor = next;
-                (names.len() > most && cursor != "0")
-                    .then(|| format!("there are more than {most} keys (--scan)"))
+                // Pages may be empty, and have no end.
+                (names.len().max(pages) > most && cursor != "0")
+                    .then(|| format!("there are more than {most} keys or pages of SCAN (--scan)"))
             }
         };
         if cursor == "0" || why.is_some() {
@@ -121,6 +127,7 @@ async fn is_foreign(node: &Node, key: &str, start: &str) -> Result<bool, RedisEr
         // It has expired since.
         "none" => false,
         "hash" => !is_identity(&key[start.len()..]) && !is_lock(node, key).await?,
+        "string" if node.ask::<u64>(&["STRLEN", key]).await? > LONGEST_NUMBER => true,
         "string" => {
             let text: Option<Vec<u8>> = node.ask(&["GET", key]).await?;
             let text = text.map(String::from_utf8);
@@ -179,8 +186,11 @@ async fn elsewhere<'a>(
     // The holds of a semaphore whose name contains `{` look like a lock.
     let holds = format!("redlock_sem:{start}");
     let is_ours = |key: &str| key.starts_with(start) || key.starts_with(&holds);
+    let others = keys
+        .names()
+        .filter(|key| key.len() <= LONGEST_KEY && !is_ours(key));
     let mut found = Vec::new();
-    for key in keys.names().filter(|key| !is_ours(key)) {
+    for key in others {
         // A name may begin after any colon.
         let ends = key.match_indices(':').map(|(at, _)| &key[at + 1..]);
         if ends.chain([key]).any(|name| names.contains(name))

@@ -254,7 +254,8 @@ fn text(finding: &Finding) -> String {
         true => format!("\x1b[{colour}m{word:7}\x1b[0m"),
         false => format!("{word:7}"),
     };
-    let (check, server, message) = (finding.check, &finding.server, plain(&finding.message));
+    let [server, message] = [&finding.server, &finding.message].map(|text| plain(text));
+    let check = finding.check;
     let remedy = finding.remedy.iter();
     let remedy: String = remedy
         .map(|remedy| format!("\n        mend it: {remedy}"))

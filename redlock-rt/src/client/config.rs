@@ -5,7 +5,8 @@ use std::fmt;
 use std::future::ready;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use super::ClientBuilder;
 use crate::connection::Credentials;
@@ -13,7 +14,8 @@ use crate::connection::Credentials;
 /// The settings of a [`Client`](crate::Client), for a reader of configuration files (`config`, `figment`, `toml`).
 ///
 /// A field that is not set has the default of the [`ClientBuilder`] method with the same name. Durations are texts with
-/// a unit, such as `"30s"` or `"1m 30s"`. Unknown fields are refused. `Debug` prints no password.
+/// a unit, such as `"30s"` or `"1m 30s"`. Unknown fields are refused. `Debug` prints no password, and no error of this
+/// type does; the error of a reader may show the line of the file.
 ///
 /// # Examples
 ///
@@ -32,11 +34,13 @@ use crate::connection::Credentials;
 #[non_exhaustive]
 pub struct ClientConfig {
     /// As [`ClientBuilder::url`]: one server, a master and its replicas, sentinels, or a cluster.
+    #[serde(deserialize_with = "secret")]
     pub url: Option<String>,
     /// The user, if the URL names none: that of the [`password`](Self::password), or of the password in the URL.
     pub user: Option<String>,
     /// The password, if the URL has none: a secret may come from another place than the URL. It is that of the
     /// [`user`](Self::user), or of the user in the URL.
+    #[serde(deserialize_with = "secret")]
     pub password: Option<String>,
     /// As [`ClientBuilder::namespace`].
     pub namespace: Option<String>,
@@ -73,6 +77,14 @@ pub struct ClientConfig {
     pub tracking: Option<bool>,
     /// As [`ClientBuilder::sharded_pubsub`].
     pub sharded_pubsub: Option<bool>,
+}
+
+/// A text whose error does not repeat what stands in its place.
+fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = Option::deserialize(deserializer);
+    text.map_err(|_| {
+        D::Error::custom("expected a text for the url or the password: put it in quotes")
+    })
 }
 
 impl ClientConfig {

@@ -6,7 +6,6 @@ use clap::Args;
 
 use super::duration;
 use crate::service::LockKind;
-use crate::store::DatabaseUrl;
 
 /// Where Redis is, if the command line does not say: other users of a machine can read that.
 pub(crate) const REDIS_VARIABLE: &str = "SECKILL_REDIS";
@@ -34,8 +33,8 @@ pub(crate) struct ServeArgs {
     pub(crate) namespace: String,
 
     /// Database: a file of SQLite, or postgres://USER@HOST:PORT/DATABASE.
-    #[arg(long, env = DATABASE_VARIABLE, hide_env_values = true, value_name = "PATH|URL", default_value = "seckill.db", value_parser = |text: &str| text.parse::<DatabaseUrl>())]
-    pub(crate) database: DatabaseUrl,
+    #[arg(long, env = DATABASE_VARIABLE, hide_env_values = true, value_name = "PATH|URL", default_value = "seckill.db")]
+    pub(crate) database: String,
 
     /// How long a start waits for the database, and a request for a connection to it.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration, overrides_with = "database_timeout")]

@@ -7,7 +7,6 @@ use clap::Args;
 use super::serve::{DATABASE_VARIABLE, REDIS_VARIABLE};
 use super::{duration, of_nothing};
 use crate::service::LockKind;
-use crate::store::DatabaseUrl;
 
 /// Several instances behind one port.
 #[derive(Args, Clone, Debug, PartialEq)]
@@ -25,8 +24,8 @@ pub(crate) struct UpArgs {
     pub(crate) redis: Option<String>,
 
     /// Database: a file of SQLite, or postgres://USER@HOST:PORT/DATABASE.
-    #[arg(long, env = DATABASE_VARIABLE, hide_env_values = true, value_name = "PATH|URL", default_value = "seckill.db", value_parser = |text: &str| text.parse::<DatabaseUrl>())]
-    pub(crate) database: DatabaseUrl,
+    #[arg(long, env = DATABASE_VARIABLE, hide_env_values = true, value_name = "PATH|URL", default_value = "seckill.db")]
+    pub(crate) database: String,
 
     /// What an order is placed under, if its sale does not say.
     #[arg(long, value_enum, value_name = "KIND", default_value_t = LockKind::Rlock)]

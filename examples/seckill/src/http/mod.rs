@@ -23,6 +23,7 @@ mod session;
 mod sse;
 mod vouchers;
 
+pub(crate) use self::body::is_json;
 pub(crate) use self::problem::Problem;
 pub(crate) use self::routes::router;
 pub(crate) use self::server::serve;

@@ -20,7 +20,7 @@ const OPERATIONS: [Operation; 18] = [
         "Begin a session; the cookie is signed",
         Some("Login"),
         200,
-        &[400, 413, 422],
+        &[400, 413, 415, 422],
     ),
     (
         "get",
@@ -44,7 +44,7 @@ const OPERATIONS: [Operation; 18] = [
         "Create a voucher, with a flash sale if you like",
         Some("NewVoucher"),
         201,
-        &[400, 409, 413, 422, 423, 503],
+        &[400, 409, 413, 415, 422, 423, 503],
     ),
     (
         "get",
@@ -108,7 +108,7 @@ const OPERATIONS: [Operation; 18] = [
         "Swap your order with this id for one that is offered",
         Some("Swap"),
         200,
-        &[400, 401, 404, 409, 422, 423, 503],
+        &[400, 401, 404, 409, 415, 422, 423, 503],
     ),
     (
         "get",
@@ -132,7 +132,7 @@ const OPERATIONS: [Operation; 18] = [
         "Begin a rush on all instances",
         Some("NewRush"),
         201,
-        &[400, 404, 409, 413, 422, 503],
+        &[400, 404, 409, 413, 415, 422, 503],
     ),
     (
         "get",
@@ -169,6 +169,7 @@ fn meaning(status: u16) -> &'static str {
         404 => "There is nothing of this id",
         409 => "Not in this state: sold out, already ordered, not begun, over, name taken, …",
         413 => "The body is too large",
+        415 => "The content type is not application/json",
         422 => "A field makes no sense",
         423 => "The lock stayed taken; try again after Retry-After seconds",
         502 => "The payment service failed",

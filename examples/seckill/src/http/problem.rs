@@ -17,7 +17,7 @@ pub(crate) struct Problem {
     status: StatusCode,
     /// The last part of its type, `/problems/KIND`.
     kind: &'static str,
-    detail: String,
+    pub(super) detail: String,
     retry_after: Option<Duration>,
     more: Map<String, Value>,
 }

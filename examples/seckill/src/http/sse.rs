@@ -1,14 +1,13 @@
 //! Routes that go on: how a rush goes, and a visitor's place in the waiting room.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive};
 use futures::stream::{self, Stream, StreamExt};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -16,10 +15,7 @@ use super::App;
 use super::id::Id;
 use super::problem::Problem;
 use super::session::{User, pass};
-use crate::service::RoomEvent;
-
-/// Ten events a second: what happens between two of them is in the second one.
-const SAMPLE: Duration = Duration::from_millis(100);
+use crate::service::{RoomEvent, SAMPLE, ShopError};
 
 /// Tells how a rush goes until nothing more is to come.
 pub(super) async fn rush(
@@ -29,18 +25,16 @@ pub(super) async fn rush(
     // An unknown rush is a problem and not a stream.
     app.shop.rush_state(&id).await?;
     let closing = app.closing.clone();
+    // What happens between two events is in the second one.
     let mut ticks = interval(SAMPLE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let samples = stream::unfold(Some((app, id, ticks)), async |state| {
         let (app, id, mut ticks): (App, String, Interval) = state?;
         ticks.tick().await;
-        let (event, done) = match app.shop.rush_state(&id).await {
-            Ok(state) => (event("rush", &state), state.done),
+        let (event, done) = match app.shop.rush_sample(&id).await {
+            Ok(state) => (event("rush", &*state), state.done),
             // The database may be back at the next sample.
-            Err(error) => (
-                event("pause", &json!({ "reason": error.to_string() })),
-                false,
-            ),
+            Err(error) => (event("pause", &reason(error)), false),
         };
         Some((Ok(event), (!done).then_some((app, id, ticks))))
     });
@@ -59,18 +53,23 @@ pub(super) async fn room(
         (places, app, voucher),
         move |(mut places, app, voucher)| async move {
             let told = places.recv().await?;
-            let event = match &told {
+            let event = match told {
                 RoomEvent::Admitted => {
                     let pass = pass(&app.key, &voucher, user);
                     event("admitted", &json!({ "pass": pass }))
                 }
-                RoomEvent::Position { .. } => event("position", &told),
-                RoomEvent::Closed { .. } => event("closed", &told),
+                RoomEvent::Position { before } => event("position", &json!({ "before": before })),
+                RoomEvent::Closed(error) => event("closed", &reason(error)),
             };
             Some((Ok(event), (places, app, voucher)))
         },
     );
     Ok(Sse::new(until_closing(events, closing)).keep_alive(KeepAlive::default()))
+}
+
+/// What a browser may know of it.
+fn reason(error: ShopError) -> Value {
+    json!({ "reason": Problem::from(error).detail })
 }
 
 fn event(name: &str, data: &impl Serialize) -> Event {

@@ -38,10 +38,11 @@ pub(crate) use self::live::{Live, LiveReport, WAIT_BOUNDS};
 pub(crate) use self::lock_kind::LockKind;
 pub(crate) use self::order::{Answer, Placed};
 pub(crate) use self::room::RoomEvent;
-pub(crate) use self::rush::{RushRequest, RushState, ShareReport};
+pub(crate) use self::rush::{RushRequest, RushState, SAMPLE, ShareReport};
 
 use self::catalogue::Catalogue;
 use self::order::SoldOut;
+use self::rush::Samples;
 use self::steps::RawLocks;
 
 /// How long an instance may take to give its last locks back when it shuts down.
@@ -87,6 +88,7 @@ pub(crate) struct Shop {
     sold_out: SoldOut,
     payments: Option<Payments>,
     live: Live,
+    samples: Samples,
     config: ShopConfig,
 }
 
@@ -104,6 +106,7 @@ impl Shop {
             raw: RawLocks::new(redis),
             sold_out: SoldOut::default(),
             live: Live::default(),
+            samples: Samples::default(),
             locks,
             store,
             payments,

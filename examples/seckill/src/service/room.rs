@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_rt::{LockOptions, Owner};
-use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::{Shop, ShopError};
@@ -13,15 +12,14 @@ use super::{Shop, ShopError};
 const LOOK: Duration = Duration::from_millis(250);
 
 /// What a visitor is told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
+#[derive(Debug)]
 pub(crate) enum RoomEvent {
     /// So many are served before this visitor.
     Position { before: u64 },
     /// The visitor may order.
     Admitted,
     /// The room is closed: locks cannot be had.
-    Closed { reason: String },
+    Closed(ShopError),
 }
 
 impl Shop {
@@ -74,7 +72,7 @@ impl Shop {
                     drop(guard);
                     RoomEvent::Admitted
                 }
-                Err(error) => RoomEvent::Closed { reason: error.to_string() },
+                Err(error) => RoomEvent::Closed(error.into()),
             },
             never = places => never,
         }

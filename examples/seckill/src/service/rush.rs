@@ -1,10 +1,12 @@
 //! A rush that all instances drive together: each sends the requests of its share of the users, and
 //! a latch lets all of them begin at one moment.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
 
 use super::{LiveReport, Shop, ShopError, WAIT_BOUNDS, millis, new_id, now};
 use crate::store::{Part, Rush, Share};
@@ -19,6 +21,12 @@ const TOGETHER: Duration = Duration::from_secs(5);
 const LATCH_TTL: Duration = Duration::from_secs(120);
 
 const MOST_REQUESTS: i64 = 1_000_000;
+
+/// How far apart the states are that viewers are told.
+pub(crate) const SAMPLE: Duration = Duration::from_millis(100);
+
+/// The last state of each rush that has viewers, and when it was asked for.
+pub(super) type Samples = Mutex<HashMap<String, (Instant, Arc<RushState>)>>;
 
 /// A rush as somebody asks for it.
 #[derive(Clone, Debug, Deserialize)]
@@ -174,6 +182,18 @@ impl Shop {
         Ok(())
     }
 
+    /// How far a rush was a moment ago: one sample is for all viewers.
+    pub(crate) async fn rush_sample(&self, id: &str) -> Result<Arc<RushState>, ShopError> {
+        let mut samples = self.samples.lock().await;
+        samples.retain(|_, (at, _)| at.elapsed() < SAMPLE);
+        if let Some((_, state)) = samples.get(id) {
+            return Ok(Arc::clone(state));
+        }
+        let state = Arc::new(self.rush_state(id).await?);
+        samples.insert(id.to_owned(), (Instant::now(), Arc::clone(&state)));
+        Ok(state)
+    }
+
     /// How far a rush is.
     pub(crate) async fn rush_state(&self, id: &str) -> Result<RushState, ShopError> {
         let rush = self.store.rush(id).await?.ok_or(ShopError::NoSuchRush)?;
@@ -248,5 +268,32 @@ impl RushState {
             requests: report.requests,
             state,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use futures::future::try_join_all;
+
+    use super::super::tests::shop_with_sale;
+    use super::*;
+
+    #[tokio::test]
+    async fn each_viewer_of_a_rush_had_queries_of_its_own() {
+        let (shop, voucher_id, _directory) = shop_with_sale(3).await;
+        shop.beat("one", "http://one").await.unwrap();
+        let asked = RushRequest {
+            voucher_id,
+            users: 1,
+            requests_per_user: 1,
+            concurrency: 1,
+        };
+        let id = shop.begin_rush(asked).await.unwrap();
+        let viewers = (0..50).map(|_| shop.rush_sample(&id));
+        let told = try_join_all(viewers).await.unwrap();
+        let states: HashSet<_> = told.iter().map(Arc::as_ptr).collect();
+        assert!(states.len() < 50, "{}", states.len());
     }
 }

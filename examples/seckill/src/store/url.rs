@@ -12,6 +12,12 @@ pub(crate) struct DatabaseUrl {
 }
 
 impl DatabaseUrl {
+    /// What `--database` says. Clap, which would show the whole text with its error, does not ask here: it may have a password.
+    pub(crate) fn argument(text: &str) -> Result<Self, String> {
+        text.parse()
+            .map_err(|problem| format!("--database: {problem}"))
+    }
+
     /// The SQLite file, which is made if there is none.
     pub(crate) fn file(path: &Path) -> Result<Self, String> {
         let absolute = std::path::absolute(path).map_err(|error| error.to_string())?;

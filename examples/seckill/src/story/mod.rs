@@ -7,7 +7,6 @@ use self::steps::{Step, steps};
 use crate::cli::{RushArgs, StoryArgs, UpArgs};
 use crate::rush::remote::{self, RemoteSummary};
 use crate::serve::say;
-use crate::store::DatabaseUrl;
 use crate::up::Up;
 
 mod steps;
@@ -65,7 +64,7 @@ async fn tell(step: &Step) -> Result<Told, Box<dyn Error>> {
     let up = Up::start(&UpArgs {
         instances: INSTANCES,
         port: 0,
-        database: DatabaseUrl::file(&directory.path().join("shop.db"))?,
+        database: directory.path().join("shop.db").display().to_string(),
         think: Duration::from_millis(20),
         // One that can be restarted, whatever the environment names.
         redis: None,

@@ -19,7 +19,7 @@ use http_body_util::{BodyExt, Full};
 use super::chaos::{self, Chaos};
 use super::instances::Places;
 use crate::client::{CallError, HttpClient};
-use crate::http::Problem;
+use crate::http::{Problem, is_json};
 
 /// The largest body that is handed on; instances take less.
 const LARGEST: usize = 64 * 1024;
@@ -84,16 +84,7 @@ fn is_of_own_page(headers: &HeaderMap) -> Result<(), Problem> {
         let detail = "only the page of this shop, at its own address, may change something";
         return Err(Problem::new(StatusCode::FORBIDDEN, "foreign-page", detail));
     }
-    let kind = text(CONTENT_TYPE).and_then(|kind| kind.split(';').next());
-    if kind.map(str::trim) != Some("application/json") {
-        let detail = "what changes something has the content type application/json";
-        return Err(Problem::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "no-json",
-            detail,
-        ));
-    }
-    Ok(())
+    is_json(headers)
 }
 
 /// Hands a request to the next instance. One that cannot be connected to has not seen it, so it may

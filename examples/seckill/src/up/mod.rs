@@ -13,6 +13,7 @@ use self::process::{Environment, Running};
 use crate::cli::UpArgs;
 use crate::http;
 use crate::serve::{self, SECRET_VARIABLE};
+use crate::store::DatabaseUrl;
 
 mod chaos;
 mod engine;
@@ -52,6 +53,7 @@ impl Up {
     ///
     /// Why it cannot run, in one line.
     pub(crate) async fn start(args: &UpArgs) -> Result<Self, String> {
+        let database = DatabaseUrl::argument(&args.database)?;
         let listener: TcpListener = serve::listen("127.0.0.1", args.port).await?;
         let address = listener.local_addr().map_err(|error| error.to_string())?;
         let redis = match &args.redis {
@@ -65,7 +67,7 @@ impl Up {
         let environment = Environment {
             secret: std::env::var(SECRET_VARIABLE).unwrap_or_else(|_| secret()),
             redis: redis.url(),
-            database: args.database.as_argument().to_owned(),
+            database: database.as_argument().to_owned(),
             quiet: args.quiet,
         };
         let (payments, at) = match &args.payments {

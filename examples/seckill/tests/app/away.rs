@@ -1,5 +1,6 @@
 //! Redis or the database goes away in the middle, and comes back.
 
+use std::io::{BufRead, BufReader};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -95,6 +96,31 @@ fn a_database_that_goes_away_is_told_and_nothing_is_half_done() {
         .get(&format!("/api/vouchers/{voucher}/books"))
         .json();
     assert_eq!(books, json!({ "sold": 2, "buyers": 2, "duplicates": 0 }));
+}
+
+#[test]
+fn a_rush_without_its_database_told_its_viewers_what_the_database_had_said() {
+    let database = Postgres::start();
+    let mut world = World::sqlite();
+    world.database = database.create_database();
+    let instance = world.serve(&["--database-timeout", "3s", "--think", "1s"]);
+    let voucher = instance.voucher(&on_sale("Tea", 1000));
+    let asked = json!({
+        "voucher_id": voucher, "users": 1000, "requests_per_user": 1, "concurrency": 1,
+    });
+    let rush = instance.post("/api/rushes", &asked).json();
+    let request = format!(
+        "GET /api/rushes/{}/events HTTP/1.1\r\nhost: x\r\n\r\n",
+        rush["id"].as_str().unwrap()
+    );
+    let mut lines = BufReader::new(instance.open(request.as_bytes()))
+        .lines()
+        .map_while(Result::ok);
+    lines.find(|line| line == "event: rush").unwrap();
+    database.stop();
+    lines.find(|line| line == "event: pause").unwrap();
+    let reason = r#"data: {"reason":"the database is away; look whether it was done"}"#;
+    assert_eq!(lines.next().as_deref(), Some(reason));
 }
 
 /// It was renewed for as long as the database did not answer, and nobody could settle.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::world::{World, now, on_sale};
+use super::world::{JSON, World, now, on_sale};
 
 #[test]
 fn a_voucher_that_makes_no_sense_is_refused_with_its_field() {
@@ -52,7 +52,7 @@ fn a_body_that_is_none_is_refused() {
     // Without a length, in pieces.
     let piece = format!("1000\r\n{}\r\n", "x".repeat(0x1000));
     let request = format!(
-        "POST /api/vouchers HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\
+        "POST /api/vouchers HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n{JSON}\
          connection: close\r\n\r\n{}0\r\n\r\n",
         piece.repeat(5)
     );
@@ -60,6 +60,33 @@ fn a_body_that_is_none_is_refused() {
         .raw(request.as_bytes())
         .is_problem(413, "too-large");
     assert_eq!(instance.get("/api/vouchers").json(), json!([]));
+}
+
+/// A browser sends other types for any page, without asking.
+#[test]
+fn a_foreign_page_could_open_sales_and_begin_rushes() {
+    let world = World::sqlite();
+    let instance = world.serve(&[]);
+    let post = |path: &str, kind: &str, body: &str| {
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{kind}\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        instance.raw(request.as_bytes())
+    };
+    let sale = on_sale("Tea", 3).to_string();
+    for kind in [
+        "",
+        "content-type: text/plain\r\n",
+        "content-type: application/json2\r\n",
+    ] {
+        post("/api/vouchers", kind, &sale).is_problem(415, "no-json");
+        post("/api/rushes", kind, "{}").is_problem(415, "no-json");
+    }
+    assert_eq!(instance.get("/api/vouchers").json(), json!([]));
+    let kind = "content-type: application/json; charset=utf-8\r\n";
+    assert_eq!(post("/api/vouchers", kind, &sale).status, 201);
 }
 
 /// PostgreSQL has no text with this character, and none that is not UTF-8.

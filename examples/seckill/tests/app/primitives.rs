@@ -297,6 +297,23 @@ fn a_visitor_who_goes_away_leaves_the_queue() {
 }
 
 #[test]
+fn a_room_that_closed_told_its_visitors_the_names_of_locks() {
+    let world = World::sqlite();
+    let instance = world.serve(&[]);
+    let voucher = instance.voucher(&on_sale("Tea", 5));
+    let door = format!("door:{voucher}");
+    let latch = block_on(world.locks()).count_down_latch(&door);
+    assert!(block_on(latch.try_set_count(1)).unwrap());
+    let told = enter(&instance, &voucher, 7).find_map(|line| {
+        let data = line.strip_prefix("data: ")?;
+        Some(data.to_owned())
+    });
+    let reason = r#"{"reason":"locks cannot be had; nothing was done"}"#;
+    assert_eq!(told.as_deref(), Some(reason));
+    block_on(world.forget_lock(&door));
+}
+
+#[test]
 fn expired_sales_are_pruned_by_one_instance() {
     let world = World::sqlite();
     let instances = [world.serve(&["--keep", "0"]), world.serve(&["--keep", "0"])];

@@ -67,6 +67,16 @@ fn a_url_or_port_that_does_not_serve_is_named() {
 }
 
 #[test]
+fn a_database_of_another_kind_was_shown_with_its_password() {
+    for command in ["serve", "up"] {
+        let database = "mysql://me:secret@localhost/shop";
+        let said = Instance::start(&[command, "--port", "0", "--database", database]);
+        assert!(!format!("{said:?}").contains("secret"), "{said:?}");
+        refused(said, "--database: mysql://");
+    }
+}
+
+#[test]
 fn an_instance_makes_the_tables_under_a_lock() {
     let world = World::sqlite();
     let locks = block_on(world.locks());

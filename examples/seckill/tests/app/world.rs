@@ -16,7 +16,7 @@ use tests::{ChildProcess, shared_postgres, shared_server, unique};
 const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// What changes something is sent with this header.
-const JSON: &str = "content-type: application/json\r\n";
+pub(crate) const JSON: &str = "content-type: application/json\r\n";
 
 /// How long anything may take on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
