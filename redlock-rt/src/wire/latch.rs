@@ -1,5 +1,6 @@
 //! A count-down latch on the wire: a string `NAME` with the count, gone when it is zero.
 
+use std::num::IntErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,6 +126,10 @@ impl Gate for LatchWire {
                     // Redisson can set a latch to zero, which is open.
                     Ok(..=0) => open(),
                     Ok(count) => Ok(GateState::Closed(count.unsigned_abs(), ttl_of(*ttl))),
+                    // More than Redis can count.
+                    Err(error) if *error.kind() == IntErrorKind::PosOverflow => {
+                        Ok(GateState::Closed(u64::MAX, ttl_of(*ttl)))
+                    }
                     Err(_) => Err(Malformed(reply)),
                 },
                 _ => Err(Malformed(reply)),
@@ -200,6 +205,8 @@ mod tests {
         for none in ["0", "-2"] {
             assert_eq!(there(none, -1), Ok(GateState::Ended(open.clone())));
         }
+        let most = Ok(GateState::Closed(u64::MAX, None));
+        assert_eq!(there("9999999999999999999", -1), most);
         assert!(there("x", -1).is_err());
         for (number, ended) in [
             (0, open),

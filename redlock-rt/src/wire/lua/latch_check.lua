@@ -13,7 +13,7 @@
 -- Redisson: GET.
 local count, mark = redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])
 local till = mark and tonumber(mark)
-if count and (#count > 18 or not string.match(count, '^-?%d+$')) then
+if count and (#count > 20 or not string.match(count, '^-?%d+$')) then
     return redis.error_reply('WRONGTYPE the key holds no count of a latch')
 end
 if count then

@@ -21,7 +21,7 @@ if not count then
     redis.call('SET', KEYS[3], '0', 'PX', ARGV[5])
     return 0
 end
-if #count > 18 or not string.match(count, '^-?%d+$') then
+if #count > 20 or not string.match(count, '^-?%d+$') then
     return redis.error_reply('WRONGTYPE the key holds no count of a latch')
 end
 redis.call('DEL', KEYS[1])

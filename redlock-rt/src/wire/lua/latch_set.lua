@@ -17,7 +17,7 @@ if redis.call('EXISTS', KEYS[3]) == 1 then
     return 1
 end
 local count = redis.call('GET', KEYS[1])
-if count and (#count > 18 or not string.match(count, '^-?%d+$')) then
+if count and (#count > 20 or not string.match(count, '^-?%d+$')) then
     return redis.error_reply('WRONGTYPE the key holds no count of a latch')
 end
 if count then
