@@ -78,7 +78,6 @@ fn a_reply_of_a_script_is_read_or_malformed(data: &[u8]) {
             of(&mut |reply| drop(Beat::decode_all(reply, 2)));
             of(&mut |reply| drop(present_token(reply)));
             of(&mut |reply| drop(present_leader(reply)));
-            of(&mut |reply| drop(was_set(reply)));
             of(&mut |reply| drop(was_run(reply)));
             of(&mut |reply| drop(was_done(reply)));
             of(&mut |reply| drop(count_left(reply)));

@@ -27,6 +27,7 @@ use tokio::{io::AsyncWriteExt, task::yield_now};
 
 fn shared<T: Send + Sync + Unpin + 'static>() {}
 fn shown<T: Debug>() {}
+fn failed<T: StdError>() {}
 fn cloned<T: Clone>() {}
 fn compared<T: PartialEq>() {}
 fn keyed<T: Eq + Hash>() {}
@@ -123,6 +124,7 @@ fn values_are_cloned_and_compared() {
         Arrival,
     );
     all!(keyed: HoldId);
+    all!(failed: Error, redlock_rt::StaleToken);
 }
 
 /// The future is `Send`; dropped unpolled, it has done nothing.

@@ -10,8 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::late_loss::{LateLossHook, LateLosses};
 use super::{Client, LateLoss, identity};
 use crate::connection::{
-    Connector, CredentialSource, Credentials, Dialer, Endpoint, NodeConnector, RetryPolicy,
-    Spawner, Timeouts,
+    Connector, CredentialSource, Credentials, Dialer, Endpoint, RetryPolicy, Spawner, Timeouts,
 };
 #[cfg(feature = "redis-1")]
 use crate::connection::{IntoConnectionInfo, RedisClient, RedisSettings};
@@ -32,7 +31,7 @@ pub struct ClientBuilder {
     sentinels: Option<(Vec<String>, String)>,
     cluster: Option<Vec<String>>,
     connector: Option<Connector>,
-    node_connector: Option<NodeConnector>,
+    node_connector: Option<Connector>,
     roots: Option<Vec<u8>>,
     /// Certificates and private key of the client.
     tls_identity: Option<(Vec<u8>, Vec<u8>)>,
@@ -244,7 +243,7 @@ impl ClientBuilder {
         Fut: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        self.connector = Some(Connector::new(connect));
+        self.connector = Some(Connector::new(move |_: &str, _: u16| connect()));
         self
     }
 
@@ -256,7 +255,7 @@ impl ClientBuilder {
         Fut: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        self.node_connector = Some(NodeConnector::new(connect));
+        self.node_connector = Some(Connector::new(connect));
         self
     }
 

@@ -56,9 +56,7 @@ pub(crate) use self::cluster::Cluster;
 pub use self::dial::Credentials;
 #[cfg(feature = "redis-1")]
 pub(crate) use self::dial::RedisSettings;
-pub(crate) use self::dial::{
-    Connector, CredentialSource, Dialer, Endpoint, NodeConnector, ServerId,
-};
+pub(crate) use self::dial::{Connector, CredentialSource, Dialer, Endpoint, ServerId};
 pub(crate) use self::fault::{Caller, Cause, Fault, Verdict};
 pub(crate) use self::nodes::{Hint, Nodes, To};
 pub(crate) use self::pubsub::{Announcements, Heard, Message, Subscriber};

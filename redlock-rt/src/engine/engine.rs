@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::acks::{Ack, Acks, Fsync, ReplicaAck};
-use super::failover::Failovers;
 use super::fair::FairMap;
 use super::hold::{LockQueues, LostReason};
 use super::hub::Hub;
 use super::opaque::Opaque;
 use super::release::{Cleanup, Releases};
+use super::signal::Signal;
 use super::timers::Timers;
 use super::wait::{Health, LatchWaiters, WaiterMap};
 use super::watchdog::{Introduction, Tracking, Watchdog};
@@ -122,7 +122,7 @@ pub(crate) struct EngineState {
     pub(super) latches: Arc<LatchWaiters>,
     pub(super) fair: Arc<FairMap>,
     /// Used only if sentinels name the master.
-    pub(super) failovers: Arc<Failovers>,
+    pub(super) failovers: Arc<Signal>,
     closing: AtomicBool,
     /// Calls that are not made yet, such as those of guards that count down latches.
     pub(super) once_calls: AtomicUsize,
@@ -138,7 +138,7 @@ impl ClientEngine {
         dialer.or_client_name(format!("redlock-rt:{}", id.as_str()));
         let news = Arc::<News>::default();
         dialer.news = Some(Arc::clone(&news));
-        let watchdog = Arc::new(Watchdog::new());
+        let watchdog = Arc::<Watchdog>::default();
         let doubted = Arc::downgrade(&watchdog);
         let nodes = Nodes::new(&dialer, &spawner, config.timeouts, move || {
             if let Some(watchdog) = doubted.upgrade() {
@@ -176,6 +176,7 @@ impl ClientEngine {
         })
     }
 
+    /// Whether the servers are those of a cluster.
     pub(crate) fn is_of_cluster(&self) -> bool {
         self.nodes.cluster().is_some()
     }
@@ -316,7 +317,7 @@ impl ClientEngine {
         }
         self.hub.signal.close();
         self.fair.signal.close();
-        self.failovers.signal.close();
+        self.failovers.close();
         self.releases.close();
         self.nodes.close();
         self.news.end();
@@ -442,7 +443,7 @@ impl ClientEngine {
             &self.watchdog.signal,
             &self.releases.signal,
             &self.fair.signal,
-            &self.failovers.signal,
+            &self.failovers,
         ];
         signals.iter().filter(|signal| signal.is_running()).count()
     }

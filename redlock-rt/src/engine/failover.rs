@@ -7,21 +7,9 @@ use super::signal::Signal;
 use crate::connection::{CurrentServer, Dialer, Timeouts, listen_for_switches};
 use crate::pause::Pause;
 
-/// The state of the task.
-#[derive(Debug, Default)]
-pub(crate) struct Failovers {
-    pub(super) signal: Signal,
-}
-
-impl AsRef<Signal> for Failovers {
-    fn as_ref(&self) -> &Signal {
-        &self.signal
-    }
-}
-
 /// Runs until the client ends.
 pub(super) async fn run(
-    failovers: Arc<Failovers>,
+    signal: Arc<Signal>,
     dialer: Dialer,
     timeouts: Timeouts,
     server: Arc<CurrentServer>,
@@ -30,11 +18,11 @@ pub(super) async fn run(
     let mut pause = Pause::SUBSCRIBING;
     // Random, so that not all clients listen to the same sentinel.
     let mut turn = fastrand::usize(..1 << 16);
-    while !failovers.signal.is_closed() {
+    while !signal.is_closed() {
         let started = crate::clock::now();
         tokio::select! {
             biased;
-            () = failovers.signal.notified() => continue,
+            () = signal.notified() => continue,
             end = listen_for_switches(&dialer, &server, within, turn) => {
                 if let Err(fault) = end {
                     server.journal.failed_to_listen(&fault);
@@ -47,7 +35,7 @@ pub(super) async fn run(
         }
         tokio::select! {
             biased;
-            () = failovers.signal.notified() => {}
+            () = signal.notified() => {}
             () = tokio::time::sleep(pause.take()) => {}
         }
     }

@@ -21,15 +21,10 @@ impl ClientEngine {
     }
 
     fn in_one_slot(&self, named: Named, name: LockName) -> Result<LockName, BadName> {
-        let torn = self.is_of_a_cluster().then(|| named.torn(&name));
+        let torn = self.is_of_cluster().then(|| named.torn(&name));
         match torn.flatten() {
             None => Ok(name),
             Some(why) => Err(BadName::new(name.as_str(), why)),
         }
-    }
-
-    /// Whether the client is of a cluster.
-    pub(crate) fn is_of_a_cluster(&self) -> bool {
-        self.nodes.cluster().is_some()
     }
 }

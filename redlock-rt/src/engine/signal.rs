@@ -60,7 +60,7 @@ impl Signal {
 
 /// Marks the end of a task, also when its runtime drops it.
 struct RunningTask<A: Fn() -> B, B: FnOnce()> {
-    signal: Arc<dyn AsRef<Signal> + Send + Sync>,
+    signal: Arc<Signal>,
     /// Called at its end. The returned function runs once the task may be started again.
     ending: A,
     /// The task itself has panicked. A panic of its thread can also end the runtime.
@@ -71,7 +71,7 @@ struct RunningTask<A: Fn() -> B, B: FnOnce()> {
 
 impl<A: Fn() -> B, B: FnOnce()> Drop for RunningTask<A, B> {
     fn drop(&mut self) {
-        let signal = (*self.signal).as_ref();
+        let signal = &*self.signal;
         if self.unbegun.is_some() {
             *lock_std(&signal.over) = self.unbegun;
         }
@@ -84,19 +84,17 @@ impl<A: Fn() -> B, B: FnOnce()> Drop for RunningTask<A, B> {
     }
 }
 
-/// Starts the task of `owner` unless it runs. A client outlives runtimes (each `#[tokio::test]` has its own), so
-/// this is called on every use.
-pub(crate) fn ensure<T, F, B>(
+/// Starts the task of `signal` unless it runs. A client outlives runtimes (each `#[tokio::test]`
+/// has its own), so this is called on every use.
+pub(crate) fn ensure<F, B>(
     spawner: &Spawner,
-    owner: &Arc<T>,
+    signal: &Arc<Signal>,
     ending: impl Fn() -> B + Send + 'static,
     task: impl FnOnce() -> F,
 ) where
-    T: AsRef<Signal> + Send + Sync + 'static,
     B: FnOnce() + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    let signal: &Signal = (**owner).as_ref();
     if signal.is_running() || signal.is_closed() {
         return;
     }
@@ -113,7 +111,7 @@ pub(crate) fn ensure<T, F, B>(
         return;
     }
     let running = RunningTask {
-        signal: Arc::clone(owner) as _,
+        signal: Arc::clone(signal),
         ending,
         failed: false,
         unbegun: Some(site.id()),
@@ -139,18 +137,9 @@ mod tests {
 
     use super::*;
 
-    #[derive(Default)]
-    struct Owner(Signal);
-
-    impl AsRef<Signal> for Owner {
-        fn as_ref(&self) -> &Signal {
-            &self.0
-        }
-    }
-
     /// How often the end of the task was reported when it was to start `times`.
     fn told(times: usize) -> usize {
-        let (owner, told) = (Arc::new(Owner::default()), Arc::new(AtomicUsize::new(0)));
+        let (signal, told) = (Arc::<Signal>::default(), Arc::new(AtomicUsize::new(0)));
         for _ in 0..times {
             let told = Arc::clone(&told);
             let ending = move || {
@@ -159,9 +148,9 @@ mod tests {
                     told.fetch_add(1, Ordering::Relaxed);
                 }
             };
-            ensure(&Spawner::default(), &owner, ending, || async {});
+            ensure(&Spawner::default(), &signal, ending, || async {});
         }
-        assert!(!owner.0.is_running());
+        assert!(!signal.is_running());
         told.load(Ordering::Relaxed)
     }
 

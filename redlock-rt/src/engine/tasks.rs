@@ -17,39 +17,38 @@ impl ClientEngine {
             return;
         }
         let timeouts = &self.config.timeouts;
-        self.ensure(&self.releases, || {
+        self.ensure(&self.releases.signal, || {
             let clustered = self.nodes.cluster().is_some();
             let (releases, news) = (Arc::clone(&self.releases), Arc::clone(&self.news));
             release::run(releases, news, clustered, timeouts.reply())
         });
-        self.ensure(&self.watchdog, || {
+        self.ensure(&self.watchdog.signal, || {
             let (watchdog, nodes) = (Arc::clone(&self.watchdog), Arc::clone(&self.nodes));
             let (introduction, tracking) = (self.introduction(), self.tracking.clone());
             watchdog::run(watchdog, nodes, introduction, tracking)
         });
-        self.ensure(&self.hub, || {
+        self.ensure(&self.hub.signal, || {
             let (hub, nodes) = (Arc::clone(&self.hub), Arc::clone(&self.nodes));
             hub::run(hub, nodes, *timeouts)
         });
         if self.dialer.has_sentinels() {
             self.ensure(&self.failovers, || {
                 let current = Arc::clone(self.nodes.current());
-                let failovers = Arc::clone(&self.failovers);
-                failover::run(failovers, self.dialer.clone(), *timeouts, current)
+                let signal = Arc::clone(&self.failovers);
+                failover::run(signal, self.dialer.clone(), *timeouts, current)
             });
         }
         // After the first queued waiter.
         if self.fair.is_used() {
-            self.ensure(&self.fair, || {
+            self.ensure(&self.fair.signal, || {
                 fair::run(Arc::clone(&self.fair), Arc::clone(&self.nodes))
             });
         }
     }
 
     /// Starts one of the client's tasks unless it runs.
-    fn ensure<T, F>(self: &Arc<Self>, owner: &Arc<T>, task: impl FnOnce() -> F)
+    fn ensure<F>(self: &Arc<Self>, signal: &Arc<Signal>, task: impl FnOnce() -> F)
     where
-        T: AsRef<Signal> + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
         let engine = Arc::downgrade(self);
@@ -58,7 +57,7 @@ impl ClientEngine {
             let engine = engine.upgrade().map(|engine| Handle::new(&engine));
             move || engine.iter().for_each(|engine| engine.task_ended())
         };
-        signal::ensure(&self.spawner, owner, ending, task);
+        signal::ensure(&self.spawner, signal, ending, task);
     }
 
     /// Adds a hold to the watchdog, and starts the client's tasks. Their runtime may have ended since the request.
@@ -90,7 +89,7 @@ impl ClientEngine {
         runs(&self.releases.signal)
             && runs(&self.watchdog.signal)
             && runs(&self.hub.signal)
-            && (!failovers || runs((*self.failovers).as_ref()))
+            && (!failovers || runs(&self.failovers))
             && (!fair || runs(&self.fair.signal))
     }
 

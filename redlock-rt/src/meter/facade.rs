@@ -218,6 +218,7 @@ impl Drop for Acquiring {
 }
 
 /// A hold, from its start until it is lost or its release begins.
+#[derive(Debug)]
 pub(crate) struct Held {
     meter: Meter,
     since: Since,
@@ -286,12 +287,6 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.ends();
-    }
-}
-
-impl fmt::Debug for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").finish_non_exhaustive()
     }
 }
 

@@ -126,7 +126,7 @@ pub(super) fn number(reply: Reply) -> Result<i64, Malformed> {
 impl fmt::Debug for Counted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name.as_ref().map(LockName::as_str);
-        f.debug_struct("Semaphore")
+        f.debug_struct("Counted")
             .field("name", &name)
             .finish_non_exhaustive()
     }

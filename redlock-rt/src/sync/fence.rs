@@ -1,6 +1,5 @@
 //! The check at the resource, which refuses a token older than one that it has seen.
 
-use std::fmt;
 use std::sync::Mutex;
 
 use crate::shim::lock_std;
@@ -35,7 +34,8 @@ pub struct FenceGate {
 }
 
 /// The error for a token that is older than one seen before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("fencing token {token} is older than {last}, which was seen before")]
 #[non_exhaustive]
 pub struct StaleToken {
     /// The token that was refused.
@@ -98,18 +98,6 @@ impl FenceGate {
         *lock_std(&self.last)
     }
 }
-
-impl fmt::Display for StaleToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { token, last } = self;
-        write!(
-            f,
-            "fencing token {token} is older than {last}, which was seen before"
-        )
-    }
-}
-
-impl std::error::Error for StaleToken {}
 
 #[cfg(test)]
 mod tests {

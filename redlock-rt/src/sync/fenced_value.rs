@@ -7,9 +7,7 @@ use crate::connection::Fault;
 use crate::engine::{ClientEngine, Handle, Repeat};
 use crate::error::{Error, ErrorKind};
 use crate::name::BadName;
-use crate::wire::{
-    Call, FencedValueWire, FencedWrite, LONGEST_SPAN, Malformed, Named, Reply, was_run, was_set,
-};
+use crate::wire::{FencedValueWire, FencedWrite, LONGEST_SPAN, Named, Reply, was_run};
 
 const SET: &str = "set fenced value";
 const GET: &str = "read fenced value";
@@ -106,11 +104,9 @@ impl FencedValue {
     ///
     /// See [above](Self#errors). The command is repeated after a lost reply.
     pub async fn set(&self, value: impl AsRef<str>, token: u64) -> Result<(), Error> {
-        let wire = self.wire(SET)?;
-        let call = wire.set(value.as_ref(), token, self.fence_ttl);
-        self.write(SET, wire, call, Repeat::Always, was_set, token)
-            .await
-            .map(|_| ())
+        let (script, args) = ("redis.call('SET', KEYS[1], ARGV[1])", [value.as_ref()]);
+        let set = self.write(SET, script, &args, Repeat::Always, token);
+        set.await.map(drop)
     }
 
     /// Reads the value; `None` if there is none. From then on writes with older tokens are refused, so the value does
@@ -141,14 +137,8 @@ impl FencedValue {
     /// # }
     /// ```
     pub async fn get(&self, token: u64) -> Result<Option<String>, Error> {
-        let wire = self.wire(GET)?;
-        let call = wire.exec(
-            "return redis.call('GET', KEYS[1])",
-            &[],
-            token,
-            self.fence_ttl,
-        );
-        let read = self.write(GET, wire, call, Repeat::Always, was_run, token);
+        let script = "return redis.call('GET', KEYS[1])";
+        let read = self.write(GET, script, &[], Repeat::Always, token);
         Ok(match read.await? {
             Reply::Text(value) => Some(value),
             _ => None,
@@ -175,9 +165,7 @@ impl FencedValue {
     /// [`Denied`](ErrorKind::Denied) if that is its code. If the script compiles, its token counts
     /// as seen.
     pub async fn exec(&self, script: &str, args: &[&str], token: u64) -> Result<Reply, Error> {
-        let wire = self.wire(EXEC)?;
-        let call = wire.exec(script, args, token, self.fence_ttl);
-        self.write(EXEC, wire, call, Repeat::UnlessRun, was_run, token)
+        self.write(EXEC, script, args, Repeat::UnlessRun, token)
             .await
     }
 
@@ -196,13 +184,14 @@ impl FencedValue {
     async fn write(
         &self,
         action: &'static str,
-        wire: &FencedValueWire,
-        call: Call,
+        script: &str,
+        args: &[&str],
         repeat: Repeat,
-        read: fn(Reply) -> Result<FencedWrite, Malformed>,
         token: u64,
     ) -> Result<Reply, Error> {
-        let sent = self.engine.send(action, &wire.key, call, repeat, read);
+        let wire = self.wire(action)?;
+        let call = wire.exec(script, args, token, self.fence_ttl);
+        let sent = self.engine.send(action, &wire.key, call, repeat, was_run);
         let written = sent.await?;
         let named = |error: Error| error.named(wire.key.as_arc());
         match written {

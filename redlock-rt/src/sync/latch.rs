@@ -9,9 +9,7 @@ use crate::error::Error;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::name::BadName;
-use crate::wire::{
-    Call, GREATEST_COUNT, Gate, GateState, LatchWire, Malformed, Named, Reply, count_left, was_done,
-};
+use crate::wire::{GREATEST_COUNT, Gate, GateState, LatchWire, Named, Reply, count_left, was_done};
 
 const SET: &str = "set latch";
 const COUNT_DOWN: &str = "count down latch";
@@ -135,7 +133,8 @@ impl CountDownLatch {
             })?;
         }
         let call = wire.set(count, self.ttl, &self.engine.operation());
-        self.send(SET, wire, call, was_done).await
+        let (engine, name) = (&self.engine, &wire.name);
+        engine.send(SET, name, call, Repeat::Always, was_done).await
     }
 
     /// Counts down by one, and returns the remaining count. At zero all waiters continue.
@@ -157,7 +156,10 @@ impl CountDownLatch {
     pub async fn count_down(&self) -> Result<u64, Error> {
         let wire = self.wire()?;
         let call = wire.count_down(&self.engine.operation());
-        self.send(COUNT_DOWN, wire, call, count_left).await
+        let (engine, name) = (&self.engine, &wire.name);
+        engine
+            .send(COUNT_DOWN, name, call, Repeat::Always, count_left)
+            .await
     }
 
     /// Returns a guard that counts down by one when it is dropped. Does no I/O.
@@ -259,24 +261,14 @@ impl CountDownLatch {
     pub async fn delete(&self) -> Result<bool, Error> {
         let wire = self.wire()?;
         let call = wire.delete(&self.engine.operation());
-        self.send(DELETE, wire, call, was_done).await
+        let (engine, name) = (&self.engine, &wire.name);
+        engine
+            .send(DELETE, name, call, Repeat::Always, was_done)
+            .await
     }
 
     fn wire(&self) -> Result<&LatchWire, Error> {
         Ok(self.wire.as_ref().map_err(|bad| bad.clone())?)
-    }
-
-    async fn send<T>(
-        &self,
-        action: &'static str,
-        wire: &LatchWire,
-        call: Call,
-        read: impl FnOnce(Reply) -> Result<T, Malformed>,
-    ) -> Result<T, Error> {
-        let sent = self
-            .engine
-            .send(action, &wire.name, call, Repeat::Always, read);
-        sent.await
     }
 }
 

@@ -86,6 +86,7 @@ pub struct Leader {
 /// The guard of a leader. Dropping it ends the term as the drop of a [`LockGuard`](crate::LockGuard) does.
 #[must_use = "dropping the guard ends the leadership"]
 #[clippy::has_significant_drop]
+#[derive(Debug)]
 pub struct Leadership {
     guard: FencedLockGuard,
     election: LeaderElection,
@@ -393,11 +394,5 @@ impl fmt::Debug for LeaderElection {
         f.debug_struct("LeaderElection")
             .field("lock", &self.lock)
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Leadership {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.guard, f)
     }
 }

@@ -1,6 +1,5 @@
 //! The guard of permits with leases.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::options::check_lease_of;
@@ -17,6 +16,7 @@ use crate::wire::{ID_DIGITS, PermitsWire};
 /// program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the permit"]
 #[clippy::has_significant_drop]
+#[derive(Debug)]
 pub struct LeasedPermit {
     inner: HoldGuard,
     ids: Vec<String>,
@@ -168,14 +168,5 @@ impl LeasedPermit {
     #[must_use]
     pub fn name(&self) -> &str {
         self.inner.hold.recipe.name().as_str()
-    }
-}
-
-impl fmt::Debug for LeasedPermit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeasedPermit")
-            .field("ids", &self.ids)
-            .field("guard", &self.inner)
-            .finish()
     }
 }

@@ -29,7 +29,7 @@ pub(super) const CHECK: &str = "check permit options";
 #[derive(Debug, Clone)]
 pub struct PermitOptions {
     pub(super) permits: u32,
-    /// The options that locks have too.
+    /// The options that locks have too, and no owner: permits have no re-entry.
     shared: LockOptions,
 }
 
@@ -117,12 +117,9 @@ impl PermitOptions {
         self
     }
 
-    /// The parameters of an acquisition. There is no owner: permits have no re-entry.
+    /// How to ask.
     pub(super) fn params(&self, engine: &ClientEngine) -> AcquireParams<'_> {
-        AcquireParams {
-            owner: None,
-            ..self.shared.params(engine, None)
-        }
+        self.shared.params(engine, None)
     }
 
     /// The options for this many permits, from the options of a lock.

@@ -1,6 +1,5 @@
 //! The semaphore whose permits have leases.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,7 +74,7 @@ const MOST_AT_ONCE: u32 = 1000;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct PermitExpirableSemaphore {
     counted: Counted,
 }
@@ -133,7 +132,7 @@ impl PermitExpirableSemaphore {
         const ACTION: &str = "set the permits of semaphore";
         self.counted.having(ACTION, permits)?;
         let set = self.counted.operate(ACTION, |name, operation| {
-            wire(name).set_once(operation, permits)
+            wire(name).set(operation, permits, true)
         });
         Ok(set.await? == 1)
     }
@@ -158,9 +157,9 @@ impl PermitExpirableSemaphore {
     pub async fn set_permits(&self, permits: u32) -> Result<(), Error> {
         const ACTION: &str = "set the permits of semaphore";
         self.counted.having(ACTION, permits)?;
-        let set = self
-            .counted
-            .operate(ACTION, |name, operation| wire(name).set(operation, permits));
+        let set = self.counted.operate(ACTION, |name, operation| {
+            wire(name).set(operation, permits, false)
+        });
         set.await.map(drop)
     }
 
@@ -423,10 +422,4 @@ impl PermitExpirableSemaphore {
 /// The recipe for calls that take no permit.
 fn wire(name: &LockName) -> PermitsWire {
     PermitsWire::new(name.clone(), 1, 0)
-}
-
-impl fmt::Debug for PermitExpirableSemaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.counted, f)
-    }
 }

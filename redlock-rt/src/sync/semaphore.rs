@@ -1,6 +1,5 @@
 //! The semaphore whose permits have no lease.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,7 +69,7 @@ use crate::wire::{self, Named, Recipe, SemaphoreWire};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Semaphore {
     counted: Counted,
 }
@@ -295,12 +294,6 @@ impl Semaphore {
     }
 }
 
-impl fmt::Debug for Semaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.counted, f)
-    }
-}
-
 /// The guard of permits of a [`Semaphore`], which gives them back when it is dropped.
 ///
 /// [`release`](Self::release) is the normal way to end the guard. Dropping the guard queues the release, and
@@ -309,6 +302,7 @@ impl fmt::Debug for Semaphore {
 /// a shut-down: see [the end of a program](crate#the-end-of-a-program).
 #[must_use = "dropping the guard releases the permits"]
 #[clippy::has_significant_drop]
+#[derive(Debug)]
 pub struct SemaphorePermit {
     inner: HoldGuard,
     permits: u32,
@@ -355,14 +349,5 @@ impl SemaphorePermit {
     #[must_use]
     pub fn name(&self) -> &str {
         self.inner.hold.recipe.name().as_str()
-    }
-}
-
-impl fmt::Debug for SemaphorePermit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SemaphorePermit")
-            .field("name", &self.name())
-            .field("permits", &self.permits)
-            .finish_non_exhaustive()
     }
 }

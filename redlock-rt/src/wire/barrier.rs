@@ -101,17 +101,13 @@ impl Recipe for BarrierWire {
         &self.name
     }
 
-    fn channel(&self) -> Option<Channel<'_>> {
-        Some(keys::barrier_channel(&self.name))
-    }
-
     fn acquire(&self, ask: &Ask<'_>) -> Call {
         self.call(&ARRIVE, Some(ask.owner))
             .arg(&ids_of(ask.owner, 1))
             .number(millis(ask.lease))
             .number(self.parties.into())
             .number(millis(NOTED))
-            .number((self.profile == &profile::DOUBLE_BARRIER).into())
+            .number((self.profile.kind == profile::DOUBLE_BARRIER.kind).into())
     }
 
     /// The generation takes the place of a fencing token.

@@ -171,11 +171,6 @@ impl Recipe for FairWire {
         &self.queue.name
     }
 
-    /// Waiters are notified one by one, through the [`queue`](Self::queue).
-    fn channel(&self) -> Option<keys::Channel<'_>> {
-        None
-    }
-
     fn acquire(&self, ask: &Ask<'_>) -> Call {
         let alive = self.queue.alive;
         self.queue

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::keys::{self, Channel};
+use super::keys;
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe};
 use super::reply::{AcquireReply, Acquired, Malformed, Reply, Tokens};
@@ -51,10 +51,6 @@ impl Recipe for FencedWire {
 
     fn name(&self) -> &LockName {
         self.lock.name()
-    }
-
-    fn channel(&self) -> Option<Channel<'_>> {
-        self.lock.channel()
     }
 
     fn flaw(&self, lease: Duration) -> Option<&'static str> {

@@ -7,7 +7,6 @@ use super::reply::{Malformed, Reply};
 use super::script::{Call, millis, script};
 use crate::name::LockName;
 
-script!(SET = "fenced_set");
 script!(EXEC = "fenced_exec");
 
 /// The calls of a fenced value.
@@ -33,12 +32,8 @@ impl FencedValueWire {
         Self { key, fence_key }
     }
 
-    /// [`was_set`] reads the reply. `fence_ttl`: how long Redis keeps the token; `None`: for ever.
-    pub(crate) fn set(&self, value: &str, token: u64, fence_ttl: Option<Duration>) -> Call {
-        self.call(Call::new(&SET), token, fence_ttl).arg(value)
-    }
-
-    /// [`was_run`] reads the reply. Must not be repeated after it may have run.
+    /// [`was_run`] reads the reply. Must not be repeated once it may have run, unless `script` may run again.
+    /// `fence_ttl`: how long Redis keeps the token; `None`: for ever.
     pub(crate) fn exec(
         &self,
         script: &str,
@@ -46,24 +41,13 @@ impl FencedValueWire {
         token: u64,
         fence_ttl: Option<Duration>,
     ) -> Call {
-        let call = self.call(Call::new(&EXEC), token, fence_ttl).arg(script);
-        args.iter().fold(call, |call, arg| call.arg(arg))
-    }
-
-    fn call(&self, call: Call, token: u64, fence_ttl: Option<Duration>) -> Call {
-        call.key(self.key.as_str())
+        let call = Call::new(&EXEC)
+            .key(self.key.as_str())
             .key(&self.fence_key)
             .number(token)
             .number(fence_ttl.map_or(0, millis))
-    }
-}
-
-/// Reads the reply to [`FencedValueWire::set`].
-pub(crate) fn was_set(reply: Reply) -> Result<FencedWrite, Malformed> {
-    match reply {
-        Reply::Nil => Ok(FencedWrite::Done(Reply::Nil)),
-        Reply::Text(last) => Ok(FencedWrite::Stale(last)),
-        other => Err(Malformed(other)),
+            .arg(script);
+        args.iter().fold(call, |call, arg| call.arg(arg))
     }
 }
 
@@ -92,15 +76,14 @@ mod tests {
     fn calls_agree_with_the_headers() {
         let wire = FencedValueWire::new(LockName::new(None, "n").unwrap());
         let minute = Some(Duration::from_secs(60));
-        let set = wire.set("v", 7, minute);
-        assert_eq!(set.texts(), ["n", "redlock_fence:{n}", "7", "60000", "v"]);
-        assert_agrees(&set);
-        let exec = wire.exec("return 1", &["a"], 7, None);
-        assert_eq!(
-            exec.texts(),
-            ["n", "redlock_fence:{n}", "7", "0", "return 1", "a"]
-        );
-        assert_agrees(&exec);
+        for (ttl, text) in [(minute, "60000"), (None, "0")] {
+            let exec = wire.exec("return 1", &["a"], 7, ttl);
+            assert_eq!(
+                exec.texts(),
+                ["n", "redlock_fence:{n}", "7", text, "return 1", "a"]
+            );
+            assert_agrees(&exec);
+        }
     }
 
     #[test]
@@ -123,13 +106,10 @@ mod tests {
             was_run(list(vec![one, list(pair.clone())])),
             done(list(pair))
         );
-        let raised = vec![Reply::Int(2), last.clone()];
+        let raised = vec![Reply::Int(2), last];
         assert_eq!(was_run(list(raised)), Ok(FencedWrite::Raised("9".into())));
         for odd in [vec![], vec![zero.clone()], vec![zero.clone(), zero]] {
             assert!(was_run(list(odd)).is_err());
         }
-        assert_eq!(was_set(Reply::Nil), done(Reply::Nil));
-        assert_eq!(was_set(last), Ok(FencedWrite::Stale("9".into())));
-        assert!(was_set(Reply::Int(1)).is_err());
     }
 }

@@ -38,7 +38,7 @@ pub(crate) use self::fair::{
 pub(crate) use self::fair_queue::{FairPlace, FairQueue};
 pub(crate) use self::fast_path::{Carried, FastPath};
 pub(crate) use self::fenced::{FencedWire, ask_leader, ask_token, present_leader, present_token};
-pub(crate) use self::fenced_value::{FencedValueWire, FencedWrite, was_run, was_set};
+pub(crate) use self::fenced_value::{FencedValueWire, FencedWrite, was_run};
 pub use self::identity::ClientIdentity;
 pub(crate) use self::identity::identity;
 pub use self::inspection::{FoundKind, Holding, Inspection};

@@ -10,7 +10,7 @@ script!(ACQUIRE_ALL = "lock_hash" + "multi_acquire");
 
 /// Whether locks of this kind may be taken by [`acquire_all`].
 pub(crate) fn is_taken_together(recipe: &dyn Recipe) -> bool {
-    *recipe.profile() == super::profile::RLOCK
+    recipe.profile().kind == super::profile::RLOCK.kind
 }
 
 /// Takes all of these locks or none, each for its own owner. [`Together`] reads the reply.

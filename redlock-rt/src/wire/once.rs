@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::fenced::FencedWire;
-use super::keys::{self, Channel};
+use super::keys;
 use super::profile::{self, Profile};
 use super::recipe::{Ask, Recipe};
 use super::reply::{AcquireReply, Malformed, Reply, ttl_of};
@@ -119,10 +119,6 @@ impl Recipe for OnceWire {
 
     fn name(&self) -> &LockName {
         self.lock.name()
-    }
-
-    fn channel(&self) -> Option<Channel<'_>> {
-        self.lock.channel()
     }
 
     fn flaw(&self, lease: Duration) -> Option<&'static str> {

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::keys::{self, Channel};
+use super::keys;
 use super::operation::{NOTED, Operation};
 use super::profile::{self, Profile};
 use super::recipe::{Ask, Recipe, WantedLease};
@@ -18,7 +18,6 @@ script!(RELEASE = "permit_ids" + "permits" + "permits_release");
 script!(RELEASE_ID = "permit_ids" + "permits" + "permits_release_id");
 script!(UPDATE = "permit_ids" + "permits" + "permits_update");
 script!(SET = "permits" + "permits_set");
-script!(SET_ONCE = "permits" + "permits_set_once");
 script!(INSPECT = "permits" + "permits_inspect");
 
 /// Hexadecimal digits of an id.
@@ -101,18 +100,13 @@ impl PermitsWire {
             .number(millis(wanted.most))
     }
 
-    /// Sets the total number of permits if none is set. Returns 1 or 0.
-    pub(crate) fn set_once(&self, operation: &Operation, permits: u32) -> Call {
-        self.call_of(&SET_ONCE, operation.id.as_str())
-            .number(permits.into())
-            .number(millis(operation.noted))
-    }
-
-    /// Sets the total number of permits. Returns the number of free permits afterwards.
-    pub(crate) fn set(&self, operation: &Operation, permits: u32) -> Call {
+    /// Sets the total number of permits. Returns the number of free permits afterwards. `once`: only if none is
+    /// set; returns 1 or 0.
+    pub(crate) fn set(&self, operation: &Operation, permits: u32, once: bool) -> Call {
         self.call_of(&SET, operation.id.as_str())
             .number(permits.into())
             .number(millis(operation.noted))
+            .arg(if once { "once" } else { "" })
     }
 }
 
@@ -123,10 +117,6 @@ impl Recipe for PermitsWire {
 
     fn name(&self) -> &LockName {
         &self.name
-    }
-
-    fn channel(&self) -> Option<Channel<'_>> {
-        Some(keys::semaphore_channel(&self.name))
     }
 
     fn permits(&self) -> u32 {
@@ -223,8 +213,8 @@ mod tests {
             wire.inspect(),
             wire.release_id(&operation, "00"),
             wire.update_lease("00", second),
-            wire.set(&operation, 3),
-            wire.set_once(&operation, 3),
+            wire.set(&operation, 3, false),
+            wire.set(&operation, 3, true),
         ];
         calls.iter().for_each(assert_agrees);
     }

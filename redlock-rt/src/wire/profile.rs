@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-/// One kind of lock. Statements about other kinds are about their holds of the same name.
-#[derive(Debug, PartialEq, Eq)]
+use super::keys::{self, Channel};
+use crate::name::LockName;
+
+/// One kind of lock. Statements about other kinds refer to their holds of the same name.
+#[derive(Debug)]
 pub(crate) struct Profile {
     /// Identifies the kind in look-ups of waiters and holds.
     pub(crate) kind: &'static str,
@@ -14,7 +17,10 @@ pub(crate) struct Profile {
     /// Each hold has a fencing token.
     pub(crate) fenced: bool,
     pub(crate) leases: Leases,
-    /// The longest interval between checks of a hold, renewed or not, if other clients may shorten its lease.
+    /// The channel of releases; `None` if waiters can only poll.
+    pub(super) channel: Option<fn(&LockName) -> Channel<'_>>,
+    /// How often a hold is checked at least, renewed or not, if other clients may shorten its
+    /// lease.
     pub(crate) look_every: Option<Duration>,
     /// A refused attempt that continues to wait leaves something in Redis, which a release must remove.
     pub(crate) leaves_traces: bool,
@@ -77,6 +83,7 @@ const PLAIN: Profile = Profile {
     hands_over: false,
     fenced: false,
     leases: Leases::One,
+    channel: Some(keys::lock_channel),
     look_every: None,
     leaves_traces: false,
     ends_with_others: false,
@@ -96,6 +103,7 @@ pub(super) const RLOCK: Profile = Profile {
 
 pub(super) const SPIN: Profile = Profile {
     kind: "spin",
+    channel: None,
     reenters: &["spin"],
     ..PLAIN
 };
@@ -124,9 +132,10 @@ pub(super) const LEADER: Profile = Profile {
     ..FENCED
 };
 
-/// Every waiter has a place in Redis.
+/// Every waiter has a place in Redis, and is notified by itself, through the [`queue`](super::Recipe::queue).
 pub(super) const FAIR: Profile = Profile {
     kind: "fair",
+    channel: None,
     leaves_traces: true,
     reenters: &["fair"],
     ..PLAIN
@@ -140,6 +149,7 @@ pub(super) const READ: Profile = Profile {
     kind: "rw.read",
     exclusive: false,
     leases: Leases::EachGuard,
+    channel: Some(keys::rw_channel),
     look_every: Some(LOOK_EVERY),
     reenters: &["rw.read"],
     joins: &["rw.write", "rw.write.preferred"],
@@ -149,6 +159,7 @@ pub(super) const READ: Profile = Profile {
 
 pub(super) const WRITE: Profile = Profile {
     kind: "rw.write",
+    channel: Some(keys::rw_channel),
     reenters: &["rw.write", "rw.write.preferred"],
     deadlocks_under: &["rw.read"],
     supersedes: &["rw.write.preferred", "rw.read"],
@@ -169,6 +180,7 @@ pub(super) const SEMAPHORE: Profile = Profile {
     kind: "semaphore",
     exclusive: false,
     leases: Leases::None,
+    channel: Some(keys::semaphore_channel),
     notes_withdrawals: true,
     ..PLAIN
 };
@@ -183,12 +195,14 @@ pub(super) const PERMITS: Profile = Profile {
 /// A hold is a party that has arrived.
 pub(super) const BARRIER: Profile = Profile {
     kind: "barrier",
+    channel: Some(keys::barrier_channel),
     ends_with_others: true,
     ..PERMITS
 };
 
 pub(super) const DOUBLE_BARRIER: Profile = Profile {
     kind: "double_barrier",
+    channel: BARRIER.channel,
     ..PERMITS
 };
 

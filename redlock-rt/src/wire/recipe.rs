@@ -24,7 +24,9 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     fn name(&self) -> &LockName;
 
     /// The channel of releases; `None` if waiters can only poll.
-    fn channel(&self) -> Option<Channel<'_>>;
+    fn channel(&self) -> Option<Channel<'_>> {
+        Some(self.profile().channel?(self.name()))
+    }
 
     /// Why a lock with this lease is not allowed.
     fn flaw(&self, _lease: Duration) -> Option<&'static str> {

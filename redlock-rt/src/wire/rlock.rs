@@ -56,10 +56,6 @@ impl Recipe for RLockWire {
         &self.name
     }
 
-    fn channel(&self) -> Option<Channel<'_>> {
-        (!self.spins).then(|| keys::lock_channel(&self.name))
-    }
-
     fn acquire(&self, ask: &Ask<'_>) -> Call {
         if let (Some(steal), Some(channel)) = (ask.steal, self.channel()) {
             return steal.call(&STEAL, &self.name, None, channel, ask);

@@ -88,10 +88,6 @@ impl Recipe for ReadWire {
         &self.0.name
     }
 
-    fn channel(&self) -> Option<Channel<'_>> {
-        Some(self.0.channel())
-    }
-
     fn acquire(&self, ask: &Ask<'_>) -> Call {
         Call::new(&READ_ACQUIRE)
             .reading_more()
@@ -179,10 +175,6 @@ impl Recipe for WriteWire {
 
     fn name(&self) -> &LockName {
         &self.shared.name
-    }
-
-    fn channel(&self) -> Option<Channel<'_>> {
-        Some(self.shared.channel())
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
@@ -342,7 +334,7 @@ mod tests {
         assert_eq!(write.relation(&write), Relation::Same);
         assert_eq!(write.relation(&read), Relation::Deadlocks);
         let preferred = WriteWire::new(name("n"), Duration::from_secs(5));
-        assert_ne!(preferred.profile(), write.profile());
+        assert_ne!(preferred.profile().kind, write.profile().kind);
         assert_eq!(read.relation(&preferred), Relation::Joins);
         assert_eq!(write.relation(&preferred), Relation::Same);
         assert_eq!(preferred.relation(&write), Relation::Same);

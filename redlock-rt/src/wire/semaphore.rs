@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::keys::{self, Channel};
+use super::keys;
 use super::operation::{NOTED, Operation};
 use super::profile::{self, Profile};
 use super::recipe::{Ask, Recipe, WantedLease};
@@ -65,10 +65,6 @@ impl Recipe for SemaphoreWire {
 
     fn name(&self) -> &LockName {
         &self.name
-    }
-
-    fn channel(&self) -> Option<Channel<'_>> {
-        Some(keys::semaphore_channel(&self.name))
     }
 
     fn permits(&self) -> u32 {

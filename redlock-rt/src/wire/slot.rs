@@ -38,7 +38,7 @@ impl fmt::Display for Slot {
 
 /// The part of a key that is hashed: what is between the first `{` and the next `}`, unless that is
 /// nothing.
-fn hashed(key: &[u8]) -> &[u8] {
+pub(super) fn hashed(key: &[u8]) -> &[u8] {
     let tag = || {
         let open = key.iter().position(|&byte| byte == b'{')?;
         let rest = &key[open + 1..];

@@ -59,15 +59,13 @@ impl Node {
         timeouts: Timeouts,
         on_doubt: &OnDoubt,
     ) -> Self {
-        let (clustered, moved) = (dialer.clustered, Arc::clone(on_doubt));
+        let moved = Arc::clone(on_doubt);
         // The time to connect to the new server and to verify the holds there.
         let refused_for = timeouts.connect + timeouts.response;
         let mut current = CurrentServer::new(dialer.called(), refused_for, move || moved());
         current.journal.news.clone_from(&dialer.news);
-        let current = Arc::new(match clustered {
-            true => current.of_a_cluster(),
-            false => current,
-        });
+        current.clustered = dialer.clustered;
+        let current = Arc::new(current);
         let main = Arc::new(Connection::new(
             dialer.clone(),
             spawner.clone(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::layout::Layout;
 use crate::connection::address::Address;
-use crate::connection::dial::{Dialer, Target};
+use crate::connection::dial::Dialer;
 use crate::connection::fault::Fault;
 use crate::connection::server::{Gathered, NOT_A_NODE, all_failed, ask, gather};
 use crate::wire::Value;
@@ -62,7 +62,7 @@ async fn question(
     for subcommand in ["SLOTS", "INFO"] {
         commands.cmd("CLUSTER").arg(subcommand);
     }
-    let target = Target::Address(node.clone());
+    let target = Some(node.clone());
     let open = |target| async move { dialer.dial(&target, within).await };
     let (_, replies) = ask(&commands, needed, target, reached, open).await?;
     let (logged_in, told) = replies.split_at(needed);

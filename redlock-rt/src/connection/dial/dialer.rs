@@ -27,7 +27,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
 
 pub(crate) type BoxStream = Box<dyn Stream>;
 type BoxDial = Pin<Box<dyn Future<Output = io::Result<BoxStream>> + Send>>;
-type DialNode = dyn Fn(&str, u16) -> BoxDial + Send + Sync;
+type Dial = dyn Fn(&str, u16) -> BoxDial + Send + Sync;
 
 /// The library name for CLIENT SETINFO.
 pub(in crate::connection) const LIB_NAME: &str = "redlock-rt";
@@ -58,7 +58,7 @@ pub(crate) struct Dialer {
     /// Uses no sharded channels.
     pub(crate) plain_channels: bool,
     /// Opens the streams to its nodes.
-    to_nodes: Option<NodeConnector>,
+    to_nodes: Option<Connector>,
     #[cfg(feature = "tls")]
     tls: Option<super::tls::Tls>,
 }
@@ -70,62 +70,15 @@ pub(crate) struct ServerId {
     pub(crate) db: i64,
 }
 
-/// How to find the server to lock on.
-pub(in crate::connection) enum Route<'a> {
-    /// There is only one.
-    Only(Target),
-    /// The master among these.
-    Master(&'a [Address]),
-    /// The master that the sentinels name.
-    Sentinels(&'a Service),
-    /// Any of these nodes of a cluster.
-    Nodes(&'a [Address]),
-}
+/// The destination of a stream; `None`: the connector.
+pub(in crate::connection) type Target = Option<Address>;
 
-/// The destination of a stream.
-#[derive(Debug, Clone)]
-pub(in crate::connection) enum Target {
-    Address(Address),
-    Connector,
-}
-
-impl Target {
-    pub(in crate::connection) fn address(&self) -> Option<&Address> {
-        match self {
-            Self::Address(address) => Some(address),
-            Self::Connector => None,
-        }
-    }
-
-    /// Whether connections have no TLS, and the port may expect TLS.
-    pub(in crate::connection) fn is_plain(&self) -> bool {
-        matches!(self, Self::Address(Address::Tcp { .. }))
-    }
-}
-
-/// A source of streams that the library does not open itself.
+/// A source of streams that the library does not open itself, by host and port where it leads to the nodes
+/// of a cluster.
 #[derive(Clone)]
-pub(crate) struct Connector(Arc<dyn Fn() -> BoxDial + Send + Sync>);
+pub(crate) struct Connector(Arc<Dial>);
 
 impl Connector {
-    pub(crate) fn new<F, Fut, S>(dial: F) -> Self
-    where
-        F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = io::Result<S>> + Send + 'static,
-        S: Stream,
-    {
-        Self(Arc::new(move || {
-            let stream = dial();
-            Box::pin(async move { Ok(Box::new(stream.await?) as BoxStream) })
-        }))
-    }
-}
-
-/// The same for a cluster: a stream to a node, by its host and port.
-#[derive(Clone)]
-pub(crate) struct NodeConnector(Arc<DialNode>);
-
-impl NodeConnector {
     pub(crate) fn new<F, Fut, S>(dial: F) -> Self
     where
         F: Fn(&str, u16) -> Fut + Send + Sync + 'static,
@@ -189,7 +142,7 @@ impl Dialer {
     }
 
     /// Takes the streams to the nodes of the cluster from `connector`.
-    pub(crate) fn over_nodes(mut self, connector: NodeConnector) -> Self {
+    pub(crate) fn over_nodes(mut self, connector: Connector) -> Self {
         self.to_nodes = Some(connector);
         self
     }
@@ -271,17 +224,9 @@ impl Dialer {
         }
     }
 
-    /// How to find the server.
-    pub(in crate::connection) fn route(&self) -> Route<'_> {
-        match &self.servers {
-            Some(servers) if self.connector.is_none() => match servers {
-                Servers::One(address) => Route::Only(Target::Address(address.clone())),
-                Servers::Several(addresses) => Route::Master(addresses),
-                Servers::Service(service) => Route::Sentinels(service),
-                Servers::Cluster(nodes) => Route::Nodes(nodes),
-            },
-            _ => Route::Only(Target::Connector),
-        }
+    /// How to find the server to lock on; `None`: by the connector.
+    pub(in crate::connection) fn route(&self) -> Option<&Servers> {
+        self.servers.as_ref().filter(|_| self.connector.is_none())
     }
 
     /// The service that sentinels watch, if there are any.
@@ -310,8 +255,8 @@ impl Dialer {
     pub(in crate::connection) fn topology(&self) -> &'static str {
         match self.route() {
             _ if self.clustered => "cluster",
-            Route::Sentinels(_) => "sentinel",
-            Route::Master(_) => "replicated",
+            Some(Servers::Service(_)) => "sentinel",
+            Some(Servers::Several(_)) => "replicated",
             _ => "one server",
         }
     }
@@ -326,7 +271,10 @@ impl Dialer {
 
     /// Whether the server is the master among several.
     pub(in crate::connection) fn looks_for_the_master(&self) -> bool {
-        matches!(self.route(), Route::Master(_) | Route::Sentinels(_))
+        matches!(
+            self.route(),
+            Some(Servers::Several(_) | Servers::Service(_))
+        )
     }
 
     /// Whether sentinels name the master.
@@ -369,19 +317,18 @@ impl Dialer {
 
     async fn open(&self, target: &Target, within: Duration) -> io::Result<BoxStream> {
         let address = match (target, &self.connector) {
-            (Target::Address(address), _) => address,
-            (Target::Connector, Some(Connector(dial))) => {
+            (Some(address), _) => address,
+            (None, Some(Connector(dial))) => {
                 #[cfg(feature = "tls")]
                 if let Some(Servers::One(Address::Tls { host, .. })) = &self.servers {
-                    let stream = self.tls()?.connect(host, dial.as_ref(), within).await?;
+                    let stream = self.tls()?.connect(host, || dial("", 0), within).await?;
                     return Ok(Box::new(stream));
                 }
-                return dial().await;
+                return dial("", 0).await;
             }
-            (Target::Connector, None) => return Err(io::ErrorKind::Unsupported.into()),
+            (None, None) => return Err(io::ErrorKind::Unsupported.into()),
         };
-        if let (Address::Tcp { host, port }, Some(NodeConnector(dial))) = (address, &self.to_nodes)
-        {
+        if let (Address::Tcp { host, port }, Some(Connector(dial))) = (address, &self.to_nodes) {
             return dial(host, *port).await;
         }
         match address {

@@ -14,7 +14,7 @@ pub(crate) struct Login {
 
 /// The servers to which a client connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Servers {
+pub(in crate::connection) enum Servers {
     One(Address),
     /// A master and its replicas: whichever is the master.
     Several(Vec<Address>),

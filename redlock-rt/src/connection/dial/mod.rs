@@ -19,10 +19,10 @@ mod url_lists;
 pub(crate) use self::credentials::CredentialSource;
 pub use self::credentials::Credentials;
 pub(super) use self::credentials::Expiry;
-pub(super) use self::dialer::{BoxStream, LIB_NAME, LIB_VERSION, Route, Target};
-pub(crate) use self::dialer::{Connector, Dialer, NodeConnector, ServerId};
+pub(super) use self::dialer::{BoxStream, LIB_NAME, LIB_VERSION, Target};
+pub(crate) use self::dialer::{Connector, Dialer, ServerId};
 pub(crate) use self::endpoint::Endpoint;
-pub(super) use self::endpoint::Service;
+pub(super) use self::endpoint::{Servers, Service};
 pub(super) use self::misfit::Misfit;
 #[cfg(feature = "redis-1")]
 pub(crate) use self::redis_crate::RedisSettings;

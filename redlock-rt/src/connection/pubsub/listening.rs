@@ -30,16 +30,6 @@ use crate::connection::stream::{Framed, Nonsense, encode, nonsense};
 use crate::shim::lock_std;
 use crate::wire::Value;
 
-/// The two kinds of channels of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Reach {
-    /// Messages reach the subscribers at all servers of a cluster.
-    #[default]
-    Everywhere,
-    /// Messages stay in the shard of the channel's slot.
-    Shard,
-}
-
 /// The commands.
 #[derive(Debug, Clone)]
 pub(super) struct Asking(Arc<Mutex<AskedCommands>>);
@@ -108,19 +98,21 @@ pub(super) fn listen<S>(framed: Framed<S>) -> (Asking, Listening<S>) {
 }
 
 impl Asking {
-    pub(super) async fn subscribe(&self, channel: &str, reach: Reach) -> Result<(), Fault> {
-        let command = match reach {
-            Reach::Everywhere => &b"SUBSCRIBE"[..],
-            Reach::Shard => b"SSUBSCRIBE",
+    /// `sharded`: messages stay in the shard of the channel's slot; others reach the subscribers at all servers
+    /// of a cluster.
+    pub(super) async fn subscribe(&self, channel: &str, sharded: bool) -> Result<(), Fault> {
+        let command = match sharded {
+            false => &b"SUBSCRIBE"[..],
+            true => b"SSUBSCRIBE",
         };
         self.ask(What::Begin, &[&[command, channel.as_bytes()]])
             .await
     }
 
-    pub(super) async fn unsubscribe(&self, channel: &str, reach: Reach) -> Result<(), Fault> {
-        let command = match reach {
-            Reach::Everywhere => &b"UNSUBSCRIBE"[..],
-            Reach::Shard => b"SUNSUBSCRIBE",
+    pub(super) async fn unsubscribe(&self, channel: &str, sharded: bool) -> Result<(), Fault> {
+        let command = match sharded {
+            false => &b"UNSUBSCRIBE"[..],
+            true => b"SUNSUBSCRIBE",
         };
         let channel = channel.as_bytes();
         let what = What::End {
@@ -328,6 +320,8 @@ mod tests {
     use super::*;
     use crate::connection::Cause;
 
+    const SHARDED: bool = true;
+
     struct Both {
         asking: Asking,
         listening: Listening<DuplexStream>,
@@ -418,8 +412,8 @@ mod tests {
     fn both_commands_that_end_a_subscription_may_be_refused() {
         let mut both = both();
         let asking = both.asking.clone();
-        let mut end = Box::pin(asking.unsubscribe("c", Reach::Everywhere));
-        let mut begin = Box::pin(asking.subscribe("d", Reach::Everywhere));
+        let mut end = Box::pin(asking.unsubscribe("c", !SHARDED));
+        let mut begin = Box::pin(asking.subscribe("d", !SHARDED));
         assert!((&mut end).now_or_never().is_none() && (&mut begin).now_or_never().is_none());
         assert_eq!(both.hear("-BUSY\r\n"), []);
         assert!((&mut end).now_or_never().is_none());
@@ -433,8 +427,8 @@ mod tests {
     fn a_subscription_is_confirmed_or_refused_in_order() {
         let mut both = both();
         let asking = both.asking.clone();
-        let mut one = Box::pin(asking.subscribe("c", Reach::Shard));
-        let mut two = Box::pin(asking.subscribe("d", Reach::Everywhere));
+        let mut one = Box::pin(asking.subscribe("c", SHARDED));
+        let mut two = Box::pin(asking.subscribe("d", !SHARDED));
         assert!((&mut one).now_or_never().is_none() && (&mut two).now_or_never().is_none());
         assert_eq!(both.hear(""), []);
         let expected = words(&["SSUBSCRIBE", "c"]) + &words(&["SUBSCRIBE", "d"]);
@@ -456,8 +450,8 @@ mod tests {
 
         // Both at the same time: the server had ended it before it read the command.
         let asking = both.asking.clone();
-        let mut end = Box::pin(asking.unsubscribe("c", Reach::Shard));
-        let mut next = Box::pin(asking.subscribe("e", Reach::Shard));
+        let mut end = Box::pin(asking.unsubscribe("c", SHARDED));
+        let mut next = Box::pin(asking.subscribe("e", SHARDED));
         assert!((&mut end).now_or_never().is_none() && (&mut next).now_or_never().is_none());
         assert_eq!(both.hear(&confirmed("sunsubscribe", "d")), left("d"));
         let pushed_and_refused = confirmed("sunsubscribe", "c") + "-MOVED 7 127.0.0.1:1\r\n";
@@ -509,7 +503,7 @@ mod tests {
     fn a_connection_that_ends_answers_all_that_is_open() {
         let mut both = both();
         let asking = both.asking.clone();
-        let mut open = Box::pin(asking.subscribe("c", Reach::Shard));
+        let mut open = Box::pin(asking.subscribe("c", SHARDED));
         assert!((&mut open).now_or_never().is_none());
         drop(both.server);
         assert_eq!(both.listening.next().now_or_never(), Some(None));
@@ -520,7 +514,7 @@ mod tests {
     #[test]
     fn a_connection_that_is_dropped_answers_all_that_is_open() {
         let both = both();
-        let mut open = Box::pin(both.asking.subscribe("c", Reach::Shard));
+        let mut open = Box::pin(both.asking.subscribe("c", SHARDED));
         assert!((&mut open).now_or_never().is_none());
         drop(both.listening);
         assert!(open.now_or_never().unwrap().is_err());
@@ -535,9 +529,7 @@ mod tests {
             .map(|number| {
                 let asking = asking.clone();
                 let mut asked =
-                    Box::pin(
-                        async move { asking.subscribe(&number.to_string(), Reach::Shard).await },
-                    );
+                    Box::pin(async move { asking.subscribe(&number.to_string(), SHARDED).await });
                 assert!((&mut asked).now_or_never().is_none());
                 asked
             })

@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt};
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 
-use super::listening::{Asking, Heard, Listening, Reach, listen};
+use super::listening::{Asking, Heard, Listening, listen};
 use crate::connection::address::Address;
 use crate::connection::dial::{BoxStream, Dialer};
 use crate::connection::fault::Fault;
@@ -78,14 +78,14 @@ impl Subscriber {
     /// Subscribes to one channel and waits for the confirmation. One channel per command: the
     /// confirmations of several channels in one command can get out of order.
     pub(crate) async fn subscribe(&mut self, channel: &str) -> Result<(), Fault> {
-        let subscribed = self.asking.subscribe(channel, self.reach_of(channel));
+        let subscribed = self.asking.subscribe(channel, self.is_sharded(channel));
         let here = |fault: Fault| fault.said_at(self.at.as_ref());
         subscribed.await.map_err(here)
     }
 
     pub(crate) async fn unsubscribe(&mut self, channel: &str) -> Result<(), Fault> {
-        let reach = self.reach_of(channel);
-        self.asking.unsubscribe(channel, reach).await
+        let sharded = self.is_sharded(channel);
+        self.asking.unsubscribe(channel, sharded).await
     }
 
     /// Checks that the other side still answers.
@@ -94,11 +94,8 @@ impl Subscriber {
     }
 
     /// A client's own channel is in no slot: scripts in all slots publish there.
-    fn reach_of(&self, channel: &str) -> Reach {
-        match self.sharded && keys::is_in_a_slot(channel) {
-            true => Reach::Shard,
-            false => Reach::Everywhere,
-        }
+    fn is_sharded(&self, channel: &str) -> bool {
+        self.sharded && keys::is_in_a_slot(channel)
     }
 }
 

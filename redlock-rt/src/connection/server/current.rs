@@ -139,8 +139,8 @@ pub(in crate::connection) enum Listener {
 pub(crate) struct CurrentServer {
     pub(crate) place: Arc<str>,
     refused_for: Duration,
-    /// Whether it is a node of a cluster.
-    clustered: bool,
+    /// Whether it is a node of a cluster, which may become a replica and a master again.
+    pub(in crate::connection) clustered: bool,
     on_move: Box<dyn Fn() + Send + Sync>,
     /// Whether a connection was ever made: the configuration is, or was, correct.
     reached: AtomicBool,
@@ -205,12 +205,6 @@ impl CurrentServer {
             named: watch::Sender::new(None),
             state: Mutex::default(),
         }
-    }
-
-    /// As [`new`](Self::new), for a node of a cluster, which may become a replica and a master again.
-    pub(in crate::connection) fn of_a_cluster(mut self) -> Self {
-        self.clustered = true;
-        self
     }
 
     /// Whether the server with this `run_id` executes HDEL; `None`: not known.

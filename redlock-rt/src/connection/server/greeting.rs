@@ -81,7 +81,7 @@ where
     if dialer.clustered && !dialer.plain_channels {
         commands.cmd("PUBSUB").arg("SHARDNUMSUB");
     }
-    let at = target.address().cloned();
+    let at = target.clone();
     let asked = ask(&commands, needed, target, server.was_reached(), open);
     let (stream, replies) = asked.await?;
     let (info, client_id) = judge(&replies, needed, dialer.clustered)?;
@@ -114,7 +114,7 @@ where
         Err(turned_away) => turned_away,
     };
     // A TLS server closes without a reply to anything else, and so do other servers.
-    let suspect = hung_up && target.is_plain() && !reached;
+    let suspect = hung_up && !reached && matches!(target, Some(Address::Tcp { .. }));
     match suspect && clock::timeout(LOOK, speaks_tls(open(target))).await == Ok(true) {
         true => Err(Fault::not_plain()),
         false => Err(fault),

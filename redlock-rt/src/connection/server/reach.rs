@@ -10,7 +10,7 @@ use super::current::CurrentServer;
 use super::greeting::{Reached, greet_at};
 use super::info::Unfit;
 use super::{replicated, sentinel};
-use crate::connection::dial::{BoxStream, Dialer, Route, Target};
+use crate::connection::dial::{BoxStream, Dialer, Servers, Target};
 use crate::connection::fault::Fault;
 
 /// Finds the server, connects and logs in there, and asks what kind of server it is. `within`: how
@@ -28,17 +28,18 @@ where
     let login = dialer.login().await?;
     let greet = |target| greet_at(dialer, server, &login, target, number, &open);
     match dialer.route() {
-        Route::Only(target) => greet(target).await,
+        None => greet(None).await,
+        Some(Servers::One(address)) => greet(Some(address.clone())).await,
         // Any node will do for this purpose.
-        Route::Nodes(nodes) => match fastrand::choice(nodes) {
-            Some(node) => greet(Target::Address(node.clone())).await,
+        Some(Servers::Cluster(nodes)) => match fastrand::choice(nodes) {
+            Some(node) => greet(Some(node.clone())).await,
             None => Err(Fault::passing("the cluster has no nodes".into())),
         },
-        Route::Master(addresses) => {
-            let greet = |address| greet(Target::Address(address));
+        Some(Servers::Several(addresses)) => {
+            let greet = |address| greet(Some(address));
             replicated::find_master(addresses, server.was_reached(), within, greet).await
         }
-        Route::Sentinels(service) => loop {
+        Some(Servers::Service(service)) => loop {
             let mut switches = server.switches();
             let known = server.was_reached();
             let asked = sentinel::locate(dialer, service, known, within, &open).await?;
@@ -46,7 +47,7 @@ where
             // A hung master does not answer, and the sentinels may name another one meanwhile.
             let greeted = tokio::select! {
                 biased;
-                greeted = greet(Target::Address(asked.clone())) => greeted,
+                greeted = greet(Some(asked.clone())) => greeted,
                 () = switches.other_than(Some(&asked)) => continue,
             };
             let reached = greeted.map_err(|fault| fault.of_master(&place))?;

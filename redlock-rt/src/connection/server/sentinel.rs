@@ -73,7 +73,7 @@ where
         let question = commands.cmd("SENTINEL");
         question.arg(subcommand).arg(&service.name);
     }
-    let target = Target::Address(sentinel.clone());
+    let target = Some(sentinel.clone());
     let (_, replies) = ask(&commands, needed, target, reached, open).await?;
     let (logged_in, told) = replies.split_at(needed);
     if let Some(Value::Error(error)) = logged_in.first() {

@@ -17,7 +17,7 @@ use super::greeting::ask;
 use super::sentinel::{locate, refused};
 use crate::clock;
 use crate::connection::address::Address;
-use crate::connection::dial::{BoxStream, Dialer, Service, Target};
+use crate::connection::dial::{BoxStream, Dialer, Service};
 use crate::connection::fault::Fault;
 use crate::connection::stream::{Framed, Nonsense, encode, nonsense};
 use crate::wire::Value;
@@ -61,7 +61,7 @@ async fn open(
 ) -> Result<Framed<BoxStream>, Fault> {
     let mut commands = dialer.sentinel_login();
     commands.cmd("SUBSCRIBE").arg(CHANNEL);
-    let target = Target::Address(sentinel.clone());
+    let target = Some(sentinel.clone());
     let open = |target| async move { dialer.dial(&target, within).await };
     let (stream, replies) = ask(&commands, commands.len(), target, true, open).await?;
     for reply in replies {
@@ -158,7 +158,7 @@ mod tests {
         let (client, mut server) = tokio::io::duplex(sent.len() + 1024);
         server.write_all(sent.as_bytes()).await.unwrap();
         let stream = Framed::new(Box::new(client) as BoxStream);
-        let dialer = Dialer::through(Connector::new(|| async {
+        let dialer = Dialer::through(Connector::new(|_: &str, _: u16| async {
             Err::<BoxStream, _>(io::Error::other("no"))
         }));
         let master = CurrentServer::new("here".into(), WITHIN, || {});

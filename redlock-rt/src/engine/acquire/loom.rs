@@ -50,8 +50,9 @@ struct Waiter {
 impl World {
     /// With the guard of the holder.
     fn new() -> (Arc<Self>, HoldGuard) {
-        let connect =
-            || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
+        let connect = |_: &str, _: u16| async {
+            Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into())
+        };
         let mut config = Config::for_tests(LONG);
         config.hand_over = LONG;
         let recipe = FairWire::new(LockName::new(None, "n").unwrap(), LONG);

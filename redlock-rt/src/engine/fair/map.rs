@@ -43,7 +43,7 @@ pub(in crate::engine) struct FairMap {
     pub(super) schedule: Mutex<Schedule<Weak<FairWaiters>>>,
     /// Readable without the mutex, since every lock of another kind reads it.
     used: AtomicBool,
-    pub(in crate::engine) signal: Signal,
+    pub(in crate::engine) signal: Arc<Signal>,
 }
 
 impl FairMap {
@@ -67,7 +67,7 @@ impl FairMap {
             numbers: AtomicU64::new(0),
             schedule: Mutex::default(),
             used: AtomicBool::new(false),
-            signal: Signal::default(),
+            signal: Arc::default(),
         }
     }
 
@@ -202,11 +202,5 @@ impl ChannelListener for FairMap {
         if !known.iter().any(|waiters| waiters.is_next(number, left)) {
             known.iter().for_each(|waiters| waiters.unclaimed());
         }
-    }
-}
-
-impl AsRef<Signal> for FairMap {
-    fn as_ref(&self) -> &Signal {
-        &self.signal
     }
 }

@@ -19,7 +19,7 @@ const ALIVE: Duration = Duration::from_secs(30);
 /// Tasks do not run: there is no runtime.
 fn engine() -> Arc<ClientEngine> {
     let server = redlock_embedded::Engine::new();
-    let connector = Connector::new(move || std::future::ready(Ok(server.connect())));
+    let connector = Connector::new(move |_: &str, _: u16| std::future::ready(Ok(server.connect())));
     ClientEngine::through(connector, Config::for_tests(ALIVE))
 }
 

@@ -40,8 +40,9 @@ struct World {
 impl World {
     /// With a guard that can be handed over.
     fn new() -> (Arc<Self>, HoldGuard) {
-        let connect =
-            || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
+        let connect = |_: &str, _: u16| async {
+            Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into())
+        };
         let mut config = Config::for_tests(LEASE);
         config.hand_over = CHAIN;
         let engine = ClientEngine::through(Connector::new(connect), config);

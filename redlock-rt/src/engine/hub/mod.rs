@@ -61,8 +61,8 @@ pub(crate) struct Hub {
     registry: Mutex<Shards<Arc<dyn ChannelListener>>>,
     /// The number of channels, which an uncontended lock reads without the mutex.
     channels: AtomicUsize,
-    pub(super) signal: Signal,
-    /// `None`: there is only one server.
+    pub(super) signal: Arc<Signal>,
+    /// `None`: there is one server.
     cluster: Option<Arc<Cluster>>,
 }
 
@@ -72,7 +72,7 @@ impl Hub {
             cluster,
             registry: Mutex::new(Shards::new(linger)),
             channels: AtomicUsize::new(0),
-            signal: Signal::default(),
+            signal: Arc::default(),
         }
     }
 

@@ -28,12 +28,6 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 /// PING.
 const DEAF: Duration = Duration::from_millis(500);
 
-impl AsRef<Signal> for Hub {
-    fn as_ref(&self) -> &Signal {
-        &self.signal
-    }
-}
-
 /// Runs until the hub is closed.
 pub(crate) async fn run(hub: Arc<Hub>, nodes: Arc<Nodes>, timeouts: Timeouts) {
     let _all = Subscriptions(&hub);

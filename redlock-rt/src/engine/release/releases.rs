@@ -312,12 +312,6 @@ impl Wake for Releases {
     }
 }
 
-impl AsRef<Signal> for Releases {
-    fn as_ref(&self) -> &Signal {
-        &self.signal
-    }
-}
-
 /// Runs until the queue is closed, and wakes event listeners. `patience`: how long to wait for a reply.
 pub(in crate::engine) async fn run(
     releases: Arc<Releases>,

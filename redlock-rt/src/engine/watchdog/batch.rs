@@ -258,7 +258,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_renewal_is_handed_to_the_connection_at_once_whatever_budget_is_left() {
         let server = redlock_embedded::Engine::new();
-        let connector = Connector::new(move || std::future::ready(Ok(server.connect())));
+        let connector =
+            Connector::new(move |_: &str, _: u16| std::future::ready(Ok(server.connect())));
         let engine = ClientEngine::through(connector, Config::for_tests(30 * S));
         let name = LockName::new(None, "spent").unwrap();
         let wire = Arc::new(RLockWire::new(name));

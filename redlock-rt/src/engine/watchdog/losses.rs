@@ -12,7 +12,7 @@ const MOST_NAMES: usize = 10;
 
 /// The losses of a client. The first is logged at once; the losses of the following second share
 /// one line.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::engine) struct Losses {
     tally: Mutex<UnloggedLosses>,
 }
@@ -72,12 +72,6 @@ impl UnloggedLosses {
 }
 
 impl Losses {
-    pub(super) fn new() -> Self {
-        Self {
-            tally: Mutex::new(UnloggedLosses::default()),
-        }
-    }
-
     /// Returns whether to wake the watchdog's task, which logs the loss later.
     #[must_use]
     pub(super) fn add(&self, name: &str, reason: LostReason, now: Instant) -> bool {

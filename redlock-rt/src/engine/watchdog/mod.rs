@@ -93,6 +93,7 @@ impl Scheduled {
 const AT_A_TIME: usize = 100;
 
 /// The holds of a client, and when each is due.
+#[derive(Default)]
 pub(crate) struct Watchdog {
     schedule: Mutex<Scheduled>,
     /// When all locks were last put in doubt. Written with the schedule's lock held, and read inside that of
@@ -102,23 +103,12 @@ pub(crate) struct Watchdog {
     /// schedule's.
     doubtful: Mutex<VecDeque<(u64, Instant)>>,
     pub(super) losses: Losses,
-    pub(super) signal: Signal,
+    pub(super) signal: Arc<Signal>,
     /// An event after which the server may no longer have our locks.
     doubt: AtomicBool,
 }
 
 impl Watchdog {
-    pub(super) fn new() -> Self {
-        Self {
-            schedule: Mutex::default(),
-            doubted: StdMutex::default(),
-            doubtful: Mutex::new(VecDeque::new()),
-            losses: Losses::new(),
-            signal: Signal::default(),
-            doubt: AtomicBool::new(false),
-        }
-    }
-
     /// Adds a hold that was acquired by a command sent at `sent`. If all locks came into doubt
     /// since then, the hold is in doubt too: the reply may come from an abandoned server. Returns whether
     /// its guard is valid.
@@ -341,11 +331,5 @@ fn moment(plan: RenewalPlan, now: Instant) -> Option<Instant> {
         RenewalPlan::Renew(_) => Some(now),
         RenewalPlan::Wait(at) => Some(at),
         RenewalPlan::Done => None,
-    }
-}
-
-impl AsRef<Signal> for Watchdog {
-    fn as_ref(&self) -> &Signal {
-        &self.signal
     }
 }

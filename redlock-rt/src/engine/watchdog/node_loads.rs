@@ -1,6 +1,7 @@
 //! The servers to which renewals are sent. Each has its own limits, so that a server that is
 //! silent, or cannot be connected to, does not delay the renewals of others.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::connection::Node;
@@ -11,12 +12,12 @@ const MOST_BATCHES: usize = 16;
 /// `None`: the server of the slot is not known.
 pub(super) type KnownNode = Option<Arc<Node>>;
 
-/// The calls in progress at each server. Servers without any are not kept.
+/// The calls in progress at each server, by its number. Servers without any are not kept.
 #[derive(Default)]
-pub(super) struct NodeLoads(Vec<NodeLoad>);
+pub(super) struct NodeLoads(BTreeMap<Option<u64>, NodeLoad>);
 
+#[derive(Default)]
 struct NodeLoad {
-    at: KnownNode,
     batches: usize,
     connecting: bool,
     /// The holds that wait for this.
@@ -26,7 +27,7 @@ struct NodeLoad {
 impl NodeLoads {
     /// Whether a batch may be sent there now.
     pub(super) fn has_room(&self, at: &KnownNode) -> bool {
-        let lane = self.0.iter().find(|lane| is_same(&lane.at, at));
+        let lane = self.0.get(&number(at));
         lane.is_none_or(|lane| !lane.connecting && lane.batches < MOST_BATCHES)
     }
 
@@ -62,31 +63,17 @@ impl NodeLoads {
             return Vec::new();
         }
         let parked = std::mem::take(&mut self.lane(at).parked);
-        self.0.retain(|lane| lane.batches > 0 || lane.connecting);
+        self.0.retain(|_, lane| lane.batches > 0 || lane.connecting);
         parked
     }
 
     fn lane(&mut self, at: &KnownNode) -> &mut NodeLoad {
-        let known = self.0.iter().position(|lane| is_same(&lane.at, at));
-        let known = known.unwrap_or_else(|| {
-            self.0.push(NodeLoad {
-                at: at.clone(),
-                batches: 0,
-                connecting: false,
-                parked: Vec::new(),
-            });
-            self.0.len() - 1
-        });
-        &mut self.0[known]
+        self.0.entry(number(at)).or_default()
     }
 }
 
-pub(super) fn is_same(one: &KnownNode, other: &KnownNode) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-        (None, None) => true,
-        _ => false,
-    }
+pub(super) fn number(at: &KnownNode) -> Option<u64> {
+    at.as_ref().map(|node| node.number)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use futures::{FutureExt, StreamExt};
 
 use super::batch::{Answered, DueHold, alone, answer, dispatch, may_be_of_one_key, slot_of};
 use super::introduction::Introduction;
-use super::node_loads::{KnownNode, NodeLoads, is_same};
+use super::node_loads::{KnownNode, NodeLoads, number};
 use super::{Scheduled, Tracking, Watchdog};
 use crate::clock;
 use crate::connection::{Cause, Fault, Hint, Lane, Nodes};
@@ -248,7 +248,7 @@ impl Renewing {
         };
         let fault = match outcome {
             // The slot has another master by now: this reply is true only at the old one.
-            Ok(_) if !followed && !is_same(&self.nodes.known(slot), &at) => {
+            Ok(_) if !followed && number(&self.nodes.known(slot)) != number(&at) => {
                 return self.watchdog.again(due);
             }
             Ok(replies) => {

@@ -102,7 +102,7 @@ impl Quorum {
         if engines.is_empty() {
             return refuse("there are no servers".into());
         }
-        if engines.iter().any(|engine| engine.is_of_a_cluster()) {
+        if engines.iter().any(|engine| engine.is_of_cluster()) {
             return refuse(
                 "one of them is a cluster: a RedLock needs independent servers, and the masters of a \
                  cluster fail over, which may lose a lock of the majority; use the locks of the cluster \

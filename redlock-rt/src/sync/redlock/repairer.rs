@@ -166,7 +166,7 @@ impl RepairJob {
 #[derive(Default)]
 pub(super) struct Repairer {
     jobs: Mutex<RepairJobs<Arc<RepairJob>>>,
-    signal: Signal,
+    signal: Arc<Signal>,
 }
 
 /// The key of a group under repair: its name, and a number.
@@ -239,7 +239,9 @@ impl Repairer {
             let repairer = repairer.upgrade();
             move || repairer.iter().for_each(Self::task_ended)
         };
-        ensure(&engine.spawner, self, ending, || run(Arc::clone(self)));
+        ensure(&engine.spawner, &self.signal, ending, || {
+            run(Arc::clone(self))
+        });
     }
 
     /// The runtime of the task has ended. The task continues in a runtime in which a guard was
@@ -300,12 +302,6 @@ async fn run(repairer: Arc<Repairer>) {
             Some(key) = under_way.next(), if !under_way.is_empty() => repairer.forget(&key),
             () = repairer.signal.notified() => {}
         }
-    }
-}
-
-impl AsRef<Signal> for Repairer {
-    fn as_ref(&self) -> &Signal {
-        &self.signal
     }
 }
 

@@ -6,10 +6,13 @@
 --   is newer, nothing was run
 --
 -- Invariants:
--- * As in fenced_set. The script sees its own key and arguments only, as KEYS and ARGV.
+-- * Tokens are decimal without leading zeros: compared as text they are exact at any length.
+-- * The last token passes again: a holder may write several times.
+-- * The script sees its own key and arguments only, as KEYS and ARGV.
 -- * A key that is not a token is refused (WRONGTYPE), and nothing is run.
 -- * After a failed script the token counts as seen: older tokens are refused from then on.
--- * The caller's script may return any text, so this call is never repeated after it may have run.
+-- * The caller's script may return any text, so this call is never repeated after it may have run; our own
+--   SET and GET may run again.
 --   Errors of the caller's script are data: an error in place of this script's reply comes from the
 --   server, or from a command before the caller's script, which then did not run.
 -- Redisson: has no equivalent.

@@ -29,8 +29,9 @@ struct World {
 
 impl World {
     fn new() -> (Self, HoldGuard) {
-        let connect =
-            || async { Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into()) };
+        let connect = |_: &str, _: u16| async {
+            Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::Other.into())
+        };
         let engine = ClientEngine::through(Connector::new(connect), Config::for_tests(LEASE));
         engine.hub.up();
         let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
