@@ -6,7 +6,8 @@ use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, GuardState, LockOptions, LostReason, RLockGuard, Unlocked};
 use tests::{
-    LeakCheck, Proxy, RedisServer, ask, calls, eventually, trace_init, unique, valid_until, within,
+    LeakCheck, Matcher, Proxy, RedisServer, ask, calls, eventually, trace_init, unique,
+    valid_until, within,
 };
 
 use crate::{DEADLINE, LINGER, held_beyond};
@@ -293,7 +294,7 @@ async fn what_this_client_renews_is_told_to_nobody() {
     });
     let guards = join_all(locks).await;
     until_watched(&redis, LOCKS).await;
-    let told = proxy.hold_message(tests::Matcher::command("message").mentioning(INVALIDATED));
+    let told = proxy.hold_message(Matcher::command("message").mentioning(INVALIDATED));
     proxy.mark();
     proxy
         .wait_for_count(calls("renew"), ROUNDS * LOCKS.div_ceil(100))
@@ -386,4 +387,27 @@ async fn no_guard_is_lost_by_what_its_own_client_does() {
     assert_eq!(within(DEADLINE, next.lost()).await, LostReason::Deleted);
     drop(next);
     leaks.assert_clean().await;
+}
+
+/// The key was watched in vain. If the key was gone before it was watched again, it stayed in the server's table.
+#[tokio::test]
+async fn no_key_is_watched_before_the_client_listens() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let redis = server.connect().await.unwrap();
+    let (client, name) = (tracking(&proxy.url()), unique("unheard"));
+    let first = client.rlock(&name).lock().await.unwrap();
+    until_watched(&redis, 1).await;
+    first.unlock().await.unwrap();
+    eventually(DEADLINE, async || client.stats().subscriptions == 0).await;
+    proxy.mark();
+    let gate = proxy.hold_request(Matcher::command("SUBSCRIBE").mentioning(INVALIDATED));
+    let guard = client.rlock(&name).lock().await.unwrap();
+    gate.reached().await;
+    proxy.wait_for_answer(calls("renew")).await;
+    assert_eq!((proxy.count("EXISTS"), watched(&redis).await), (0, 0));
+    gate.open();
+    until_watched(&redis, 1).await;
+    assert!(ask::<bool>(&redis, &["DEL", &name]).await);
+    assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Deleted);
 }

@@ -70,7 +70,6 @@ fn with_the_lock_every_user_has_at_most_one_order() {
     assert_eq!(number(&summary, "requests"), 3000);
     assert_eq!(number(&summary, "sold"), 200);
     assert_eq!(number(&summary, "duplicates"), 0);
-    assert!(number(&summary, "busy") <= 30, "{summary}");
     assert!(number(&summary, "lock_wait_p99_us") >= number(&summary, "lock_wait_p50_us"));
 }
 

@@ -48,7 +48,8 @@
 //!
 //! 1. the `WeakMap` of a `WaiterMap` or `FairMap` · 2. a name's `Subscription` · 3. its `WaitQueue`,
 //!    `FairWaitQueue` or `Holders` · 4. the hub's `Registry`.
-//! 1. the watchdog's `Schedule` · 2. `Hold::lease`, the watchdog's holds in doubt · 3. the listeners of `News`.
+//! 1. the watchdog's `Schedule` · 2. `Hold::lease`, the watchdog's holds in doubt, the hub's `Registry` · 3. the
+//!    listeners of `News`.
 //! 1. the release queue.
 //! 1. `Owner`'s slots.
 //!

@@ -127,10 +127,11 @@ impl Gate for LatchWire {
                     Ok(..=0) => open(),
                     Ok(count) => Ok(GateState::Closed(count.unsigned_abs(), ttl_of(*ttl))),
                     // More than Redis can count.
-                    Err(error) if *error.kind() == IntErrorKind::PosOverflow => {
-                        Ok(GateState::Closed(u64::MAX, ttl_of(*ttl)))
-                    }
-                    Err(_) => Err(Malformed(reply)),
+                    Err(error) => match error.kind() {
+                        IntErrorKind::PosOverflow => Ok(GateState::Closed(u64::MAX, ttl_of(*ttl))),
+                        IntErrorKind::NegOverflow => open(),
+                        _ => Err(Malformed(reply)),
+                    },
                 },
                 _ => Err(Malformed(reply)),
             },
@@ -202,7 +203,7 @@ mod tests {
         let second = Some(Duration::from_secs(1));
         assert_eq!(there("1", 1000), Ok(GateState::Closed(1, second)));
         let open = Ok("".into());
-        for none in ["0", "-2"] {
+        for none in ["0", "-2", "-9999999999999999999"] {
             assert_eq!(there(none, -1), Ok(GateState::Ended(open.clone())));
         }
         let most = Ok(GateState::Closed(u64::MAX, None));

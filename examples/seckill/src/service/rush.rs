@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use super::{LiveReport, Shop, ShopError, WAIT_BOUNDS, millis, new_id, now};
 use crate::store::{Part, Rush, Share};
@@ -184,7 +185,10 @@ impl Shop {
 
     /// How far a rush was a moment ago: one sample is for all viewers.
     pub(crate) async fn rush_sample(&self, id: &str) -> Result<Arc<RushState>, ShopError> {
-        let mut samples = self.samples.lock().await;
+        // While the database hangs, nobody waits for the others.
+        let Ok(mut samples) = timeout(SAMPLE, self.samples.lock()).await else {
+            return self.rush_state(id).await.map(Arc::new);
+        };
         samples.retain(|_, (at, _)| at.elapsed() < SAMPLE);
         if let Some((_, state)) = samples.get(id) {
             return Ok(Arc::clone(state));

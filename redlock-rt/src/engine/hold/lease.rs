@@ -602,7 +602,7 @@ impl Lease {
         let Some(rare) = &mut self.rare else {
             return true;
         };
-        rare.watch_at = rare.doubted.map(|_| again);
+        rare.watch_at = rare.doubted.map(|since| since.max(again));
         rare.doubted.is_none()
     }
 

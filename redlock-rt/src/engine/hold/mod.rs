@@ -310,6 +310,12 @@ impl Hold {
         self.engine.tracking.is_some() && self.recipe.profile().exclusive
     }
 
+    /// Whether such reports arrive.
+    pub(crate) fn is_listened_for(&self) -> bool {
+        let tracking = self.engine.tracking.as_ref();
+        tracking.is_some_and(|tracking| tracking.listens())
+    }
+
     /// How many leases its renewal reads.
     pub(crate) fn weight(&self) -> usize {
         let leases = self.recipe.profile().leases;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use self::losses::Losses;
 pub(super) use self::schedule::Schedule;
-use self::tracking::{ALL_APART, APART, WATCHED_AFTER};
+use self::tracking::{APART, Flushes, WATCHED_AFTER};
 use super::hold::{GuardId, Hold, LostReason, RenewalPlan};
 use super::signal::Signal;
 use crate::clock;
@@ -74,11 +74,13 @@ impl Scheduled {
         renewal: &Exchange,
         now: Instant,
     ) -> Option<Watched> {
-        let mut keys = Vec::new();
+        let (mut keys, mut listens) = (Vec::new(), None);
         for hold in holds.filter(|hold| hold.is_tracked()) {
             let name = hold.recipe.name();
             self.tracked.insert(name.clone(), (hold.number, now));
-            if hold.lease().watches(clock::after(now, APART)) {
+            // Otherwise the confirmation of the channel, which waits for this mutex, has the key watched.
+            let listens = *listens.get_or_insert_with(|| hold.is_listened_for());
+            if hold.lease().watches(clock::after(now, APART)) && listens {
                 keys.push(name.as_str());
             }
         }
@@ -106,6 +108,8 @@ pub(crate) struct Watchdog {
     pub(super) signal: Arc<Signal>,
     /// An event after which the server may no longer have our locks.
     doubt: AtomicBool,
+    /// No other mutex is taken inside its own.
+    flushes: StdMutex<Flushes>,
 }
 
 impl Watchdog {
@@ -187,16 +191,13 @@ impl Watchdog {
     /// to any watched key.
     fn written_to(&self, key: Option<&str>) {
         let mut schedule = lock(&self.schedule);
-        let (known, apart): (Vec<_>, _) = match key {
-            Some(key) => {
-                let known = schedule.tracked.get(key).copied();
-                (known.into_iter().collect(), APART)
-            }
-            None => (schedule.tracked.values().copied().collect(), ALL_APART),
+        let known: Vec<_> = match key {
+            Some(key) => schedule.tracked.get(key).copied().into_iter().collect(),
+            None => schedule.tracked.values().copied().collect(),
         };
         let mut wake = false;
         for (id, since) in known {
-            let at = clock::now().max(clock::after(since, apart));
+            let at = clock::now().max(clock::after(since, APART));
             if let Some(hold) = schedule.holds.get(id) {
                 let mut lease = hold.lease();
                 lease.doubt(at);
@@ -215,6 +216,12 @@ impl Watchdog {
     /// dropped.
     pub(super) fn doubt(&self) {
         self.doubt.store(true, Ordering::Release);
+        self.signal.notify();
+    }
+
+    /// The server says that it was flushed. The task verifies every lock, at once or after a pause.
+    fn flushed(&self) {
+        lock_std(&self.flushes).told = true;
         self.signal.notify();
     }
 

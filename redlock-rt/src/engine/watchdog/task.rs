@@ -22,7 +22,7 @@ use crate::clock;
 use crate::connection::{Cause, Fault, Hint, Lane, Nodes};
 use crate::engine::hold::{CommandTurn, Hold, LostReason, RenewalPlan};
 use crate::engine::release::{Cleanup, PendingCleanup};
-use crate::shim::lock;
+use crate::shim::{lock, lock_std};
 use crate::wire::{HoldReply, Slot};
 
 /// The number of leases per call, unless a single hold has more: small enough not to delay the
@@ -53,6 +53,9 @@ pub(crate) async fn run(
     let all: Vec<_> = watchdog.holds().iter().map(|hold| hold.number).collect();
     watchdog.unpark(&all);
     while !watchdog.signal.is_closed() {
+        if lock_std(&watchdog.flushes).is_due(clock::now()) {
+            watchdog.doubt();
+        }
         watchdog.doubt_all(&task.nodes);
         while watchdog.doubt_some() {
             tokio::task::yield_now().await;
@@ -68,7 +71,9 @@ pub(crate) async fn run(
         }
         let now = clock::now();
         let wake_at = lock(&watchdog.schedule).holds.arm(now);
-        let sleep = wake_at.into_iter().chain(watchdog.losses.wake_at()).min();
+        let flushed = lock_std(&watchdog.flushes).wake_at();
+        let others = watchdog.losses.wake_at().into_iter().chain(flushed);
+        let sleep = wake_at.into_iter().chain(others).min();
         // Timers stop while the machine is suspended, and leases do not.
         let sleep = sleep.map(|at| at.min(clock::after(now, LONGEST_SLEEP)));
         tokio::select! {

@@ -11,9 +11,10 @@
 //! 2. Earlier writes than the confirmation of the channel are not reported: watched locks are then verified.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Watchdog;
+use crate::clock;
 use crate::connection::Message;
 use crate::engine::hub::{ChannelListener, Hub, Subscription};
 use crate::wire::keys::INVALIDATED;
@@ -24,8 +25,32 @@ pub(super) const WATCHED_AFTER: Duration = Duration::from_secs(1);
 /// and again.
 pub(super) const APART: Duration = Duration::from_millis(2);
 
-/// The same for a message about all keys, which anybody may publish again and again.
-pub(super) const ALL_APART: Duration = Duration::from_millis(100);
+/// The least time between two verifications of all locks because of messages about all keys, which anybody may
+/// publish again and again.
+const FLUSHES_APART: Duration = Duration::from_millis(100);
+
+/// The messages about all keys. Pure state.
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    pub(super) told: bool,
+    next: Option<Instant>,
+}
+
+impl Flushes {
+    /// Whether to verify all locks now.
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.told && self.next.is_none_or(|next| next <= now);
+        if due {
+            (self.told, self.next) = (false, Some(clock::after(now, FLUSHES_APART)));
+        }
+        due
+    }
+
+    /// When to ask again.
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        self.next.filter(|_| self.told)
+    }
+}
 
 /// The subscription to the reports of the server.
 pub(crate) struct Tracking {
@@ -51,9 +76,14 @@ impl Tracking {
         }
     }
 
-    /// Whether it receives the reports.
+    /// Whether it receives the reports, or wants none.
     pub(in crate::engine) fn hears(&self) -> bool {
         !self.subscription.is_begun() || self.hub.hears(INVALIDATED)
+    }
+
+    /// Whether it receives the reports. The server discards those that come before, and goes on watching the keys.
+    pub(in crate::engine) fn listens(&self) -> bool {
+        self.subscription.is_begun() && self.hub.hears(INVALIDATED)
     }
 }
 
@@ -67,9 +97,27 @@ impl ChannelListener for Tracking {
     fn heard(&self, message: &Message, _: Option<Duration>) {
         match (self.watchdog.upgrade(), &*message.payload) {
             // All keys: the server was flushed.
-            (Some(watchdog), "") => watchdog.written_to(None),
+            (Some(watchdog), "") => watchdog.flushed(),
             (Some(watchdog), key) => watchdog.written_to(Some(key)),
             (None, _) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_is_acted_upon_at_once_and_the_next_after_a_pause() {
+        let (mut flushes, now) = (Flushes::default(), clock::now());
+        assert!(!flushes.is_due(now) && flushes.wake_at().is_none());
+        flushes.told = true;
+        assert!(flushes.is_due(now) && !flushes.is_due(now));
+        flushes.told = true;
+        let next = now + FLUSHES_APART;
+        assert_eq!(flushes.wake_at(), Some(next));
+        assert!(!flushes.is_due(next - Duration::from_millis(1)) && flushes.is_due(next));
+        assert!(flushes.wake_at().is_none());
     }
 }

@@ -22,8 +22,13 @@ local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)
 
 local state = redis.call('HMGET', KEYS[1], 'generation', 'parties', 'inside')
+-- Ours are far shorter.
+if not string.match(state[1] or '1', '^%d+$') or #(state[1] or '') > 15 or not string.match(state[2] or '1', '^%d+$')
+    or #(state[2] or '') > 9 then
+    return redis.error_reply('WRONGTYPE the hash is no barrier')
+end
 local generation = tonumber(state[1] or 1)
-if not tonumber(state[2]) then
+if not state[2] then
     redis.call('DEL', KEYS[2])
 end
 local count = redis.call('ZCARD', KEYS[2])

@@ -17,7 +17,7 @@
 -- Redisson: a command for each of these.
 local key, MOST = KEYS[1], 1000
 local type, ttl = redis.call('TYPE', key).ok, redis.call('PTTL', key)
-local number, token = '', redis.call('GET', KEYS[4]) or ''
+local number, token = '', string.sub(redis.call('GET', KEYS[4]) or '', 1, 32)
 local holders = {}
 
 local function held(owner, count, rest, writes)
@@ -66,7 +66,7 @@ end
 
 if type == 'string' then
     number = redis.call('GET', key)
-    if not string.find(number, '^%-?%d+$') then
+    if #number > 32 or not string.find(number, '^%-?%d+$') then
         return redis.error_reply('WRONGTYPE the key holds no number')
     end
 elseif type == 'hash' then

@@ -14,7 +14,7 @@
 -- Redisson: takes any hash for a lock, and forceUnlock deletes any key.
 local function is_holder(field, count)
     local owner = string.sub(field, -6) == ':write' and string.sub(field, 1, -7) or field
-    return string.find(owner, '^.+:%-?%d+$') and string.find(count, '^%-?%d+$')
+    return #owner <= 600 and string.find(owner, '^.+:%-?%d+$') and string.find(count, '^%-?%d+$')
 end
 
 -- The error if the key is not a lock; nil if it may be a lock, or does not exist. Returns also the

@@ -15,7 +15,7 @@ local most_read = 100000
 -- The longest lease of one reader in ms; 0: none is left, -1: one does not end, or too many were read. `leases`:
 -- start of the names of all keys that carry leases.
 local function lease_of(leases, reader, count)
-    local longest, holds = 0, math.min(tonumber(count) or 0, 1000)
+    local longest, holds = 0, math.max(0, math.min(tonumber(count) or 0, 1000))
     most_read = most_read - holds
     if most_read < 0 then
         return -1
