@@ -22,12 +22,12 @@ local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)
 
 local state = redis.call('HMGET', KEYS[1], 'generation', 'parties', 'inside')
+local generation, parties = state[1] or '1', state[2] or '1'
 -- Ours are far shorter.
-if not string.match(state[1] or '1', '^%d+$') or #(state[1] or '') > 15 or not string.match(state[2] or '1', '^%d+$')
-    or #(state[2] or '') > 9 then
+if #generation > 15 or #parties > 9 or not string.match(generation .. ' ' .. parties, '^%d+ %d+$') then
     return redis.error_reply('WRONGTYPE the hash is no barrier')
 end
-local generation = tonumber(state[1] or 1)
+generation = tonumber(generation)
 if not state[2] then
     redis.call('DEL', KEYS[2])
 end
