@@ -20,7 +20,6 @@ impl FairMap {
     /// the time since the first one's last beat. So names that began at different moments share calls, and a
     /// name that has just looked does not bring others forward. All names of a call are in one slot. `is_full`:
     /// the server of a slot takes no more calls now; its names are held up.
-    /// held up.
     pub(super) fn pick(
         &self,
         now: Instant,
