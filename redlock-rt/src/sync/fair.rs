@@ -8,7 +8,7 @@ use super::lock::Lock;
 use crate::engine::{ClientEngine, Owner};
 use crate::error::Error;
 use crate::name::HoldId;
-use crate::wire::{FairWire, LockRecipe, Malformed, Named, Reply, fair_position};
+use crate::wire::{FairWire, LockRecipe, Named, Reply, fair_position};
 
 /// The kind of [`FairLock`].
 #[derive(Debug)]
@@ -163,14 +163,12 @@ impl FairLock {
     async fn look(&self, owner: Option<&HoldId>) -> Result<(u64, Option<u64>), Error> {
         const ACTION: &str = "look at the queue of lock";
         let call = |wire: &dyn LockRecipe| fair_position(wire.name(), owner);
-        let read = |reply: Reply| {
-            if let Reply::List(items) = &reply
-                && let [Reply::Int(len @ 0..), Reply::Int(place)] = items.as_slice()
-            {
-                return Ok((len.unsigned_abs(), u64::try_from(*place).ok()));
+        let read = |items: &[Reply]| match items {
+            [Reply::Int(len @ 0..), Reply::Int(place)] => {
+                Some((len.unsigned_abs(), u64::try_from(*place).ok()))
             }
-            Err(Malformed(reply))
+            _ => None,
         };
-        self.ask(ACTION, call, read).await
+        self.ask(ACTION, call, |reply| reply.read(read)).await
     }
 }

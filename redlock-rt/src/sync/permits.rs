@@ -10,7 +10,7 @@ use super::permit_options::{CHECK, PermitOptions};
 use crate::engine::{ClientEngine, Repeat, Terms};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
-use crate::wire::{ID_DIGITS, Malformed, Named, PermitsWire, Recipe, Reply};
+use crate::wire::{ID_DIGITS, Named, PermitsWire, Recipe, Reply};
 
 /// The most permits of one acquisition.
 const MOST_AT_ONCE: u32 = 1000;
@@ -407,14 +407,11 @@ impl PermitExpirableSemaphore {
         const ACTION: &str = "look at semaphore";
         let name = self.counted.name()?;
         let call = wire(name).inspect();
-        let read = |reply: Reply| {
-            if let Reply::List(items) = &reply
-                && let [Reply::Int(free), Reply::Int(held)] = items.as_slice()
-            {
-                return Ok((*free, *held));
-            }
-            Err(Malformed(reply))
+        let pair = |items: &[Reply]| match items {
+            [Reply::Int(free), Reply::Int(held)] => Some((*free, *held)),
+            _ => None,
         };
+        let read = |reply: Reply| reply.read(pair);
         self.counted.engine.ask(ACTION, name, call, read).await
     }
 }

@@ -119,14 +119,10 @@ impl Recipe for BarrierWire {
                 let _ = self.refused.set(why);
                 Ok(AcquireReply::Over)
             }
-            Reply::List(ref items) => match Tokens::read(items) {
-                None => Err(Malformed(reply)),
-                tokens => Ok(AcquireReply::Acquired(Acquired {
-                    tokens,
-                    ..Acquired::default()
-                })),
-            },
-            other => Err(Malformed(other)),
+            arrived => Ok(AcquireReply::Acquired(Acquired {
+                tokens: Some(arrived.read(Tokens::read)?),
+                ..Acquired::default()
+            })),
         }
     }
 
@@ -176,15 +172,13 @@ impl Gate for Generation {
     }
 
     fn read(&self, reply: Reply) -> Result<GateState, Malformed> {
-        let how = match reply {
-            Reply::Text(how) => how,
-            Reply::List(ref items) => match &items[..] {
+        let Reply::Text(how) = reply else {
+            return reply.read(|items| match items {
                 [Reply::Int(count @ 0..), Reply::Int(rest @ 0..)] => {
-                    return Ok(GateState::Closed(count.unsigned_abs(), ttl_of(*rest)));
+                    Some(GateState::Closed(count.unsigned_abs(), ttl_of(*rest)))
                 }
-                _ => return Err(Malformed(reply)),
-            },
-            other => return Err(Malformed(other)),
+                _ => None,
+            });
         };
         Ok(GateState::Ended(match &*how {
             BROKEN => Err(ErrorKind::BarrierBroken),

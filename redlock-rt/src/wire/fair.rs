@@ -121,11 +121,10 @@ pub(crate) struct Beat {
 impl Beat {
     /// Reads the reply to a [`beat`] about this many queues.
     pub(crate) fn decode_all(reply: Reply, queues: usize) -> Result<Vec<Self>, Malformed> {
-        let all: Option<Vec<Self>> = match &reply {
-            Reply::List(all) if all.len() == queues => all.iter().map(Self::decode).collect(),
-            _ => None,
-        };
-        all.ok_or(Malformed(reply))
+        reply.read(|all| match all.len() == queues {
+            true => all.iter().map(Self::decode).collect(),
+            false => None,
+        })
     }
 
     fn decode(reply: &Reply) -> Option<Self> {

@@ -32,23 +32,20 @@ pub(crate) struct FairPlace {
 impl FairPlace {
     /// Reads the reply to an attempt that was refused.
     pub(super) fn decode(reply: Reply) -> Result<Self, Malformed> {
-        match &reply {
-            Reply::List(items) => match items.as_slice() {
-                [
-                    Reply::Int(ttl @ -1..),
-                    Reply::Int(behind @ 0..=1),
-                    Reply::Int(mixed @ 0..=1),
-                    Reply::Int(at @ 0..),
-                ] => Ok(Self {
-                    is_next: *behind == 0,
-                    lease: ttl_of(*ttl),
-                    mixed: *mixed == 1,
-                    at: at.unsigned_abs(),
-                }),
-                _ => Err(Malformed(reply)),
-            },
-            _ => Err(Malformed(reply)),
-        }
+        reply.read(|items| match items {
+            [
+                Reply::Int(ttl @ -1..),
+                Reply::Int(behind @ 0..=1),
+                Reply::Int(mixed @ 0..=1),
+                Reply::Int(at @ 0..),
+            ] => Some(Self {
+                is_next: *behind == 0,
+                lease: ttl_of(*ttl),
+                mixed: *mixed == 1,
+                at: at.unsigned_abs(),
+            }),
+            _ => None,
+        })
     }
 }
 

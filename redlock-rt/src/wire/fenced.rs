@@ -79,9 +79,8 @@ impl Recipe for FencedWire {
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {
         let tokens = match reply {
-            Reply::List(items) => Tokens::read(&items).ok_or(Malformed(Reply::List(items)))?,
-            Reply::Nil => return Err(Malformed(Reply::Nil)),
-            held => return AcquireReply::try_from(held),
+            held @ Reply::Int(_) => return AcquireReply::try_from(held),
+            taken => taken.read(Tokens::read)?,
         };
         Ok(AcquireReply::Acquired(Acquired {
             tokens: Some(tokens),
@@ -127,17 +126,15 @@ pub(crate) fn ask_leader(name: &LockName) -> Call {
 
 /// Reads the reply to [`ask_leader`]: the last term, and the hold of its leader if it still leads.
 pub(crate) fn present_leader(reply: Reply) -> Result<(u64, Option<HoldId>), Malformed> {
-    let Reply::List(items) = &reply else {
-        return Err(Malformed(reply));
-    };
-    let (term, owner) = match &items[..] {
-        [] => return Ok((0, None)),
-        [Reply::Text(term)] => (term, None),
-        [Reply::Text(term), Reply::Text(owner)] => (term, Some(HoldId::from_wire(owner))),
-        _ => return Err(Malformed(reply)),
-    };
-    let term = term.parse();
-    term.map(|term| (term, owner)).map_err(|_| Malformed(reply))
+    reply.read(|items| {
+        let (term, owner) = match items {
+            [] => return Some((0, None)),
+            [Reply::Text(term)] => (term, None),
+            [Reply::Text(term), Reply::Text(owner)] => (term, Some(HoldId::from_wire(owner))),
+            _ => return None,
+        };
+        Some((term.parse().ok()?, owner))
+    })
 }
 
 #[cfg(test)]

@@ -113,22 +113,16 @@ pub(crate) fn pattern_in(namespace: Option<&str>, pattern: &str) -> String {
 
 /// The cursor of the next page, and the names that are text.
 pub(crate) fn page(reply: Reply) -> Result<(Option<String>, Vec<String>), Malformed> {
-    let Reply::List(items) = &reply else {
-        return Err(Malformed(reply));
-    };
-    let texts = items.iter().map(|item| match item {
-        Reply::Text(text) => Some(text),
-        _ => None,
-    });
-    let mut texts = texts
-        .collect::<Option<Vec<_>>>()
-        .unwrap_or_default()
-        .into_iter();
-    let Some(cursor) = texts.next() else {
-        return Err(Malformed(reply));
-    };
-    let next = Some(cursor).filter(|cursor| *cursor != "0").cloned();
-    Ok((next, texts.filter_map(|digits| text_of(digits)).collect()))
+    reply.read(|items| {
+        let texts = items.iter().map(|item| match item {
+            Reply::Text(text) => Some(text),
+            _ => None,
+        });
+        let mut texts = texts.collect::<Option<Vec<_>>>()?.into_iter();
+        let next = Some(texts.next()?).filter(|cursor| *cursor != "0");
+        let names = texts.filter_map(|digits| text_of(digits));
+        Some((next.cloned(), names.collect()))
+    })
 }
 
 /// The text of these bytes.
@@ -141,14 +135,10 @@ fn text_of(digits: &str) -> Option<String> {
 impl Inspection {
     /// `None`: there is no object.
     pub(crate) fn decode(name: &str, reply: Reply) -> Result<Option<Self>, Malformed> {
-        match &reply {
-            Reply::List(items) if items.is_empty() => Ok(None),
-            Reply::List(items) => match Self::read(name, items) {
-                Some(found) => Ok(Some(found)),
-                None => Err(Malformed(reply)),
-            },
-            _ => Err(Malformed(reply)),
-        }
+        reply.read(|items| match items {
+            [] => Some(None),
+            _ => Self::read(name, items).map(Some),
+        })
     }
 
     fn read(name: &str, items: &[Reply]) -> Option<Self> {

@@ -68,6 +68,15 @@ impl Reply {
         };
         (items.swap_remove(0), Some(announcement))
     }
+
+    /// What `read` makes of the items of a list. It returns `None` for items that it does not know.
+    pub(crate) fn read<T>(self, read: impl FnOnce(&[Self]) -> Option<T>) -> Result<T, Malformed> {
+        let known = match &self {
+            Self::List(items) => read(items),
+            _ => None,
+        };
+        known.ok_or(Malformed(self))
+    }
 }
 
 /// A reply that the script, or a command in its place, cannot give.
@@ -242,19 +251,17 @@ impl Holder {
     /// Reads a flat list of owner, hold count and remaining milliseconds; empty if there is no
     /// holder.
     pub(crate) fn decode(reply: Reply) -> Result<Vec<Self>, Malformed> {
-        let Reply::List(items) = &reply else {
-            return Err(Malformed(reply));
-        };
-        let holders = items.chunks(3).map(|chunk| match chunk {
-            [Reply::Text(owner), Reply::Int(count), Reply::Int(ttl)] => Some(Self {
-                owner: HoldId::from_wire(owner),
-                count: u64::try_from(*count).unwrap_or(0),
-                ttl: ttl_of(*ttl),
-            }),
-            _ => None,
-        });
-        let holders: Option<Vec<Self>> = holders.collect();
-        holders.ok_or(Malformed(reply))
+        reply.read(|items| {
+            let holders = items.chunks(3).map(|chunk| match chunk {
+                [Reply::Text(owner), Reply::Int(count), Reply::Int(ttl)] => Some(Self {
+                    owner: HoldId::from_wire(owner),
+                    count: u64::try_from(*count).unwrap_or(0),
+                    ttl: ttl_of(*ttl),
+                }),
+                _ => None,
+            });
+            holders.collect()
+        })
     }
 }
 

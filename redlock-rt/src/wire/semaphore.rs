@@ -117,24 +117,20 @@ impl Recipe for SemaphoreWire {
 /// the reply of a refusal.
 pub(super) fn acquired(reply: Reply) -> Result<AcquireReply, Malformed> {
     match reply {
-        Reply::List(items) => match items.as_slice() {
-            [Reply::Int(left), next @ ..] => {
-                let next_expiry = match next {
-                    [] => None,
-                    [Reply::Int(next)] => ttl_of(*next),
-                    _ => return Err(Malformed(Reply::List(items))),
-                };
-                Ok(AcquireReply::Acquired(Acquired {
-                    tokens: None,
-                    permits_left: Some(u64::try_from(*left).unwrap_or(0)),
-                    next_expiry,
-                }))
-            }
-            _ => Err(Malformed(Reply::List(items))),
-        },
-        Reply::Nil => Err(Malformed(Reply::Nil)),
         Reply::Int(-2) => Ok(AcquireReply::Unset),
-        refused => AcquireReply::try_from(refused),
+        refused @ Reply::Int(_) => AcquireReply::try_from(refused),
+        taken => taken.read(|items| {
+            let (left, next_expiry) = match items {
+                [Reply::Int(left)] => (left, None),
+                [Reply::Int(left), Reply::Int(next)] => (left, ttl_of(*next)),
+                _ => return None,
+            };
+            Some(AcquireReply::Acquired(Acquired {
+                tokens: None,
+                permits_left: Some(u64::try_from(*left).unwrap_or(0)),
+                next_expiry,
+            }))
+        }),
     }
 }
 
