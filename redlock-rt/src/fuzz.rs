@@ -47,7 +47,7 @@ fn a_reply_of_a_script_is_read_or_malformed(data: &[u8]) {
     };
     let recipes: [&dyn Recipe; 9] = [
         &RLockWire::new(name()),
-        &FairWire::new(name(), Duration::ZERO),
+        &FairQueue::new(name(), Duration::ZERO),
         &FencedWire::new(name(), None),
         &OnceWire::new(name(), terms),
         &PermitsWire::new(name(), 2, 3),

@@ -8,7 +8,7 @@ use super::lock::Lock;
 use crate::engine::{ClientEngine, Owner};
 use crate::error::Error;
 use crate::name::HoldId;
-use crate::wire::{FairWire, LockRecipe, Named, Reply, fair_position};
+use crate::wire::{FairQueue, LockRecipe, Named, Reply, fair_position};
 
 /// The kind of [`FairLock`].
 #[derive(Debug)]
@@ -115,7 +115,8 @@ impl Sealed for Fair {}
 impl FairLock {
     pub(crate) fn handle(engine: &Arc<ClientEngine>, name: &str) -> Self {
         let alive = engine.config.waiter_timeout;
-        Self::new(engine, Named::Fair, name, |name| FairWire::new(name, alive))
+        let wire = |name| FairQueue::new(name, alive);
+        Self::new(engine, Named::Fair, name, wire)
     }
 
     /// Returns the number of waiters in all processes.

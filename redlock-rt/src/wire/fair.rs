@@ -147,36 +147,20 @@ impl Beat {
     }
 }
 
-/// The calls of a FairLock.
-#[derive(Debug)]
-pub(crate) struct FairWire {
-    queue: FairQueue,
-}
-
-impl FairWire {
-    pub(crate) fn new(name: LockName, alive: Duration) -> Self {
-        Self {
-            queue: FairQueue::new(name, alive),
-        }
-    }
-}
-
-impl Recipe for FairWire {
+impl Recipe for FairQueue {
     fn profile(&self) -> &'static Profile {
         &profile::FAIR
     }
 
     fn name(&self) -> &LockName {
-        &self.queue.name
+        &self.name
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
-        let alive = self.queue.alive;
-        self.queue
-            .call(&ACQUIRE)
+        self.call(&ACQUIRE)
             .number(millis(ask.lease))
             .arg(ask.owner)
-            .number(if ask.waits { millis(alive) } else { 0 })
+            .number(if ask.waits { millis(self.alive) } else { 0 })
             .number(ask.rest.map_or(0, |rest| millis(rest).max(1)))
     }
 
@@ -188,7 +172,7 @@ impl Recipe for FairWire {
     }
 
     fn release(&self, owner: &str) -> Call {
-        self.queue.call(&RELEASE).arg(owner)
+        self.call(&RELEASE).arg(owner)
     }
 
     fn grant(&self, owner: &str, waiters: &[(HoldId, Duration)]) -> Option<Call> {
@@ -198,14 +182,14 @@ impl Recipe for FairWire {
         }))
     }
 
-    fn queue(&self) -> Option<&FairQueue> {
-        Some(&self.queue)
+    fn queue(&self) -> Option<&Self> {
+        Some(self)
     }
 }
 
-impl LockRecipe for FairWire {
+impl LockRecipe for FairQueue {
     fn force_release(&self) -> Call {
-        self.queue.call(&FORCE_RELEASE)
+        self.call(&FORCE_RELEASE)
     }
 }
 
@@ -216,8 +200,8 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    fn wire(name: &str) -> FairWire {
-        FairWire::new(LockName::new(None, name).unwrap(), 5 * S)
+    fn wire(name: &str) -> FairQueue {
+        FairQueue::new(LockName::new(None, name).unwrap(), 5 * S)
     }
 
     #[test]
@@ -329,12 +313,12 @@ mod tests {
     fn a_beat_of_several_queues_has_their_keys_first() {
         let (a, b) = (wire("a"), wire("b"));
         let first = Heartbeat {
-            queue: &a.queue,
+            queue: &a,
             left_over: &[7],
             oldest: &[8, 9],
         };
         let second = Heartbeat {
-            queue: &b.queue,
+            queue: &b,
             left_over: &[],
             oldest: &[1],
         };

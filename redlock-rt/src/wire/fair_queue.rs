@@ -49,7 +49,7 @@ impl FairPlace {
     }
 }
 
-/// The parts of a queue's keys and channels, and its time-out.
+/// The calls of a FairLock: the parts of its queue's keys and channels, and its time-out.
 #[derive(Debug)]
 pub(crate) struct FairQueue {
     pub(super) name: LockName,
@@ -58,7 +58,7 @@ pub(crate) struct FairQueue {
 }
 
 impl FairQueue {
-    pub(super) fn new(name: LockName, alive: Duration) -> Self {
+    pub(crate) fn new(name: LockName, alive: Duration) -> Self {
         Self { name, alive }
     }
 

@@ -32,9 +32,7 @@ mod touch;
 mod value;
 
 pub(crate) use self::barrier::{BROKEN, BarrierWire, Generation, LEFT};
-pub(crate) use self::fair::{
-    Beat, FairWire, Heartbeat, TurnMessage, beat, position as fair_position,
-};
+pub(crate) use self::fair::{Beat, Heartbeat, TurnMessage, beat, position as fair_position};
 pub(crate) use self::fair_queue::{FairPlace, FairQueue};
 pub(crate) use self::fast_path::{Carried, FastPath};
 pub(crate) use self::fenced::{FencedWire, ask_leader, ask_token, present_leader, present_token};

@@ -85,7 +85,7 @@ mod tests {
     use crate::name::ClientId;
     use crate::wire::{self, Publish};
     use crate::wire::{
-        Ask, BarrierWire, Call, FairWire, FencedValueWire, FencedWire, Gate, Generation, Heartbeat,
+        Ask, BarrierWire, Call, FairQueue, FencedValueWire, FencedWire, Gate, Generation, Heartbeat,
         LatchWire, LockRecipe, Operation, PermitsWire, RLockWire, ReadWire, Recipe, Renewal,
         SemaphoreWire, WantedLease, WriteWire,
     };
@@ -222,7 +222,7 @@ mod tests {
                 calls
             }
             Named::Fair => {
-                let fair = FairWire::new(name.clone(), S);
+                let fair = FairQueue::new(name.clone(), S);
                 let mut calls = lock(&fair);
                 calls.push(wire::fair_position(&name, Some(&owner)));
                 let beat = Heartbeat {

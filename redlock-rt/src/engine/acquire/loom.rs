@@ -22,7 +22,7 @@ use crate::engine::release::PendingCleanup;
 use crate::engine::wait::{Called, Waits, Wake};
 use crate::engine::{ClientEngine, Config, HoldGuard, Terms};
 use crate::name::LockName;
-use crate::wire::{AcquireReply, FairWire, Recipe, Reply};
+use crate::wire::{AcquireReply, FairQueue, Recipe, Reply};
 
 /// In words.
 const STACK: usize = 0x8000;
@@ -55,7 +55,7 @@ impl World {
         };
         let mut config = Config::for_tests(LONG);
         config.hand_over = LONG;
-        let recipe = FairWire::new(LockName::new(None, "n").unwrap(), LONG);
+        let recipe = FairQueue::new(LockName::new(None, "n").unwrap(), LONG);
         let world = Self {
             engine: ClientEngine::through(Connector::new(connect), config),
             recipe: Arc::new(recipe),

@@ -10,7 +10,7 @@ use crate::engine::hub::ChannelListener;
 use crate::engine::wait::Wake;
 use crate::engine::{ClientEngine, Config};
 use crate::name::LockName;
-use crate::wire::{Beat, FairPlace, FairWire, Recipe, Slot, TurnMessage};
+use crate::wire::{Beat, FairPlace, FairQueue, Recipe, Slot, TurnMessage};
 
 const S: Duration = Duration::from_secs(1);
 /// A third of this time passes between two beats.
@@ -31,7 +31,7 @@ fn one_slot(_: &LockName) -> Slot {
 /// A waiter that is queued for this name.
 fn queued(engine: &Arc<ClientEngine>, name: usize) -> FairTicket {
     let name = LockName::new(None, &name.to_string()).expect("digits are a name");
-    let recipe: Arc<dyn Recipe> = Arc::new(FairWire::new(name, ALIVE));
+    let recipe: Arc<dyn Recipe> = Arc::new(FairQueue::new(name, ALIVE));
     let number = engine.next_number();
     let ticket = engine
         .fair
@@ -176,7 +176,7 @@ fn redis_is_asked_soon_about_a_turn_of_nobody_here_and_not_about_that_of_a_waite
 fn a_waiter_that_was_never_queued_was_counted_for_ever() {
     let engine = engine();
     let name = LockName::new(None, "n").unwrap();
-    let recipe: Arc<dyn Recipe> = Arc::new(FairWire::new(name, ALIVE));
+    let recipe: Arc<dyn Recipe> = Arc::new(FairQueue::new(name, ALIVE));
     let ticket = engine
         .fair
         .enter(&recipe, engine.next_number(), Duration::from_secs(30))
