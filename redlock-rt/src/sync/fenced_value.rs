@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::connection::Fault;
 use crate::engine::{ClientEngine, Handle, Repeat};
 use crate::error::{Error, ErrorKind};
-use crate::name::BadName;
-use crate::wire::{FencedValueWire, FencedWrite, LONGEST_SPAN, Named, Reply, was_run};
+use crate::name::{BadName, LockName};
+use crate::wire::{FencedWrite, LONGEST_SPAN, Named, Reply, exec_fenced, was_run};
 
 const SET: &str = "set fenced value";
 const GET: &str = "read fenced value";
@@ -69,7 +69,7 @@ const EXEC: &str = "run a script on fenced value";
 #[derive(Debug, Clone)]
 pub struct FencedValue {
     engine: Handle,
-    wire: Result<FencedValueWire, BadName>,
+    key: Result<LockName, BadName>,
     fence_ttl: Option<Duration>,
 }
 
@@ -77,9 +77,7 @@ impl FencedValue {
     pub(crate) fn handle(engine: &Arc<ClientEngine>, key: &str) -> Self {
         Self {
             engine: Handle::new(engine),
-            wire: engine
-                .key(Named::FencedValue, key)
-                .map(FencedValueWire::new),
+            key: engine.key(Named::FencedValue, key),
             fence_ttl: None,
         }
     }
@@ -169,16 +167,16 @@ impl FencedValue {
             .await
     }
 
-    fn wire(&self, action: &'static str) -> Result<&FencedValueWire, Error> {
-        let wire = self.wire.as_ref().map_err(|bad| bad.clone())?;
+    fn key(&self, action: &'static str) -> Result<&LockName, Error> {
+        let key = self.key.as_ref().map_err(|bad| bad.clone())?;
         let flaw = match self.fence_ttl {
             Some(ttl) if ttl < Duration::from_millis(1) => {
                 "fence_ttl is shorter than a millisecond"
             }
             Some(ttl) if ttl > LONGEST_SPAN => "fence_ttl is longer than redis can keep",
-            _ => return Ok(wire),
+            _ => return Ok(key),
         };
-        Err(Error::bad_input(action, flaw).named(wire.key.as_arc()))
+        Err(Error::bad_input(action, flaw).named(key.as_arc()))
     }
 
     async fn write(
@@ -189,11 +187,11 @@ impl FencedValue {
         repeat: Repeat,
         token: u64,
     ) -> Result<Reply, Error> {
-        let wire = self.wire(action)?;
-        let call = wire.exec(script, args, token, self.fence_ttl);
-        let sent = self.engine.send(action, &wire.key, call, repeat, was_run);
+        let key = self.key(action)?;
+        let call = exec_fenced(key, script, args, token, self.fence_ttl);
+        let sent = self.engine.send(action, key, call, repeat, was_run);
         let written = sent.await?;
-        let named = |error: Error| error.named(wire.key.as_arc());
+        let named = |error: Error| error.named(key.as_arc());
         match written {
             FencedWrite::Done(reply) => Ok(reply),
             FencedWrite::Stale(last) => Err(named(

@@ -9,13 +9,6 @@ use crate::name::LockName;
 
 script!(EXEC = "fenced_exec");
 
-/// The calls of a fenced value.
-#[derive(Debug, Clone)]
-pub(crate) struct FencedValueWire {
-    pub(crate) key: LockName,
-    fence_key: String,
-}
-
 /// The result of a write.
 #[derive(Debug, PartialEq)]
 pub(crate) enum FencedWrite {
@@ -26,32 +19,25 @@ pub(crate) enum FencedWrite {
     Raised(String),
 }
 
-impl FencedValueWire {
-    pub(crate) fn new(key: LockName) -> Self {
-        let fence_key = keys::fence(&key);
-        Self { key, fence_key }
-    }
-
-    /// [`was_run`] reads the reply. Must not be repeated once it may have run, unless `script` may run again.
-    /// `fence_ttl`: how long Redis keeps the token; `None`: for ever.
-    pub(crate) fn exec(
-        &self,
-        script: &str,
-        args: &[&str],
-        token: u64,
-        fence_ttl: Option<Duration>,
-    ) -> Call {
-        let call = Call::new(&EXEC)
-            .key(self.key.as_str())
-            .key(&self.fence_key)
-            .number(token)
-            .number(fence_ttl.map_or(0, millis))
-            .arg(script);
-        args.iter().fold(call, |call, arg| call.arg(arg))
-    }
+/// [`was_run`] reads the reply. Must not be repeated once it may have run, unless `script` may run again.
+/// `fence_ttl`: how long Redis keeps the token; `None`: for ever.
+pub(crate) fn exec(
+    key: &LockName,
+    script: &str,
+    args: &[&str],
+    token: u64,
+    fence_ttl: Option<Duration>,
+) -> Call {
+    let call = Call::new(&EXEC)
+        .key(key.as_str())
+        .key(&keys::fence(key))
+        .number(token)
+        .number(fence_ttl.map_or(0, millis))
+        .arg(script);
+    args.iter().fold(call, |call, arg| call.arg(arg))
 }
 
-/// Reads the reply to [`FencedValueWire::exec`].
+/// Reads the reply to [`exec`].
 pub(crate) fn was_run(reply: Reply) -> Result<FencedWrite, Malformed> {
     let Reply::List(items) = reply else {
         return Err(Malformed(reply));
@@ -74,10 +60,10 @@ mod tests {
 
     #[test]
     fn calls_agree_with_the_headers() {
-        let wire = FencedValueWire::new(LockName::new(None, "n").unwrap());
+        let key = LockName::new(None, "n").unwrap();
         let minute = Some(Duration::from_secs(60));
         for (ttl, text) in [(minute, "60000"), (None, "0")] {
-            let exec = wire.exec("return 1", &["a"], 7, ttl);
+            let exec = exec(&key, "return 1", &["a"], 7, ttl);
             assert_eq!(
                 exec.texts(),
                 ["n", "redlock_fence:{n}", "7", text, "return 1", "a"]

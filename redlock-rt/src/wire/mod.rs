@@ -36,7 +36,7 @@ pub(crate) use self::fair::{Beat, Heartbeat, TurnMessage, beat, position as fair
 pub(crate) use self::fair_queue::{FairPlace, FairQueue};
 pub(crate) use self::fast_path::{Carried, FastPath};
 pub(crate) use self::fenced::{FencedWire, ask_leader, ask_token, present_leader, present_token};
-pub(crate) use self::fenced_value::{FencedValueWire, FencedWrite, was_run};
+pub(crate) use self::fenced_value::{FencedWrite, exec as exec_fenced, was_run};
 pub use self::identity::ClientIdentity;
 pub(crate) use self::identity::identity;
 pub use self::inspection::{FoundKind, Holding, Inspection};

@@ -85,9 +85,9 @@ mod tests {
     use crate::name::ClientId;
     use crate::wire::{self, Publish};
     use crate::wire::{
-        Ask, BarrierWire, Call, FairQueue, FencedValueWire, FencedWire, Gate, Generation, Heartbeat,
-        LatchWire, LockRecipe, Operation, PermitsWire, RLockWire, ReadWire, Recipe, Renewal,
-        SemaphoreWire, WantedLease, WriteWire,
+        Ask, BarrierWire, Call, FairQueue, FencedWire, Gate, Generation, Heartbeat, LatchWire,
+        LockRecipe, Operation, PermitsWire, RLockWire, ReadWire, Recipe, Renewal, SemaphoreWire,
+        WantedLease, WriteWire,
     };
 
     const ALL: [Named; 11] = [
@@ -280,8 +280,7 @@ mod tests {
                 barriers.concat()
             }
             Named::FencedValue => {
-                let value = FencedValueWire::new(name);
-                vec![value.exec("return 1", &[], 1, None)]
+                vec![wire::exec_fenced(&name, "return 1", &[], 1, None)]
             }
         }
     }
