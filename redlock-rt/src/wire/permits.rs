@@ -128,9 +128,7 @@ impl Recipe for PermitsWire {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
-        self.begin(&ACQUIRE, Some(ask.owner))
-            .channel_arg(keys::semaphore_channel(&self.name))
-            .publishing()
+        self.call_of(&ACQUIRE, ask.owner)
             .number(millis(ask.lease))
             .arg(&self.ids(ask.owner))
             .number(self.limit.into())

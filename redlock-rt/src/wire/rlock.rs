@@ -38,7 +38,7 @@ impl RLockWire {
     /// The call that wakes waiters, if waiters of this kind can be woken.
     fn announced(&self, call: Call) -> Call {
         match self.channel() {
-            Some(channel) => call.channel_arg(channel).publishing(),
+            Some(channel) => call.announcing(channel),
             None => call,
         }
     }

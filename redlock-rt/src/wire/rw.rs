@@ -49,8 +49,7 @@ impl RwKeys {
             .key(self.name.as_str())
             .arg(mode)
             .arg(&self.leases)
-            .channel_arg(self.channel())
-            .publishing()
+            .announcing(self.channel())
     }
 }
 
@@ -121,8 +120,7 @@ impl Recipe for ReadWire {
             .key(self.0.name.as_str())
             .arg(owner)
             .arg(&self.0.leases)
-            .channel_arg(self.0.channel())
-            .publishing()
+            .announcing(self.0.channel())
     }
 
     fn lease_keys(&self, owner: &str) -> Option<String> {
@@ -213,8 +211,7 @@ impl Recipe for WriteWire {
             .arg(&self.wish(owner))
             .arg(&write_field(owner))
             .arg(&self.shared.leases)
-            .channel_arg(self.shared.channel())
-            .publishing()
+            .announcing(self.shared.channel())
     }
 
     fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
@@ -224,8 +221,7 @@ impl Recipe for WriteWire {
             .arg(&write_field(owner))
             .number(millis(rest))
             .arg(&self.shared.leases)
-            .channel_arg(self.shared.channel())
-            .publishing();
+            .announcing(self.shared.channel());
         Some(call)
     }
 

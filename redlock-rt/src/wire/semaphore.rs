@@ -52,8 +52,7 @@ impl SemaphoreWire {
             .key(&self.holds)
             .key(&keys::operation(&self.name, owner))
             .arg(owner)
-            .channel_arg(keys::semaphore_channel(&self.name))
-            .publishing()
+            .announcing(keys::semaphore_channel(&self.name))
             .number(millis(noted))
     }
 }
@@ -83,8 +82,7 @@ impl Recipe for SemaphoreWire {
             .arg(ask.owner)
             .number(self.permits.into())
             .number(self.limit.into())
-            .channel_arg(keys::semaphore_channel(&self.name))
-            .publishing()
+            .announcing(keys::semaphore_channel(&self.name))
     }
 
     fn acquired(&self, reply: Reply) -> Result<AcquireReply, Malformed> {

@@ -46,8 +46,7 @@ impl Steal {
             .arg(from)
             .arg(note.as_deref().unwrap_or_default())
             .number(millis(MARGIN))
-            .channel_arg(channel)
-            .publishing()
+            .announcing(channel)
     }
 }
 
