@@ -18,38 +18,22 @@ fn wrapped(name: &LockName) -> [&str; 3] {
     }
 }
 
-/// A channel of a lock or a latch. Its text is made on demand, so that a held lock does not store it.
+/// The parts of the text of a channel of a lock or a latch. The text is made on demand, so that a held lock does
+/// not store it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Channel<'a> {
-    /// The prefix, with the separator before the name.
-    prefix: &'static str,
-    name: &'a LockName,
-    /// The name is wrapped, whatever it contains.
-    always_wrapped: bool,
-}
+pub(crate) struct Channel<'a>(pub(super) [&'a str; 4]);
 
 impl<'a> Channel<'a> {
+    /// `prefix`: with the separator before the name.
     fn of(prefix: &'static str, name: &'a LockName) -> Self {
-        Self {
-            prefix,
-            name,
-            always_wrapped: false,
-        }
-    }
-
-    /// The parts of its text.
-    pub(super) fn parts(self) -> [&'a str; 4] {
-        let [open, name, close] = match self.always_wrapped {
-            true => ["{", self.name.as_str(), "}"],
-            false => wrapped(self.name),
-        };
-        [self.prefix, open, name, close]
+        let [open, name, close] = wrapped(name);
+        Self([prefix, open, name, close])
     }
 }
 
 impl From<Channel<'_>> for String {
     fn from(channel: Channel<'_>) -> Self {
-        channel.parts().concat()
+        channel.0.concat()
     }
 }
 
@@ -193,11 +177,8 @@ pub(crate) fn fence(key: &LockName) -> String {
 
 /// The channel of a count-down latch. Redisson wraps every name here, and uses underscores.
 pub(crate) fn latch_channel(name: &LockName) -> Channel<'_> {
-    Channel {
-        prefix: "redisson_countdownlatch__channel__",
-        name,
-        always_wrapped: true,
-    }
+    let prefix = "redisson_countdownlatch__channel__";
+    Channel([prefix, "{", name.as_str(), "}"])
 }
 
 /// How the last latch of a name ended. Not Redisson's.

@@ -131,7 +131,7 @@ impl Call {
 
     /// Adds the name of a channel.
     pub(super) fn channel_arg(mut self, channel: Channel<'_>) -> Self {
-        for part in channel.parts() {
+        for part in channel.0 {
             self.0.text.extend_from_slice(part.as_bytes());
         }
         self.0.word_ends();
