@@ -4,8 +4,6 @@
 //! Redisson wraps a name into braces to derive keys from it, but not a name that contains a `{`. So
 //! most names are valid, and a few are invalid for all kinds that derive keys.
 
-use std::fmt::Write as _;
-
 use super::keys;
 use super::slot::{Slot, hashed};
 use crate::name::LockName;
@@ -50,27 +48,21 @@ impl Named {
         let of_name = hashed(name.as_str().as_bytes());
         let other = |key: &String| hashed(key.as_bytes()) != of_name;
         let elsewhere = self.derived(name).into_iter().find(other)?;
-        let mut why = format!(
-            "in a cluster its keys must be in one slot: this name is in slot {}, and {elsewhere} is \
-             in slot {}; ",
-            Slot::of(name.as_str()),
-            Slot::of(&elsewhere)
-        );
         let plain = name.as_str().replace(['{', '}'], "");
         let plain = match plain.trim().is_empty() {
             true => "name",
             false => &plain,
         };
-        // Writing to a String cannot fail.
-        let _ = match self {
-            Self::Latch => write!(why, "write it without braces, such as {plain}"),
-            _ => write!(
-                why,
-                "write it without braces, such as {plain}, or with one pair around what is hashed, such \
-                 as {{{plain}}}"
-            ),
+        let tagged = match self {
+            Self::Latch => String::new(),
+            _ => format!(", or with one pair around what is hashed, such as {{{plain}}}"),
         };
-        Some(why)
+        Some(format!(
+            "in a cluster its keys must be in one slot: this name is in slot {}, and {elsewhere} is \
+             in slot {}; write it without braces, such as {plain}{tagged}",
+            Slot::of(name.as_str()),
+            Slot::of(&elsewhere)
+        ))
     }
 }
 
