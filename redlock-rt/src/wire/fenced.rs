@@ -13,7 +13,7 @@ use crate::name::{HoldId, LockName};
 script!(ACQUIRE = "lock_hash" + "take" + "fencing" + "fenced_acquire");
 script!(STEAL = "lock_hash" + "take" + "steal" + "fencing" + "fenced_steal");
 script!(TOKEN = "fenced_token");
-script!(LEADER = "lock_hash" + "leader");
+script!(LEADER = "lock_hash" + "looked_at" + "leader");
 
 /// The calls of a FencedLock.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ script!(STEAL = "lock_hash" + "take" + "steal" + "rlock_steal");
 script!(UPDATE = "undeclared_keys" + "loss" + "rlock_update");
 script!(RELEASE = "rlock_release");
 script!(FORCE_RELEASE = "lock_hash" + "rlock_force_release");
-script!(INSPECT = "lock_hash" + "rlock_inspect");
+script!(INSPECT = "lock_hash" + "looked_at" + "rlock_inspect");
 script!(MIN_HOLD = "fair_wake" + "lock_min_hold");
 
 /// The calls of an RLock, or of a SpinLock: an RLock whose releases are not announced.

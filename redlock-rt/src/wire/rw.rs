@@ -15,12 +15,14 @@ use crate::name::LockName;
 script!(READ_ACQUIRE = "undeclared_keys" + "lock_hash" + "rw_read_acquire");
 script!(READ_UPDATE = "undeclared_keys" + "rw_leases" + "loss" + "rw_read_update");
 script!(READ_RELEASE = "undeclared_keys" + "rw_leases" + "rw_read_release");
-script!(READ_INSPECT = "undeclared_keys" + "lock_hash" + "rw_leases" + "rw_read_inspect");
+script!(
+    READ_INSPECT = "undeclared_keys" + "lock_hash" + "looked_at" + "rw_leases" + "rw_read_inspect"
+);
 script!(WRITE_ACQUIRE = "undeclared_keys" + "lock_hash" + "rw_leases" + "rw_write_acquire");
 script!(WRITE_RELEASE = "undeclared_keys" + "rw_leases" + "rw_write_release");
 script!(WRITE_MIN_HOLD = "undeclared_keys" + "rw_leases" + "rw_write_min_hold");
 script!(FORCE_RELEASE = "undeclared_keys" + "lock_hash" + "rw_force_release");
-script!(WRITE_INSPECT = "lock_hash" + "rw_write_inspect");
+script!(WRITE_INSPECT = "lock_hash" + "looked_at" + "rw_write_inspect");
 
 /// The parts that both modes share.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 -- Returns who leads an election, and in which term: the holder of a fenced lock and its token.
 --
--- Prelude: lock_hash
+-- Prelude: lock_hash, looked_at
 -- KEYS: 1 the lock (HASH: owner -> hold count), 2 the last token given (STRING)
 -- ARGV: none
 -- Returns: {token as text, owner}; {token} = nobody leads; {} = nobody ever did
@@ -8,10 +8,6 @@
 -- Invariants: reads only; one consistent reply. A hash that is not a lock is refused (WRONGTYPE). A holder
 --   that ends (lock_min_hold), or has no token, leads nothing.
 -- Redisson: none.
-local flaw, fields = not_a_lock(KEYS[1])
-if flaw then
-    return flaw
-end
 local token = redis.call('GET', KEYS[2])
 if token and (#token > 19 or not string.match(token, '^%d+$')) then
     return redis.error_reply('WRONGTYPE the counter of fencing tokens holds no number')

@@ -1,6 +1,6 @@
 -- Returns the holders of a lock for reading.
 --
--- Prelude: undeclared_keys, lock_hash, rw_leases
+-- Prelude: undeclared_keys, lock_hash, looked_at, rw_leases
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: 1 start of the names of all keys that carry leases
 -- Returns: {} = nobody; else for each reader its owner, its hold count and the remaining ms of its
@@ -10,15 +10,11 @@
 --   holds of the writer itself. The holder of a lock of another kind is not a reader; a hash that
 --   is not a lock is refused (WRONGTYPE).
 -- Redisson: ReadLock.isLocked, getHoldCount, remainTimeToLive, each a command of its own.
-local flaw = not_a_lock(KEYS[1])
-if flaw then
-    return flaw
-end
 local readers = {}
 if not redis.call('HGET', KEYS[1], 'mode') then
     return readers
 end
-local fields = redis.call('HGETALL', KEYS[1])
+fields = redis.call('HGETALL', KEYS[1])
 for at = 1, #fields, 2 do
     local field, count = fields[at], tonumber(fields[at + 1])
     if field ~= 'mode' and count and string.sub(field, -6) ~= ':write' then

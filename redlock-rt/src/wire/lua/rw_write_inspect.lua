@@ -1,17 +1,13 @@
 -- Returns the holder of a lock for writing.
 --
--- Prelude: lock_hash
+-- Prelude: lock_hash, looked_at
 -- KEYS: 1 the lock (HASH: mode, field -> hold count)
 -- ARGV: none
 -- Returns: {} = nobody; else {owner, hold count, remaining ms (-1: no TTL)}
 --
 -- Invariants: reads only; one consistent reply. A hash that is not a lock is refused (WRONGTYPE).
 -- Redisson: WriteLock.isLocked, getHoldCount, remainTimeToLive, each a command of its own.
-local flaw = not_a_lock(KEYS[1])
-if flaw then
-    return flaw
-end
-local fields = redis.call('HGETALL', KEYS[1])
+fields = redis.call('HGETALL', KEYS[1])
 local writer, is_written = nil, false
 for at = 1, #fields, 2 do
     if fields[at] == 'mode' then
