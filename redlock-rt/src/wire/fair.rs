@@ -36,7 +36,8 @@ script!(
 );
 script!(RELEASE = "fair_wake" + "fair_turn" + "fair_give" + "fair_queue" + "fair_release");
 script!(
-    FORCE_RELEASE = "lock_hash" + "fair_wake" + "fair_turn" + "fair_queue" + "fair_force_release"
+    FORCE_RELEASE =
+        "lock_hash" + "fair_wake" + "fair_turn" + "fair_queue" + "freed" + "fair_force_release"
 );
 script!(BEAT = "lock_hash" + "fair_wake" + "fair_turn" + "fair_queue" + "fair_beat");
 script!(POSITION = "fair_position");

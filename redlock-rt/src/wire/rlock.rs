@@ -14,7 +14,7 @@ script!(ACQUIRE = "lock_hash" + "take" + "rlock_acquire");
 script!(STEAL = "lock_hash" + "take" + "steal" + "rlock_steal");
 script!(UPDATE = "undeclared_keys" + "loss" + "rlock_update");
 script!(RELEASE = "rlock_release");
-script!(FORCE_RELEASE = "lock_hash" + "rlock_force_release");
+script!(FORCE_RELEASE = "lock_hash" + "freed" + "rlock_force_release");
 script!(INSPECT = "lock_hash" + "looked_at" + "rlock_inspect");
 script!(MIN_HOLD = "fair_wake" + "lock_min_hold");
 

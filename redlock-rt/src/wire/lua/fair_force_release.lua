@@ -1,6 +1,6 @@
 -- Frees a fair lock, whoever holds it, and wakes the next waiter.
 --
--- Prelude: lock_hash, fair_wake, fair_turn, fair_queue
+-- Prelude: lock_hash, fair_wake, fair_turn, fair_queue, freed
 -- KEYS: 1 the lock, 2 queue, 3 deadlines, 4 notes
 -- ARGV: 1 publish command, 2 prefix of our clients' channels, 3 prefix of the waiters' channels, 4 ms
 --   for which a waiter counts at most
@@ -12,13 +12,5 @@
 -- * The queue stays: waiters continue to wait.
 -- Redisson: RedissonFairLock.forceUnlock.
 turn_to(0, ARGV[3], ARGV[4])
-if redis.call('HLEN', KEYS[1]) == 0 then
-    return 0
-end
-local flaw = not_a_lock(KEYS[1], true)
-if flaw then
-    return flaw
-end
-redis.call('DEL', KEYS[1])
 wake_next(head_of_queue())
 return answer(1)
