@@ -22,6 +22,17 @@ use crate::sync::check_lease;
 #[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
+    servers: Servers,
+    default_wait: Option<Duration>,
+    dedicated_thread: bool,
+    plain_commands: bool,
+    on_late_loss: Option<LateLossHook>,
+    config: Config,
+}
+
+/// The servers, and how to reach them.
+#[derive(Clone, Default)]
+struct Servers {
     // Some URLs hold passwords, also URLs that cannot be parsed.
     url: Option<String>,
     urls: Option<Vec<String>>,
@@ -40,30 +51,12 @@ pub struct ClientBuilder {
     sentinel_login: Option<(Option<String>, String)>,
     server_name: Option<String>,
     client_name: Option<String>,
-    default_wait: Option<Duration>,
-    dedicated_thread: bool,
-    plain_commands: bool,
-    on_late_loss: Option<LateLossHook>,
-    config: Config,
 }
 
 impl ClientBuilder {
     pub(super) fn new() -> Self {
         Self {
-            url: None,
-            urls: None,
-            #[cfg(feature = "redis-1")]
-            redis: None,
-            sentinels: None,
-            cluster: None,
-            connector: None,
-            node_connector: None,
-            roots: None,
-            tls_identity: None,
-            credentials: None,
-            sentinel_login: None,
-            server_name: None,
-            client_name: None,
+            servers: Servers::default(),
             default_wait: Some(Duration::from_secs(1)),
             dedicated_thread: false,
             plain_commands: true,
@@ -97,7 +90,7 @@ impl ClientBuilder {
     /// If a [`connector`](Self::connector) is set too, in either order, the connector supplies the
     /// streams, and the URL everything else.
     pub fn url(mut self, url: &str) -> Self {
-        self.url = Some(url.to_owned());
+        self.servers.url = Some(url.to_owned());
         self
     }
 
@@ -115,7 +108,7 @@ impl ClientBuilder {
     /// # Ok::<_, redlock_rt::Error>(())
     /// ```
     pub fn urls<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
-        self.urls = Some(texts(urls));
+        self.servers.urls = Some(texts(urls));
         self
     }
 
@@ -143,7 +136,7 @@ impl ClientBuilder {
     #[cfg(feature = "redis-1")]
     #[cfg_attr(docsrs, doc(cfg(feature = "redis-1")))]
     pub fn redis(mut self, info: impl IntoConnectionInfo) -> Self {
-        self.redis = Some(RedisSettings::of(info));
+        self.servers.redis = Some(RedisSettings::of(info));
         self
     }
 
@@ -169,7 +162,7 @@ impl ClientBuilder {
         sentinels: impl IntoIterator<Item = U>,
         service: impl Into<String>,
     ) -> Self {
-        self.sentinels = Some((texts(sentinels), service.into()));
+        self.servers.sentinels = Some((texts(sentinels), service.into()));
         self
     }
 
@@ -177,7 +170,7 @@ impl ClientBuilder {
     /// `rediss://host:port`, with the same user and password. The client learns the other nodes
     /// from them. The same as one URL `redis+cluster://host:port,host:port`.
     pub fn cluster<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
-        self.cluster = Some(texts(urls));
+        self.servers.cluster = Some(texts(urls));
         self
     }
 
@@ -192,7 +185,7 @@ impl ClientBuilder {
             async move { Ok(session) }
         });
         // A later `server_name` replaces this name.
-        builder.server_name.get_or_insert(name);
+        builder.servers.server_name.get_or_insert(name);
         builder
     }
 
@@ -203,7 +196,7 @@ impl ClientBuilder {
     /// the name if processes reach the server by different addresses, or by a
     /// [`connector`](Self::connector), which otherwise counts as a separate server.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
-        self.server_name = Some(name.into());
+        self.servers.server_name = Some(name.into());
         self
     }
 
@@ -212,7 +205,7 @@ impl ClientBuilder {
     ///
     /// Redis allows printable ASCII without spaces; [`build`](Self::build) refuses anything else.
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
-        self.client_name = Some(name.into());
+        self.servers.client_name = Some(name.into());
         self
     }
 
@@ -243,7 +236,7 @@ impl ClientBuilder {
         Fut: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        self.connector = Some(Connector::new(move |_: &str, _: u16| connect()));
+        self.servers.connector = Some(Connector::new(move |_: &str, _: u16| connect()));
         self
     }
 
@@ -255,14 +248,14 @@ impl ClientBuilder {
         Fut: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        self.node_connector = Some(Connector::new(connect));
+        self.servers.node_connector = Some(Connector::new(connect));
         self
     }
 
     /// Trusts these certificates in addition to the well-known ones: the content of a PEM file. For
     /// `rediss://` URLs.
     pub fn tls_roots(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.roots = Some(pem.into());
+        self.servers.roots = Some(pem.into());
         self
     }
 
@@ -273,7 +266,7 @@ impl ClientBuilder {
         certificates: impl Into<Vec<u8>>,
         key: impl Into<Vec<u8>>,
     ) -> Self {
-        self.tls_identity = Some((certificates.into(), key.into()));
+        self.servers.tls_identity = Some((certificates.into(), key.into()));
         self
     }
 
@@ -309,7 +302,7 @@ impl ClientBuilder {
         Fut: Future<Output = Result<Credentials, E>> + Send + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        self.credentials = Some(CredentialSource::new(source));
+        self.servers.credentials = Some(CredentialSource::new(source));
         self
     }
 
@@ -321,7 +314,7 @@ impl ClientBuilder {
         user: impl Into<Option<String>>,
         password: impl Into<String>,
     ) -> Self {
-        self.sentinel_login = Some((user.into(), password.into()));
+        self.servers.sentinel_login = Some((user.into(), password.into()));
         self
     }
 
@@ -568,7 +561,9 @@ impl ClientBuilder {
     /// ms for [`waiter_timeout`](Self::waiter_timeout), and at most a second for [`hand_over`](Self::hand_over).
     /// [`Unavailable`](crate::ErrorKind::Unavailable) if the dedicated thread cannot be started.
     pub fn build(self) -> Result<Client, Error> {
-        let dialer = self.dialer()?;
+        let mut dialer = self.servers.dialer()?;
+        dialer.scripts_only = !self.plain_commands;
+        dialer.plain_channels = !self.config.sharded_pubsub;
         self.check()?;
         let spawner = match self.dedicated_thread {
             true => Spawner::dedicated()?,
@@ -579,66 +574,6 @@ impl ClientBuilder {
             default_wait: self.default_wait,
             late_losses: Arc::new(LateLosses::new(self.on_late_loss)),
         })
-    }
-
-    /// The servers that are named, if any are.
-    fn endpoint(&self) -> Result<Option<Endpoint>, Error> {
-        let url = self.url.iter().map(|url| Endpoint::parse(url));
-        let urls = self.urls.iter().map(|urls| Endpoint::of_several(urls));
-        let sentinels = self.sentinels.iter();
-        let sentinels = sentinels.map(|(each, service)| Endpoint::of_sentinels(each, service));
-        let cluster = self.cluster.iter().map(|nodes| Endpoint::of_cluster(nodes));
-        let named = url.chain(urls).chain(sentinels).chain(cluster);
-        #[cfg(feature = "redis-1")]
-        let named = named.chain(self.redis.iter().map(|redis| {
-            let own_tls = self.roots.is_some() || self.tls_identity.is_some();
-            redis.endpoint(own_tls)
-        }));
-        let mut named = named;
-        let endpoint = named.next();
-        match named.next() {
-            Some(_) => refused("two of url, urls, redis, sentinels and cluster name the servers"),
-            None => endpoint.transpose(),
-        }
-    }
-
-    /// How servers are found and connected to.
-    fn dialer(&self) -> Result<Dialer, Error> {
-        let by_url = self.endpoint()?.map(|endpoint| {
-            Dialer::new(endpoint, self.roots.as_deref(), self.tls_identity.as_ref())
-        });
-        let mut dialer = match (by_url.transpose()?, self.connector.clone()) {
-            (None, None) => return refused("no server: name a url, connector or embedded engine"),
-            (Some(dialer), None) => dialer,
-            (None, Some(connector)) => Dialer::through(connector),
-            (Some(dialer), Some(connector)) => dialer.over(connector)?,
-        };
-        dialer.scripts_only = !self.plain_commands;
-        dialer.plain_channels = !self.config.sharded_pubsub;
-        if let Some(connector) = self.node_connector.clone() {
-            dialer = dialer.over_nodes(connector);
-        }
-        if let Some((user, password)) = self.sentinel_login.clone() {
-            dialer = dialer.with_sentinel_login(user, password)?;
-        }
-        if let Some(source) = self.credentials.clone() {
-            dialer = dialer.with_credentials(source)?;
-        }
-        if let Some(name) = &self.server_name {
-            if name.trim().is_empty() {
-                return refused("the server's name is empty or blank");
-            }
-            dialer = dialer.named(name);
-        }
-        if let Some(name) = self.client_name.clone() {
-            if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return refused(
-                    "the client's name has spaces, or other than printable ASCII characters",
-                );
-            }
-            dialer.or_client_name(name);
-        }
-        Ok(dialer)
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -704,6 +639,66 @@ impl ClientBuilder {
     }
 }
 
+impl Servers {
+    /// The servers that are named, if any are.
+    fn endpoint(&self) -> Result<Option<Endpoint>, Error> {
+        let url = self.url.iter().map(|url| Endpoint::parse(url));
+        let urls = self.urls.iter().map(|urls| Endpoint::of_several(urls));
+        let sentinels = self.sentinels.iter();
+        let sentinels = sentinels.map(|(each, service)| Endpoint::of_sentinels(each, service));
+        let cluster = self.cluster.iter().map(|nodes| Endpoint::of_cluster(nodes));
+        let named = url.chain(urls).chain(sentinels).chain(cluster);
+        #[cfg(feature = "redis-1")]
+        let named = named.chain(self.redis.iter().map(|redis| {
+            let own_tls = self.roots.is_some() || self.tls_identity.is_some();
+            redis.endpoint(own_tls)
+        }));
+        let mut named = named;
+        let endpoint = named.next();
+        match named.next() {
+            Some(_) => refused("two of url, urls, redis, sentinels and cluster name the servers"),
+            None => endpoint.transpose(),
+        }
+    }
+
+    /// How servers are found and connected to.
+    fn dialer(&self) -> Result<Dialer, Error> {
+        let by_url = self.endpoint()?.map(|endpoint| {
+            Dialer::new(endpoint, self.roots.as_deref(), self.tls_identity.as_ref())
+        });
+        let mut dialer = match (by_url.transpose()?, self.connector.clone()) {
+            (None, None) => return refused("no server: name a url, connector or embedded engine"),
+            (Some(dialer), None) => dialer,
+            (None, Some(connector)) => Dialer::through(connector),
+            (Some(dialer), Some(connector)) => dialer.over(connector)?,
+        };
+        if let Some(connector) = self.node_connector.clone() {
+            dialer = dialer.over_nodes(connector);
+        }
+        if let Some((user, password)) = self.sentinel_login.clone() {
+            dialer = dialer.with_sentinel_login(user, password)?;
+        }
+        if let Some(source) = self.credentials.clone() {
+            dialer = dialer.with_credentials(source)?;
+        }
+        if let Some(name) = &self.server_name {
+            if name.trim().is_empty() {
+                return refused("the server's name is empty or blank");
+            }
+            dialer = dialer.named(name);
+        }
+        if let Some(name) = self.client_name.clone() {
+            if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return refused(
+                    "the client's name has spaces, or other than printable ASCII characters",
+                );
+            }
+            dialer.or_client_name(name);
+        }
+        Ok(dialer)
+    }
+}
+
 #[cfg(feature = "redis-1")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis-1")))]
 impl From<RedisClient> for ClientBuilder {
@@ -717,7 +712,7 @@ impl fmt::Debug for ClientBuilder {
     /// Without passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder")
-            .field("servers", &self.endpoint().ok().flatten())
+            .field("servers", &self.servers.endpoint().ok().flatten())
             .field("config", &self.config)
             .finish_non_exhaustive()
     }
