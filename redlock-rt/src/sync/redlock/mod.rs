@@ -32,7 +32,7 @@ use super::options::{LockOptions, unless_contended};
 use crate::clock;
 use crate::error::Error;
 use crate::name::{BadName, HoldId};
-use crate::wire::{Holder, RLockWire, Recipe};
+use crate::wire::{Holder, LockRecipe};
 
 const ACTION: &str = "acquire lock";
 
@@ -95,12 +95,12 @@ pub struct RedLock {
     quorum: Arc<QuorumState>,
     server_timeout: Option<Duration>,
     /// One for each server.
-    recipes: Result<Arc<[Arc<dyn Recipe>]>, BadName>,
+    recipes: Result<Arc<[Arc<dyn LockRecipe>]>, BadName>,
     name: Arc<str>,
 }
 
 impl RedLock {
-    fn recipes(&self) -> Result<&Arc<[Arc<dyn Recipe>]>, Error> {
+    fn recipes(&self) -> Result<&Arc<[Arc<dyn LockRecipe>]>, Error> {
         if self.server_timeout.is_some_and(|timeout| timeout.is_zero()) {
             let error = Error::bad_input(ACTION, "the time-out of a server is zero");
             return Err(error.named(&self.name));
@@ -328,10 +328,7 @@ impl RedLock {
         let locks: Vec<_> = engines
             .iter()
             .zip(recipes.iter())
-            .map(|(engine, recipe)| {
-                let wire = RLockWire::new(recipe.name().clone());
-                Lock::<AnyKind>::of(engine, Arc::new(wire))
-            })
+            .map(|(engine, recipe)| Lock::<AnyKind>::of(engine, Arc::clone(recipe)))
             .collect();
         let asked = locks.iter().map(|lock| {
             let answer = question(lock);
@@ -349,18 +346,6 @@ impl RedLock {
             _ if answers.len() >= self.quorum.need() => Ok(answers),
             Some(error) => Err(error),
             None => Err(self.starved()),
-        }
-    }
-}
-
-impl RedLock {
-    fn new(quorum: &Quorum, name: &str) -> Self {
-        let recipes = quorum.recipes(name);
-        Self {
-            quorum: Arc::clone(&quorum.shared),
-            server_timeout: quorum.server_timeout,
-            recipes,
-            name: name.into(),
         }
     }
 }

@@ -13,8 +13,7 @@ use crate::engine::{
     Called, Handle, Health, Subject, WaitKey, WaiterGuard, WaiterMap, Waiters, Waits, Wake,
 };
 use crate::error::{Error, ErrorKind};
-use crate::name::BadName;
-use crate::wire::{Named, RLockWire, Recipe};
+use crate::wire::{LockRecipe, Named, RLockWire, Recipe};
 
 /// Several independent servers that decide by majority, and the source of [`RedLock`]s.
 ///
@@ -139,7 +138,17 @@ impl Quorum {
     /// Returns the lock of this name, with the namespace of each client. Does no I/O.
     #[must_use]
     pub fn redlock(&self, name: impl AsRef<str>) -> RedLock {
-        RedLock::new(self, name.as_ref())
+        let (name, engines) = (name.as_ref(), self.shared.engines.iter());
+        let recipes = engines.map(|engine| {
+            let name = engine.name(Named::RLock, name)?;
+            Ok(Arc::new(RLockWire::new(name)) as Arc<dyn LockRecipe>)
+        });
+        RedLock {
+            quorum: Arc::clone(&self.shared),
+            server_timeout: self.server_timeout,
+            recipes: recipes.collect(),
+            name: name.into(),
+        }
     }
 
     /// Returns the number of servers.
@@ -159,15 +168,6 @@ impl Quorum {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.queues.waiting()
-    }
-
-    pub(super) fn recipes(&self, name: &str) -> Result<Arc<[Arc<dyn Recipe>]>, BadName> {
-        let engines = self.shared.engines.iter();
-        let recipes = engines.map(|engine| {
-            let name = engine.name(Named::RLock, name)?;
-            Ok(Arc::new(RLockWire::new(name)) as Arc<dyn Recipe>)
-        });
-        recipes.collect()
     }
 }
 

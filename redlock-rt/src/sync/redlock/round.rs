@@ -18,13 +18,13 @@ use super::ACTION;
 use crate::clock;
 use crate::engine::{AcquireParams, ClientEngine, Handle, Hold, HoldGuard, Owner, Terms};
 use crate::error::{Error, ErrorKind};
-use crate::wire::Recipe;
+use crate::wire::{LockRecipe, Recipe};
 
 /// The parameters of a round.
 #[derive(Clone)]
 pub(super) struct RoundParams {
     pub(super) engines: Vec<Handle>,
-    pub(super) recipes: Arc<[Arc<dyn Recipe>]>,
+    pub(super) recipes: Arc<[Arc<dyn LockRecipe>]>,
     pub(super) terms: Vec<Terms>,
     pub(super) owner: Option<Owner>,
     pub(super) for_body: bool,
@@ -189,7 +189,7 @@ impl RoundParams {
             for_body: self.for_body,
             ..AcquireParams::default()
         };
-        let recipe = Arc::clone(&self.recipes[place]);
+        let recipe: Arc<dyn Recipe> = Arc::clone(&self.recipes[place]) as _;
         self.engines[place].lock(recipe, terms, params).await
     }
 }
