@@ -6,7 +6,7 @@ use super::ACTION;
 use super::guard::Guard;
 use super::key::Key;
 use super::run::Entering;
-use super::session::{LockedBody, OnLost};
+use super::session::{BodyTerms, LockedBody, OnLost};
 use crate::client::{Client, default_client};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Fire, LockOptions, MultiLock, Part, PermitOptions, Renew};
@@ -116,7 +116,12 @@ impl AttributeCall {
 
     /// Continues without a lock.
     pub fn without() -> Entering {
-        Entering::new(std::future::ready(Ok(LockedBody::without())))
+        let terms = BodyTerms {
+            label: "",
+            client: None,
+            on_lost: OnLost::Finish,
+        };
+        Entering::new(std::future::ready(Ok(LockedBody::new(terms, None))))
     }
 
     async fn acquire(self, kind: Primitive) -> Result<LockedBody, Error> {
@@ -148,7 +153,12 @@ impl AttributeCall {
             }
             (_, Key::All(_)) => unreachable!("the attribute takes several keys for locks only"),
         };
-        Ok(LockedBody::new(self.label, client, guard, self.on_lost))
+        let terms = BodyTerms {
+            label: self.label,
+            client: Some(client),
+            on_lost: self.on_lost,
+        };
+        Ok(LockedBody::new(terms, Some(guard)))
     }
 }
 

@@ -40,11 +40,11 @@ pub struct LockedBody {
 
 /// The options of the function.
 #[derive(Clone)]
-struct BodyTerms {
-    label: &'static str,
+pub(super) struct BodyTerms {
+    pub(super) label: &'static str,
     /// `None` without a lock.
-    client: Option<Client>,
-    on_lost: OnLost,
+    pub(super) client: Option<Client>,
+    pub(super) on_lost: OnLost,
 }
 
 /// The progress of a body.
@@ -56,33 +56,14 @@ pub(super) enum BodyProgress {
 }
 
 impl LockedBody {
-    pub(super) fn new(label: &'static str, client: Client, guard: Guard, on_lost: OnLost) -> Self {
-        let client = Some(client);
-        let terms = BodyTerms {
-            label,
-            client,
-            on_lost,
-        };
-        Self::of(terms, Some(Arc::new(guard)))
-    }
-
-    /// For a body that runs without a lock.
-    pub(super) fn without() -> Self {
-        let terms = BodyTerms {
-            label: "",
-            client: None,
-            on_lost: OnLost::Finish,
-        };
-        Self::of(terms, None)
-    }
-
-    fn of(terms: BodyTerms, guard: Option<Arc<Guard>>) -> Self {
+    /// `guard`: `None` for a body that runs without a lock.
+    pub(super) fn new(terms: BodyTerms, guard: Option<Guard>) -> Self {
         Self {
             terms,
             scope: None,
             lost: None,
             release: None,
-            guard,
+            guard: guard.map(Arc::new),
         }
     }
 
