@@ -9,7 +9,7 @@ use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe, WantedLease};
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::rlock;
-use super::script::{Call, millis, script};
+use super::script::{Call, Script, millis, script};
 use crate::name::LockName;
 
 script!(READ_ACQUIRE = "undeclared_keys" + "lock_hash" + "rw_read_acquire");
@@ -45,10 +45,13 @@ impl RwKeys {
         keys::rw_channel(&self.name)
     }
 
+    /// The script also reads the keys of leases.
+    fn call(&self, script: &'static Script) -> Call {
+        Call::new(script).reading_more().key(self.name.as_str())
+    }
+
     fn force_release(&self, mode: &str) -> Call {
-        Call::new(&FORCE_RELEASE)
-            .reading_more()
-            .key(self.name.as_str())
+        self.call(&FORCE_RELEASE)
             .arg(mode)
             .arg(&self.leases)
             .announcing(self.channel())
@@ -90,9 +93,8 @@ impl Recipe for ReadWire {
     }
 
     fn acquire(&self, ask: &Ask<'_>) -> Call {
-        Call::new(&READ_ACQUIRE)
-            .reading_more()
-            .key(self.0.name.as_str())
+        self.0
+            .call(&READ_ACQUIRE)
             .key(&self.0.waiting_writers)
             .number(millis(ask.lease))
             .arg(ask.owner)
@@ -105,9 +107,9 @@ impl Recipe for ReadWire {
     }
 
     fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
-        let call = Call::new(&READ_UPDATE)
-            .reading_more()
-            .key(self.0.name.as_str())
+        let call = self
+            .0
+            .call(&READ_UPDATE)
             .number(millis(wanted.lease))
             .arg(owner)
             .number(count.into())
@@ -117,9 +119,8 @@ impl Recipe for ReadWire {
     }
 
     fn release(&self, owner: &str) -> Call {
-        Call::new(&READ_RELEASE)
-            .reading_more()
-            .key(self.0.name.as_str())
+        self.0
+            .call(&READ_RELEASE)
             .arg(owner)
             .arg(&self.0.leases)
             .announcing(self.0.channel())
@@ -136,10 +137,7 @@ impl LockRecipe for ReadWire {
     }
 
     fn inspect(&self) -> Call {
-        Call::new(&READ_INSPECT)
-            .reading_more()
-            .key(self.0.name.as_str())
-            .arg(&self.0.leases)
+        self.0.call(&READ_INSPECT).arg(&self.0.leases)
     }
 }
 
@@ -182,9 +180,8 @@ impl Recipe for WriteWire {
             true => self.preference,
             false => Duration::ZERO,
         };
-        Call::new(&WRITE_ACQUIRE)
-            .reading_more()
-            .key(self.shared.name.as_str())
+        self.shared
+            .call(&WRITE_ACQUIRE)
             .key(&self.shared.waiting_writers)
             .number(millis(ask.lease))
             .arg(&self.wish(ask.owner))
@@ -206,9 +203,8 @@ impl Recipe for WriteWire {
     }
 
     fn release(&self, owner: &str) -> Call {
-        Call::new(&WRITE_RELEASE)
-            .reading_more()
-            .key(self.shared.name.as_str())
+        self.shared
+            .call(&WRITE_RELEASE)
             .key(&self.shared.waiting_writers)
             .arg(&self.wish(owner))
             .arg(&write_field(owner))
@@ -217,9 +213,9 @@ impl Recipe for WriteWire {
     }
 
     fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
-        let call = Call::new(&WRITE_MIN_HOLD)
-            .reading_more()
-            .key(self.shared.name.as_str())
+        let call = self
+            .shared
+            .call(&WRITE_MIN_HOLD)
             .arg(&write_field(owner))
             .number(millis(rest))
             .arg(&self.shared.leases)
