@@ -66,8 +66,7 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// kind has neither. Returns a [`HoldReply`](super::HoldReply). By default for a hash with one
     /// [`field`](Self::field) for each hold, whose TTL is the lease.
     fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
-        let field = self.field(owner);
-        Some(rlock::update(self.name(), &field, wanted, count, ""))
+        Some(rlock::update(self, owner, wanted, count, ""))
     }
 
     /// Ends the hold, and removes what an attempt of this owner left. Returns a
@@ -98,8 +97,7 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// this kind. Returns a [`HoldReply`](super::HoldReply). By default for a hash as for
     /// [`update`](Self::update).
     fn min_hold(&self, owner: &str, rest: Duration) -> Option<Call> {
-        let (field, queue) = (self.field(owner), self.queue());
-        let call = || rlock::min_hold(self.name(), queue, self.channel(), &field, rest);
+        let call = || rlock::min_hold(self, owner, rest);
         self.profile().exclusive.then(call)
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fair_queue::FairQueue;
 use super::fast_path::FastPath;
-use super::keys::{self, Channel};
+use super::keys;
 use super::profile::{self, Profile};
 use super::recipe::{Ask, LockRecipe, Recipe, WantedLease};
 use super::script::{Call, millis, script};
@@ -81,36 +81,31 @@ impl LockRecipe for RLockWire {
 
 /// For every kind whose lock is a hash with one field `owner -> hold count`.
 pub(super) fn update(
-    name: &LockName,
-    field: &str,
+    recipe: &(impl Recipe + ?Sized),
+    owner: &str,
     of: WantedLease,
     count: u32,
     reads: &str,
 ) -> Call {
     Call::new(&UPDATE)
-        .key(name.as_str())
+        .key(recipe.name().as_str())
         .number(millis(of.lease))
-        .arg(field)
+        .arg(&recipe.field(owner))
         .number(count.into())
         .number(millis(of.most))
         .arg(reads)
 }
 
 /// For every kind whose lock is a hash with one field `owner -> hold count`.
-pub(super) fn min_hold(
-    name: &LockName,
-    queue: Option<&FairQueue>,
-    channel: Option<Channel<'_>>,
-    field: &str,
-    rest: Duration,
-) -> Call {
+pub(super) fn min_hold(recipe: &(impl Recipe + ?Sized), owner: &str, rest: Duration) -> Call {
+    let (name, queue) = (recipe.name(), recipe.queue());
     let call = Call::new(&MIN_HOLD).key(name.as_str());
     let call = match queue {
         Some(_) => call.key(&keys::fair_queue(name)),
         None => call.key(name.as_str()),
     };
-    let call = call.arg(field).number(millis(rest));
-    let call = match queue.map(FairQueue::prefix).or(channel) {
+    let call = call.arg(&recipe.field(owner)).number(millis(rest));
+    let call = match queue.map(FairQueue::prefix).or(recipe.channel()) {
         Some(channel) => call.channel_arg(channel),
         None => call.arg(""),
     };

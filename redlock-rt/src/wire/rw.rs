@@ -196,10 +196,8 @@ impl Recipe for WriteWire {
     }
 
     fn update(&self, owner: &str, wanted: WantedLease, count: u32) -> Option<Call> {
-        let field = write_field(owner);
         let reads = keys::rw_leases_of(&self.shared.leases, owner);
-        let name = &self.shared.name;
-        Some(rlock::update(name, &field, wanted, count, &reads).reading_more())
+        Some(rlock::update(self, owner, wanted, count, &reads).reading_more())
     }
 
     fn release(&self, owner: &str) -> Call {
