@@ -59,11 +59,14 @@ use crate::wire::{Call, Holder, LockRecipe, Malformed, Named, Recipe, Reply};
 /// that it has also stay taken, and the next call of its [`Owner`](crate::Owner) waits.
 pub struct Lock<K: Kind> {
     pub(super) engine: Handle,
-    pub(super) wire: Result<Arc<dyn LockRecipe>, BadName>,
+    pub(super) wire: Wire,
     /// Set for a kind whose waiters poll.
     pub(super) backoff: Option<Arc<Backoff>>,
     kind: PhantomData<fn() -> K>,
 }
+
+/// The calls of a lock, unless its name is refused.
+type Wire = Result<Arc<dyn LockRecipe>, BadName>;
 
 impl<K: Kind> Lock<K> {
     pub(super) fn new<W: LockRecipe>(
@@ -74,12 +77,7 @@ impl<K: Kind> Lock<K> {
     ) -> Self {
         let name = engine.name(named, name);
         let wire = name.map(|name| Arc::new(wire(name)) as Arc<dyn LockRecipe>);
-        Self {
-            engine: Handle::new(engine),
-            wire,
-            backoff: None,
-            kind: PhantomData,
-        }
+        Self::of(engine, wire)
     }
 
     /// The same lock with other options of its kind.
@@ -96,10 +94,10 @@ impl<K: Kind> Lock<K> {
     }
 
     /// A handle to the same lock as another handle.
-    pub(super) fn of(engine: &Arc<ClientEngine>, wire: Arc<dyn LockRecipe>) -> Self {
+    pub(super) fn of(engine: &Arc<ClientEngine>, wire: Wire) -> Self {
         Self {
             engine: Handle::new(engine),
-            wire: Ok(wire),
+            wire,
             backoff: None,
             kind: PhantomData,
         }
@@ -107,12 +105,9 @@ impl<K: Kind> Lock<K> {
 
     /// The same lock, for any kind that its type names.
     pub(super) fn as_kind<L: Kind>(&self) -> Lock<L> {
-        Lock {
-            engine: self.engine.clone(),
-            wire: self.wire.clone(),
-            backoff: self.backoff.clone(),
-            kind: PhantomData,
-        }
+        let mut lock = Lock::of(&self.engine, self.wire.clone());
+        lock.backoff = self.backoff.clone();
+        lock
     }
 
     pub(super) fn wire(&self) -> Result<&Arc<dyn LockRecipe>, Error> {

@@ -126,7 +126,7 @@ impl Ticket {
             false => Arc::new(RLockWire::new(name(Named::RLock)?)),
             true => Arc::new(FencedWire::new(name(Named::Fenced)?, self.token_ttl)),
         };
-        let (from, why, lock) = (Some(&self.owner), None, Lock::of(engine, wire));
+        let (from, why, lock) = (Some(&self.owner), None, Lock::of(engine, Ok(wire)));
         lock.take_from(ADOPT, Steal { from, why }, options).await
     }
 

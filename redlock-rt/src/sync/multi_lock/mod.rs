@@ -130,7 +130,7 @@ impl From<Flaw> for Error {
 impl Checked {
     /// This lock on the server of that client.
     fn seen_by(&self, engine: &Arc<ClientEngine>) -> Lock<AnyKind> {
-        Lock::of(engine, Arc::clone(&self.recipe))
+        Lock::of(engine, Ok(Arc::clone(&self.recipe)))
     }
 
     /// By name first: names are the same in every process, even if server names differ.

@@ -328,7 +328,7 @@ impl RedLock {
         let locks: Vec<_> = engines
             .iter()
             .zip(recipes.iter())
-            .map(|(engine, recipe)| Lock::<AnyKind>::of(engine, Arc::clone(recipe)))
+            .map(|(engine, recipe)| Lock::<AnyKind>::of(engine, Ok(Arc::clone(recipe))))
             .collect();
         let asked = locks.iter().map(|lock| {
             let answer = question(lock);
