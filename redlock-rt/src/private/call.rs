@@ -173,14 +173,8 @@ async fn one(
         LockKind::Fair => Guard::Fair(client.fair_lock(name).lock_with(options).await?),
         LockKind::Fenced => Guard::Fenced(client.fenced_lock(name).lock_with(options).await?),
         LockKind::Spin => Guard::Spin(client.spin_lock(name).lock_with(options).await?),
-        LockKind::Read => {
-            let lock = client.read_write_lock(name).read_lock();
-            Guard::Read(lock.lock_with(options).await?)
-        }
-        LockKind::Write => {
-            let lock = client.read_write_lock(name).write_lock();
-            Guard::Write(lock.lock_with(options).await?)
-        }
+        LockKind::Read => Guard::Read(client.read_write_lock(name).read_with(options).await?),
+        LockKind::Write => Guard::Write(client.read_write_lock(name).write_with(options).await?),
     })
 }
 
