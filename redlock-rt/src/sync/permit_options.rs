@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::options::{LockOptions, Renew};
 use crate::engine::{AcquireParams, ClientEngine, Fsync, ReplicaAck, Terms};
 use crate::error::Error;
+use crate::wire::PermitsWire;
 
 pub(super) const CHECK: &str = "check permit options";
 
@@ -145,8 +146,8 @@ impl PermitOptions {
     }
 
     /// Checks the options and fills in the client's defaults.
-    pub(super) fn terms(&self, engine: &ClientEngine) -> Result<Terms, Error> {
-        let terms = self.shared.terms(engine);
+    pub(super) fn terms_of(&self, engine: &ClientEngine, of: &PermitsWire) -> Result<Terms, Error> {
+        let terms = self.shared.terms_of(engine, of, None);
         terms.map_err(|error| error.trying(CHECK))
     }
 }

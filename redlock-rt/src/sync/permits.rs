@@ -7,7 +7,7 @@ use super::counted::{ACQUIRE, Counted, number};
 use super::options::{check_lease_of, unless_contended};
 use super::permit::LeasedPermit;
 use super::permit_options::{CHECK, PermitOptions};
-use crate::engine::{ClientEngine, Repeat, Terms};
+use crate::engine::{ClientEngine, Repeat};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::wire::{ID_DIGITS, Named, PermitsWire, Recipe, Reply};
@@ -223,9 +223,12 @@ impl PermitExpirableSemaphore {
     /// there were too few permits, [`Contended`](ErrorKind::Contended) instead, for a wait of zero,
     /// [`Unavailable`](ErrorKind::Unavailable) if Redis did not answer.
     pub async fn acquire_with(&self, options: PermitOptions) -> Result<LeasedPermit, Error> {
-        let (wire, terms) = self.prepare(&options)?;
+        let (engine, permits) = (&self.counted.engine, options.permits);
+        let name = self.counted.taking(ACQUIRE, permits, MOST_AT_ONCE)?;
+        let wire = PermitsWire::new(name.clone(), permits, self.counted.limit()?);
+        let terms = options.terms_of(engine, &wire)?;
+        let wire = Arc::new(wire);
         let recipe: Arc<dyn Recipe> = Arc::clone(&wire) as _;
-        let engine = &self.counted.engine;
         let guard = engine.lock(recipe, terms, options.params(engine)).await;
         let guard = guard.map_err(Counted::acquiring)?;
         Ok(LeasedPermit::new(guard, &wire))
@@ -258,17 +261,6 @@ impl PermitExpirableSemaphore {
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<LeasedPermit>, Error> {
         let options = PermitOptions::new().permits(permits).wait(Duration::ZERO);
         unless_contended(self.acquire_with(options).await)
-    }
-
-    fn prepare(&self, options: &PermitOptions) -> Result<(Arc<PermitsWire>, Terms), Error> {
-        let permits = options.permits;
-        let name = self.counted.taking(ACQUIRE, permits, MOST_AT_ONCE)?;
-        let limit = self.counted.limit()?;
-        let wire = PermitsWire::new(name.clone(), permits, limit);
-        let terms = options.terms(&self.counted.engine);
-        let terms = terms.map_err(|error| error.named(name.as_arc()))?;
-        check_lease_of(CHECK, &wire, terms.lease)?;
-        Ok((Arc::new(wire), terms))
     }
 
     /// Releases the permit with this id, whichever client acquired it.

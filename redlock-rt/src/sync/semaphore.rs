@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::counted::{ACQUIRE, Counted, MOST_PERMITS, number};
 use super::options::unless_contended;
 use super::permit_options::PermitOptions;
-use crate::engine::{ClientEngine, HoldGuard, Terms, Unlocked};
+use crate::engine::{ClientEngine, HoldGuard, Unlocked};
 use crate::error::Error;
-use crate::wire::{self, Named, Recipe, SemaphoreWire};
+use crate::wire::{self, Named, SemaphoreWire};
 
 /// A semaphore whose permits have no lease, shared with Redisson's `RSemaphore` of the same name.
 ///
@@ -167,13 +167,15 @@ impl Semaphore {
     /// were too few permits, [`Contended`](crate::ErrorKind::Contended) instead, for a wait of
     /// zero, [`Unavailable`](crate::ErrorKind::Unavailable) if Redis did not answer.
     pub async fn acquire_with(&self, options: PermitOptions) -> Result<SemaphorePermit, Error> {
-        let (recipe, terms) = self.prepare(&options)?;
-        let engine = &self.counted.engine;
+        let (engine, permits) = (&self.counted.engine, options.permits);
+        let name = self.counted.taking(ACQUIRE, permits, MOST_PERMITS)?;
+        let limit = self.counted.limit()?;
+        let terms = options.without_lease();
+        let terms = terms.map_err(|error| error.named(name.as_arc()))?;
+        let recipe = Arc::new(SemaphoreWire::new(name.clone(), permits, limit));
         let guard = engine.lock(recipe, terms, options.params(engine)).await;
-        Ok(SemaphorePermit {
-            inner: guard.map_err(Counted::acquiring)?,
-            permits: options.permits,
-        })
+        let inner = guard.map_err(Counted::acquiring)?;
+        Ok(SemaphorePermit { inner, permits })
     }
 
     /// Acquires a permit if one is free at this moment.
@@ -202,16 +204,6 @@ impl Semaphore {
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<SemaphorePermit>, Error> {
         let options = PermitOptions::new().permits(permits).wait(Duration::ZERO);
         unless_contended(self.acquire_with(options).await)
-    }
-
-    fn prepare(&self, options: &PermitOptions) -> Result<(Arc<dyn Recipe>, Terms), Error> {
-        let permits = options.permits;
-        let name = self.counted.taking(ACQUIRE, permits, MOST_PERMITS)?;
-        let limit = self.counted.limit()?;
-        let terms = options.without_lease();
-        let terms = terms.map_err(|error| error.named(name.as_arc()))?;
-        let recipe = SemaphoreWire::new(name.clone(), permits, limit);
-        Ok((Arc::new(recipe), terms))
     }
 
     /// Adds this many permits, whichever client had them: for permits whose guard was
