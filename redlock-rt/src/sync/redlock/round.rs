@@ -145,7 +145,15 @@ impl RoundParams {
         };
         let mut under_way: FuturesUnordered<_> = asked
             .into_iter()
-            .map(|place| async move { (place, self.ask(place, until, under).await) })
+            .map(|place| async move {
+                let terms = self.terms[place];
+                let outcome = match under.map(|under| under.get(&place)) {
+                    None => self.try_at(place, terms).await,
+                    Some(Some(hold)) => hold.reenter(terms, Some(until)).await,
+                    Some(None) => Err(Error::new(ErrorKind::Lost, ACTION)),
+                };
+                (place, outcome)
+            })
             .collect();
         let mut limit = until;
         loop {
@@ -162,22 +170,6 @@ impl RoundParams {
                 let grace = ((now - started) * 10).max(SHORTEST_GRACE);
                 limit = until.min(clock::after(now, grace));
             }
-        }
-    }
-
-    async fn ask(
-        &self,
-        place: usize,
-        until: Instant,
-        under: Under<'_>,
-    ) -> Result<HoldGuard, Error> {
-        let terms = self.terms[place];
-        let Some(under) = under else {
-            return self.try_at(place, terms).await;
-        };
-        match under.get(&place) {
-            Some(hold) => hold.reenter(terms, Some(until)).await,
-            None => Err(Error::new(ErrorKind::Lost, ACTION)),
         }
     }
 
