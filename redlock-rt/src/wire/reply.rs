@@ -90,24 +90,19 @@ fn beginning(reply: &impl fmt::Debug) -> String {
     struct Short(String);
     impl Write for Short {
         fn write_str(&mut self, text: &str) -> fmt::Result {
-            let room = SHOWN.saturating_sub(self.0.len());
-            match text
-                .char_indices()
-                .find(|(at, char)| at + char.len_utf8() > room)
-            {
-                None => self.0.push_str(text),
-                Some((end, _)) => {
-                    self.0.push_str(&text[..end]);
+            for char in text.chars() {
+                if self.0.len() + char.len_utf8() > SHOWN {
+                    self.0.push('…');
                     return Err(fmt::Error);
                 }
+                self.0.push(char);
             }
             Ok(())
         }
     }
     let mut short = Short(String::new());
-    if write!(short, "{reply:?}").is_err() {
-        short.0.push('…');
-    }
+    // An error: the rest is not shown.
+    let _ = write!(short, "{reply:?}");
     short.0
 }
 
