@@ -96,37 +96,28 @@ impl AclKind {
 
 /// The patterns of the keys and channels of locks and these kinds.
 fn places(namespace: Option<&str>, kinds: &[AclKind]) -> Vec<String> {
+    let has = |kind| kinds.contains(&kind);
+    let turns = has(AclKind::FairLock).then(|| "&redlock_wake:*".to_owned());
+    if namespace.is_none() {
+        let all = ["~*", "&redisson_*"].map(str::to_owned).into_iter();
+        let barriers = has(AclKind::Barrier).then(|| "&redlock_barrier:*".to_owned());
+        return all.chain(turns).chain(barriers).collect();
+    }
     // A pattern cannot contain a space.
     let is_space = |char| matches!(char, ' ' | '\t'..='\r');
     let all = pattern_in(namespace, "*").replace(is_space, "?");
     let derived = iter::once(DERIVED).chain(kinds.iter().map(|kind| kind.derived()));
     let starts = derived.flat_map(str::split_whitespace);
-    let mut places = match namespace {
-        None => vec!["~*".to_owned(), "&redisson_*".to_owned()],
-        Some(_) => {
-            let derived =
-                starts.flat_map(|start| ["", "{"].map(|open| format!("{start}:{open}{all}")));
-            iter::once(format!("~{all}")).chain(derived).collect()
-        }
-    };
-    // The leases of readers and of permits.
-    let leases = |kind: &AclKind| {
-        use self::AclKind::{Inspect, PermitExpirableSemaphore, ReadWriteLock};
-        matches!(kind, ReadWriteLock | PermitExpirableSemaphore | Inspect)
-    };
-    if kinds.iter().any(leases) && namespace.is_some() {
-        places.push(format!("~{{{all}"));
-    }
-    if kinds.contains(&AclKind::FairLock) {
-        places.push("&redlock_wake:*".to_owned());
-    }
-    if kinds.contains(&AclKind::CountDownLatch) && namespace.is_some() {
-        places.push(format!("&redisson_countdownlatch__channel__{{{all}"));
-    }
-    if kinds.contains(&AclKind::Barrier) && namespace.is_none() {
-        places.push("&redlock_barrier:*".to_owned());
-    }
-    places
+    let derived = starts.flat_map(|start| ["", "{"].map(|open| format!("{start}:{open}{all}")));
+    // Those of readers and of permits.
+    let leases = has(AclKind::ReadWriteLock)
+        || has(AclKind::PermitExpirableSemaphore)
+        || has(AclKind::Inspect);
+    let leases = leases.then(|| format!("~{{{all}"));
+    let latches = has(AclKind::CountDownLatch);
+    let latches = latches.then(|| format!("&redisson_countdownlatch__channel__{{{all}"));
+    let keys = iter::once(format!("~{all}")).chain(derived).chain(leases);
+    keys.chain(turns).chain(latches).collect()
 }
 
 impl Client {
