@@ -73,11 +73,6 @@ impl BarrierWire {
         call.announcing(keys::barrier_channel(&self.name))
     }
 
-    fn leave(&self, owner: &str, noted: Duration) -> Call {
-        let call = self.call(&LEAVE, Some(owner)).arg(&ids_of(owner, 1));
-        call.number(millis(noted))
-    }
-
     /// Ends the present generation. Returns 1 or 0.
     pub(crate) fn reset(&self, operation: &Operation) -> Call {
         let call = self.call(&RESET, Some(operation.id.as_str()));
@@ -131,12 +126,9 @@ impl Recipe for BarrierWire {
         Some(call.number(millis(wanted.lease.max(wanted.most))))
     }
 
-    fn release(&self, owner: &str) -> Call {
-        self.leave(owner, Duration::ZERO)
-    }
-
-    fn withdraw(&self, owner: &str) -> Call {
-        self.leave(owner, NOTED)
+    fn end(&self, owner: &str, noted: Duration) -> Call {
+        let call = self.call(&LEAVE, Some(owner)).arg(&ids_of(owner, 1));
+        call.number(millis(noted))
     }
 
     fn lease_keys(&self, _owner: &str) -> Option<String> {

@@ -172,7 +172,7 @@ impl Recipe for FairQueue {
         }
     }
 
-    fn release(&self, owner: &str) -> Call {
+    fn end(&self, owner: &str, _noted: Duration) -> Call {
         self.call(&RELEASE).arg(owner)
     }
 

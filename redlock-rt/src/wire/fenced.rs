@@ -92,8 +92,8 @@ impl Recipe for FencedWire {
         self.token_ttl
     }
 
-    fn release(&self, owner: &str) -> Call {
-        self.lock.release(owner)
+    fn end(&self, owner: &str, noted: Duration) -> Call {
+        self.lock.end(owner, noted)
     }
 }
 

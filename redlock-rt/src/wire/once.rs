@@ -166,7 +166,7 @@ impl Recipe for OnceWire {
         Ok(reply)
     }
 
-    fn release(&self, owner: &str) -> Call {
+    fn end(&self, owner: &str, _noted: Duration) -> Call {
         match &*lock_std(&self.mark.ends) {
             Ends::Unbegun => self.finish(owner, Duration::ZERO, ""),
             Ends::Open => self.lock.release(owner),

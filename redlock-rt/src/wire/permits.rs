@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::keys;
-use super::operation::{NOTED, Operation};
+use super::operation::Operation;
 use super::profile::{self, Profile};
 use super::recipe::{Ask, Recipe, WantedLease};
 use super::reply::{AcquireReply, Malformed, Reply};
@@ -59,11 +59,6 @@ impl PermitsWire {
             Some(id) => call.key(&keys::operation(&self.name, id)),
             None => call,
         }
-    }
-
-    fn end(&self, owner: &str, noted: Duration) -> Call {
-        let call = self.call_of(&RELEASE, owner).arg(&self.ids(owner));
-        call.number(millis(noted))
     }
 
     /// The ids of the permits of a hold, concatenated. They are computed from the owner, so that a
@@ -142,12 +137,9 @@ impl Recipe for PermitsWire {
         Some(self.update_leases(&self.ids(owner), wanted))
     }
 
-    fn release(&self, owner: &str) -> Call {
-        self.end(owner, Duration::ZERO)
-    }
-
-    fn withdraw(&self, owner: &str) -> Call {
-        self.end(owner, NOTED)
+    fn end(&self, owner: &str, noted: Duration) -> Call {
+        let call = self.call_of(&RELEASE, owner).arg(&self.ids(owner));
+        call.number(millis(noted))
     }
 
     fn lease_keys(&self, _owner: &str) -> Option<String> {
@@ -175,6 +167,7 @@ pub(super) fn ids_of(owner: &str, permits: u32) -> String {
 mod tests {
     use super::*;
     use crate::name::HoldId;
+    use crate::wire::NOTED;
     use crate::wire::script::headers::assert_agrees;
 
     #[test]

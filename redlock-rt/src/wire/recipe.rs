@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::fair_queue::FairQueue;
 use super::keys::Channel;
 use super::once::Mark;
+use super::operation::NOTED;
 use super::profile::Profile;
 use super::reply::{AcquireReply, Malformed, Reply};
 use super::rlock;
@@ -71,8 +72,14 @@ pub(crate) trait Recipe: Send + Sync + 'static {
 
     /// Ends the hold, and removes what an attempt of this owner left. Returns a
     /// [`HoldReply`](super::HoldReply), and the result of the announcement if there were waiters to wake
-    /// ([`Reply::split`]).
-    fn release(&self, owner: &str) -> Call;
+    /// ([`Reply::split`]). `noted`: how long Redis notes that the owner was withdrawn (zero: not at all), for
+    /// kinds for which a late attempt would do lasting harm.
+    fn end(&self, owner: &str, noted: Duration) -> Call;
+
+    /// Releases the hold.
+    fn release(&self, owner: &str) -> Call {
+        self.end(owner, Duration::ZERO)
+    }
 
     /// Releases the hold. If one of these waiters is next, it then has the lock, for the lease beside it.
     /// `None`: the kind has no queue in Redis. The announcement names the waiter
@@ -84,7 +91,7 @@ pub(crate) trait Recipe: Send + Sync + 'static {
     /// Releases the hold, if an attempt of this owner may still arrive. A late attempt then does nothing, for
     /// kinds for which it would do lasting harm.
     fn withdraw(&self, owner: &str) -> Call {
-        self.release(owner)
+        self.end(owner, NOTED)
     }
 
     /// Ends the hold without releasing anything, if Redis has a record of it. Returns a

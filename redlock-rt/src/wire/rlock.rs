@@ -67,7 +67,7 @@ impl Recipe for RLockWire {
             .or(FastPath::Create)
     }
 
-    fn release(&self, owner: &str) -> Call {
+    fn end(&self, owner: &str, _noted: Duration) -> Call {
         let call = Call::new(&RELEASE).key(self.name.as_str()).arg(owner);
         self.announced(call).or(FastPath::Delete)
     }

@@ -118,7 +118,7 @@ impl Recipe for ReadWire {
         Some(call)
     }
 
-    fn release(&self, owner: &str) -> Call {
+    fn end(&self, owner: &str, _noted: Duration) -> Call {
         self.0
             .call(&READ_RELEASE)
             .arg(owner)
@@ -200,7 +200,7 @@ impl Recipe for WriteWire {
         Some(rlock::update(self, owner, wanted, count, &reads).reading_more())
     }
 
-    fn release(&self, owner: &str) -> Call {
+    fn end(&self, owner: &str, _noted: Duration) -> Call {
         self.shared
             .call(&WRITE_RELEASE)
             .key(&self.shared.waiting_writers)

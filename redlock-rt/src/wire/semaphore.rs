@@ -45,16 +45,6 @@ impl SemaphoreWire {
             limit,
         }
     }
-
-    fn end(&self, owner: &str, noted: Duration) -> Call {
-        Call::new(&RELEASE)
-            .key(self.name.as_str())
-            .key(&self.holds)
-            .key(&keys::operation(&self.name, owner))
-            .arg(owner)
-            .announcing(keys::semaphore_channel(&self.name))
-            .number(millis(noted))
-    }
 }
 
 impl Recipe for SemaphoreWire {
@@ -94,12 +84,14 @@ impl Recipe for SemaphoreWire {
         None
     }
 
-    fn release(&self, owner: &str) -> Call {
-        self.end(owner, Duration::ZERO)
-    }
-
-    fn withdraw(&self, owner: &str) -> Call {
-        self.end(owner, NOTED)
+    fn end(&self, owner: &str, noted: Duration) -> Call {
+        Call::new(&RELEASE)
+            .key(self.name.as_str())
+            .key(&self.holds)
+            .key(&keys::operation(&self.name, owner))
+            .arg(owner)
+            .announcing(keys::semaphore_channel(&self.name))
+            .number(millis(noted))
     }
 
     fn forget(&self, owner: &str, repeated: bool) -> Option<Call> {
