@@ -1,7 +1,5 @@
 //! The reply of a server to any command.
 
-use std::fmt;
-
 use crate::name::Shown;
 
 /// A reply in the types of RESP2.
@@ -18,7 +16,8 @@ pub(crate) enum Value {
 }
 
 /// An error reply: a code, followed by a text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", Shown(.0))]
 pub(crate) struct ServerError(String);
 
 impl Value {
@@ -74,11 +73,3 @@ impl ServerError {
         self.0.split_once(' ').unwrap_or((&self.0, ""))
     }
 }
-
-impl fmt::Display for ServerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Shown(&self.0).fmt(f)
-    }
-}
-
-impl std::error::Error for ServerError {}
