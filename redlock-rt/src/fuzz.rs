@@ -73,7 +73,7 @@ fn a_reply_of_a_script_is_read_or_malformed(data: &[u8]) {
             }
             let of = |read: &mut dyn FnMut(Reply)| read(reply.clone());
             of(&mut |reply| drop(HoldReply::try_from(reply)));
-            of(&mut |reply| drop(Together::of(reply, 2)));
+            of(&mut |reply| drop(first_held(reply, 2)));
             of(&mut |reply| drop(Holder::decode(reply)));
             of(&mut |reply| drop(Beat::decode_all(reply, 2)));
             of(&mut |reply| drop(present_token(reply)));

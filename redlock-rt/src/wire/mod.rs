@@ -42,7 +42,7 @@ pub(crate) use self::identity::identity;
 pub use self::inspection::{FoundKind, Holding, Inspection};
 pub(crate) use self::inspection::{inspect, page as name_page, pattern_in, scan};
 pub(crate) use self::latch::{GREATEST_COUNT, Gate, GateState, LatchWire, count_left, was_done};
-pub(crate) use self::multi::{Together, acquire_all, is_taken_together};
+pub(crate) use self::multi::{acquire_all, first_held, is_taken_together};
 pub(crate) use self::once::{Found, Mark, OnceTerms, OnceWire};
 pub(crate) use self::one_slot::Named;
 pub(crate) use self::operation::{NOTED, Operation};

@@ -13,7 +13,7 @@ pub(crate) fn is_taken_together(recipe: &dyn Recipe) -> bool {
     recipe.profile().kind == super::profile::RLOCK.kind
 }
 
-/// Takes all of these locks or none, each for its own owner. [`Together`] reads the reply.
+/// Takes all of these locks or none, each for its own owner. [`first_held`] reads the reply.
 pub(crate) fn acquire_all<'a>(
     holds: impl Iterator<Item = (&'a dyn Recipe, &'a str)> + Clone,
     lease: Duration,
@@ -29,26 +29,16 @@ pub(crate) fn acquire_all<'a>(
     call
 }
 
-/// The reply to [`acquire_all`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Together {
-    /// All locks were taken.
-    Acquired,
-    /// None was taken: another owner has the lock at this index.
-    Held(usize),
-}
-
-impl Together {
-    /// Reads the reply about this many locks.
-    pub(crate) fn of(reply: Reply, locks: usize) -> Result<Self, Malformed> {
-        match reply {
-            Reply::Nil => Ok(Self::Acquired),
-            Reply::Int(number @ 1..) => match usize::try_from(number - 1) {
-                Ok(index) if index < locks => Ok(Self::Held(index)),
-                _ => Err(Malformed(reply)),
-            },
-            other => Err(Malformed(other)),
-        }
+/// Reads the reply to [`acquire_all`] of this many locks. `None`: all were taken. Else none was, and another owner
+/// has the lock at this index.
+pub(crate) fn first_held(reply: Reply, locks: usize) -> Result<Option<usize>, Malformed> {
+    match reply {
+        Reply::Nil => Ok(None),
+        Reply::Int(number @ 1..) => match usize::try_from(number - 1) {
+            Ok(index) if index < locks => Ok(Some(index)),
+            _ => Err(Malformed(reply)),
+        },
+        other => Err(Malformed(other)),
     }
 }
 
@@ -72,9 +62,9 @@ mod tests {
 
     #[test]
     fn replies() {
-        let read = |reply| Together::of(reply, 2);
-        assert_eq!(read(Reply::Nil), Ok(Together::Acquired));
-        assert_eq!(read(Reply::Int(2)), Ok(Together::Held(1)));
+        let read = |reply| first_held(reply, 2);
+        assert_eq!(read(Reply::Nil), Ok(None));
+        assert_eq!(read(Reply::Int(2)), Ok(Some(1)));
         assert!(read(Reply::Int(0)).is_err());
         assert!(read(Reply::Int(3)).is_err());
         assert!(read(Reply::Text("OK".into())).is_err());

@@ -14,7 +14,7 @@ use crate::engine::guard::HoldGuard;
 use crate::engine::hold::{Request, Terms, key_of};
 use crate::engine::release::{OrphanedAttempt, Outstanding, abandon};
 use crate::error::Error;
-use crate::wire::{Recipe, Together, acquire_all, is_taken_together};
+use crate::wire::{Recipe, acquire_all, first_held, is_taken_together};
 
 /// The result of a try.
 #[derive(Debug)]
@@ -63,8 +63,8 @@ impl ClientEngine {
         }
         let mut attempts = Attempts::new(self, recipes, terms);
         match attempts.send(until).await {
-            Ok(Together::Acquired) => Ok(TogetherOutcome::Acquired(attempts.succeed()?)),
-            Ok(Together::Held(index)) => Ok(TogetherOutcome::Held(index)),
+            Ok(None) => Ok(TogetherOutcome::Acquired(attempts.succeed()?)),
+            Ok(Some(index)) => Ok(TogetherOutcome::Held(index)),
             Err(fault) if fault.is_passing_for(Caller::Waiter) => {
                 Ok(TogetherOutcome::Failed(fault.into_error(ACTION)))
             }
@@ -100,10 +100,10 @@ impl Attempts {
         }
     }
 
-    async fn send(&mut self, until: Option<Instant>) -> Result<Together, Fault> {
+    async fn send(&mut self, until: Option<Instant>) -> Result<Option<usize>, Fault> {
         let (requests, lease) = (&self.requests, self.lease);
         let Some(first) = requests.first() else {
-            return Ok(Together::Acquired);
+            return Ok(None);
         };
         let ids: Vec<_> = requests.iter().map(Request::id).collect();
         let recipes = requests.iter().map(|request| &*request.recipe);
@@ -113,12 +113,12 @@ impl Attempts {
         let attempt = self.delivery.attempt(to, call, until);
         let late = || Err(first.engine.no_answer(first.recipe.name()));
         let reply = attempt.await.unwrap_or_else(late)?;
-        let reply = Together::of(reply, requests.len());
-        let reply = reply.map_err(|malformed| self.delivery.misread(malformed))?;
-        if let Together::Held(_) = reply {
+        let held = first_held(reply, requests.len());
+        let held = held.map_err(|malformed| self.delivery.misread(malformed))?;
+        if held.is_some() {
             self.delivery.close();
         }
-        Ok(reply)
+        Ok(held)
     }
 
     fn succeed(&mut self) -> Result<Vec<HoldGuard>, Error> {
