@@ -17,7 +17,7 @@ pub(super) const MOST_PERMITS: u32 = i32::MAX.unsigned_abs();
 pub(super) struct Counted {
     pub(super) engine: Handle,
     name: Result<LockName, BadName>,
-    limit: Option<u32>,
+    pub(super) limit: Option<u32>,
 }
 
 impl Counted {
@@ -27,11 +27,6 @@ impl Counted {
             name: engine.name(named, name),
             limit: None,
         }
-    }
-
-    pub(super) fn limited(mut self, permits: u32) -> Self {
-        self.limit = Some(permits);
-        self
     }
 
     pub(super) fn name(&self) -> Result<&LockName, Error> {

@@ -107,10 +107,9 @@ impl PermitExpirableSemaphore {
     /// # }
     /// ```
     #[must_use]
-    pub fn limit(self, permits: u32) -> Self {
-        Self {
-            counted: self.counted.limited(permits),
-        }
+    pub fn limit(mut self, permits: u32) -> Self {
+        self.counted.limit = Some(permits);
+        self
     }
 
     /// Sets the number of permits if none is set, and returns whether it was set. The number
