@@ -2,30 +2,11 @@
 
 /// A decimal integer in its one canonical spelling: no `+`, no blanks, no leading zeros.
 pub(super) fn parse_int(text: &[u8]) -> Option<i64> {
-    let (negative, digits) = match text {
-        [b'-', rest @ ..] => (true, rest),
-        _ => (false, text),
-    };
-    match digits {
-        [] => return None,
-        [b'0'] if !negative => return Some(0),
-        [b'0', ..] => return None,
-        _ if digits.len() > 19 => return None,
-        _ => {}
-    }
-    let mut value: u64 = 0;
-    for digit in digits {
-        if !digit.is_ascii_digit() {
-            return None;
+    match text {
+        [b'0'] | [b'1'..=b'9', ..] | [b'-', b'1'..=b'9', ..] => {
+            std::str::from_utf8(text).ok()?.parse().ok()
         }
-        value = value
-            .checked_mul(10)?
-            .checked_add(u64::from(digit - b'0'))?;
-    }
-    match (negative, value) {
-        (false, v) => i64::try_from(v).ok(),
-        (true, v) if v == 1 << 63 => Some(i64::MIN),
-        (true, v) => i64::try_from(v).ok().map(|v| -v),
+        _ => None,
     }
 }
 
@@ -54,21 +35,13 @@ pub(super) fn parse_bound(text: &[u8]) -> Option<f64> {
 
 /// The whole of a text as a float, decimal or hexadecimal.
 fn strtod(text: &[u8]) -> Option<f64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let (negative, body) = match text.as_bytes() {
-        [b'-', ..] => (true, &text[1..]),
-        [b'+', ..] => (false, &text[1..]),
-        _ => (false, text),
+    let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(&text);
+    let Some(hex) = unsigned.strip_prefix("0x") else {
+        return text.parse::<f64>().ok().filter(|value| !value.is_nan());
     };
-    if body.starts_with(['+', '-']) {
-        return None;
-    }
-    let lower = body.to_ascii_lowercase();
-    let value = match lower.strip_prefix("0x") {
-        Some(hex) => parse_hex(hex)?,
-        None => lower.parse::<f64>().ok().filter(|value| !value.is_nan())?,
-    };
-    Some(if negative { -value } else { value })
+    let value = parse_hex(hex)?;
+    Some(if text.starts_with('-') { -value } else { value })
 }
 
 fn parse_hex(digits: &str) -> Option<f64> {
@@ -107,11 +80,9 @@ pub(super) fn format_float(value: f64) -> String {
         }
         .to_owned();
     }
-    if value.is_infinite() {
-        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
-    }
-    if value == 0.0 {
-        return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
+    // `inf`, `-inf` and `-0`.
+    if value.is_infinite() || value == 0.0 {
+        return value.to_string();
     }
     // This many significant digits, correctly rounded: "d.ddde±x".
     let scientific = format!("{value:.*e}", DIGITS - 1);
