@@ -64,6 +64,21 @@ pub(super) fn is(arg: &[u8], word: &str) -> bool {
     arg.eq_ignore_ascii_case(word.as_bytes())
 }
 
+/// Which of these words the arguments begin with, in any order, and the arguments after them.
+pub(super) fn flags<'a, const N: usize>(
+    mut args: CommandArgs<'a>,
+    words: [&str; N],
+) -> ([bool; N], CommandArgs<'a>) {
+    let mut found = [false; N];
+    while let [arg, rest @ ..] = args
+        && let Some(at) = words.iter().position(|word| is(arg, word))
+    {
+        found[at] = true;
+        args = rest;
+    }
+    (found, args)
+}
+
 pub(super) fn int(arg: &[u8]) -> Result<i64, Fail> {
     num::parse_int(arg).ok_or_else(|| NOT_INT.into())
 }

@@ -1,7 +1,7 @@
 //! When keys expire.
 
 use super::super::resp::{Fail, RespReply};
-use super::call::{CommandArgs, Ctx, c_string, int, is};
+use super::call::{CommandArgs, Ctx, c_string, flags, int};
 
 /// Milliseconds in the unit of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,40 +24,6 @@ pub(super) fn deadline(value: i64, unit: Unit, base: i64) -> Option<i64> {
     millis.checked_add(base)
 }
 
-#[derive(Default)]
-struct ExpireConditions {
-    absent: bool,
-    present: bool,
-    later: bool,
-    sooner: bool,
-}
-
-fn conditions(args: CommandArgs<'_>) -> Result<ExpireConditions, Fail> {
-    let mut found = ExpireConditions::default();
-    for arg in args {
-        if is(arg, "NX") {
-            found.absent = true;
-        } else if is(arg, "XX") {
-            found.present = true;
-        } else if is(arg, "GT") {
-            found.later = true;
-        } else if is(arg, "LT") {
-            found.sooner = true;
-        } else {
-            let mut text = b"ERR Unsupported option ".to_vec();
-            text.extend_from_slice(c_string(arg, usize::MAX));
-            return Err(text.into());
-        }
-    }
-    if found.absent && (found.present || found.later || found.sooner) {
-        return Err("ERR NX and XX, GT or LT options at the same time are not compatible".into());
-    }
-    if found.later && found.sooner {
-        return Err("ERR GT and LT options at the same time are not compatible".into());
-    }
-    Ok(found)
-}
-
 fn set(
     ctx: &mut Ctx<'_>,
     args: CommandArgs<'_>,
@@ -66,18 +32,29 @@ fn set(
     relative: bool,
 ) -> Result<RespReply, Fail> {
     let db = ctx.db();
-    let wanted = conditions(&args[3..])?;
+    let ([absent, present, later, sooner], rest) = flags(&args[3..], ["NX", "XX", "GT", "LT"]);
+    if let [other, ..] = rest {
+        let mut text = b"ERR Unsupported option ".to_vec();
+        text.extend_from_slice(c_string(other, usize::MAX));
+        return Err(text.into());
+    }
+    if absent && (present || later || sooner) {
+        return Err("ERR NX and XX, GT or LT options at the same time are not compatible".into());
+    }
+    if later && sooner {
+        return Err("ERR GT and LT options at the same time are not compatible".into());
+    }
     let base = if relative { db.now } else { 0 };
     let at = deadline(int(args[2])?, unit, base).ok_or_else(|| invalid(name))?;
     let key = args[1];
     let Some(current) = db.expiry(key) else {
         return Ok(RespReply::Int(0));
     };
-    let refused = (wanted.absent && current.is_some())
-        || (wanted.present && current.is_none())
+    let refused = (absent && current.is_some())
+        || (present && current.is_none())
         // A key without expiry lives for ever: nothing is later.
-        || (wanted.later && current.is_none_or(|current| at <= current))
-        || (wanted.sooner && current.is_some_and(|current| at >= current));
+        || (later && current.is_none_or(|current| at <= current))
+        || (sooner && current.is_some_and(|current| at >= current));
     if refused {
         return Ok(RespReply::Int(0));
     }

@@ -6,7 +6,7 @@ use crc::{CRC_64_REDIS, Crc};
 
 use super::super::num;
 use super::super::resp::{Fail, RespReply};
-use super::call::{CommandArgs, Ctx, SYNTAX, int, is};
+use super::call::{CommandArgs, Ctx, SYNTAX, flags, int};
 use super::expiry::{Unit, deadline};
 
 static CHECKSUM: Crc<u64> = Crc::<u64>::new(&CRC_64_REDIS);
@@ -17,13 +17,9 @@ const BAD: &str = "ERR Bad data format";
 
 pub(super) fn restore(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let (key, value) = (args[1], args[3]);
-    let (mut replaces, mut absolute) = (false, false);
-    for option in &args[4..] {
-        match option {
-            word if is(word, "REPLACE") => replaces = true,
-            word if is(word, "ABSTTL") => absolute = true,
-            _ => return Err(SYNTAX.into()),
-        }
+    let ([replaces, absolute], rest) = flags(&args[4..], ["REPLACE", "ABSTTL"]);
+    if !rest.is_empty() {
+        return Err(SYNTAX.into());
     }
     let db = ctx.db();
     if !replaces && db.exists(key) {
