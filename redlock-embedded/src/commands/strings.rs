@@ -11,26 +11,8 @@ pub(super) fn get(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply,
     Ok(RespReply::blob_or_nil(ctx.db().string(args[1])?))
 }
 
-/// An expiry option: its number, its unit, and whether it counts from now.
-#[derive(Clone, Copy)]
-struct ExpiryOption<'a> {
-    value: &'a [u8],
-    unit: Unit,
-    relative: bool,
-}
-
-impl ExpiryOption<'_> {
-    fn deadline(self, now: i64) -> Result<i64, Fail> {
-        let value = int(self.value)?;
-        let base = if self.relative { now } else { 0 };
-        let at = if value > 0 {
-            expiry::deadline(value, self.unit, base)
-        } else {
-            None
-        };
-        at.ok_or_else(|| expiry::invalid("set"))
-    }
-}
+/// An expiry option: its name, its unit, and whether it counts from now.
+type ExpiryOption = (&'static str, Unit, bool);
 
 #[derive(Default)]
 struct Options<'a> {
@@ -38,10 +20,11 @@ struct Options<'a> {
     present: bool,
     get: bool,
     keep: bool,
-    expiry: Option<(&'static str, ExpiryOption<'a>)>,
+    /// With its number.
+    expiry: Option<(ExpiryOption, &'a [u8])>,
 }
 
-const EXPIRIES: [(&str, Unit, bool); 4] = [
+const EXPIRIES: [ExpiryOption; 4] = [
     ("EX", Unit::Seconds, true),
     ("PX", Unit::Milliseconds, true),
     ("EXAT", Unit::Seconds, false),
@@ -61,20 +44,13 @@ fn options<'a>(args: &[&'a [u8]]) -> Result<Options<'a>, Fail> {
             found.get = true;
         } else if is(word, "KEEPTTL") && found.expiry.is_none() {
             found.keep = true;
-        } else if let Some((name, unit, relative)) = EXPIRIES.into_iter().find(|e| is(word, e.0))
+        } else if let Some(option) = EXPIRIES.into_iter().find(|option| is(word, option.0))
             && let [value, more @ ..] = rest
             && !found.keep
             // Only the same option may come again; the last one counts.
-            && found.expiry.is_none_or(|(other, _)| other == name)
+            && found.expiry.is_none_or(|(other, _)| other.0 == option.0)
         {
-            found.expiry = Some((
-                name,
-                ExpiryOption {
-                    value,
-                    unit,
-                    relative,
-                },
-            ));
+            found.expiry = Some((option, *value));
             rest = more;
         } else {
             return Err(SYNTAX.into());
@@ -87,11 +63,15 @@ pub(super) fn set(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply,
     let (key, text) = (args[1], args[2]);
     let options = options(&args[3..])?;
     let db = ctx.db();
-    let now = db.now;
-    let at = options
-        .expiry
-        .map(|(_, expiry)| expiry.deadline(now))
-        .transpose()?;
+    let at = match options.expiry {
+        Some(((_, unit, relative), value)) => {
+            let value = Some(int(value)?).filter(|value| *value > 0);
+            let base = if relative { db.now } else { 0 };
+            let at = value.and_then(|value| expiry::deadline(value, unit, base));
+            Some(at.ok_or_else(|| expiry::invalid("set"))?)
+        }
+        None => None,
+    };
     let old = if options.get {
         Some(RespReply::blob_or_nil(db.string(key)?))
     } else {
