@@ -164,26 +164,14 @@ pub(super) fn lpos(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply
         Some(0) => usize::MAX,
         Some(count) => count,
     };
-    let matches = |(_, item): &(usize, &Blob)| ***item == *args[2];
-    let found: Vec<RespReply> = if rank > 0 {
-        let ahead = list.iter().enumerate().take(looked_at).filter(matches);
-        ahead
-            .skip(skip)
-            .take(wanted)
-            .map(|(at, _)| RespReply::count(at))
-            .collect()
-    } else {
-        let back = list
-            .iter()
-            .enumerate()
-            .rev()
-            .take(looked_at)
-            .filter(matches);
-        back.skip(skip)
-            .take(wanted)
-            .map(|(at, _)| RespReply::count(at))
-            .collect()
-    };
+    let place = |at: usize| if rank > 0 { at } else { list.len() - 1 - at };
+    let places = (0..list.len()).take(looked_at).map(place);
+    let matches = places.filter(|at| *list[*at] == *args[2]);
+    let found: Vec<RespReply> = matches
+        .skip(skip)
+        .take(wanted)
+        .map(RespReply::count)
+        .collect();
     Ok(match count {
         None => found.into_iter().next().unwrap_or(RespReply::Nil),
         Some(_) => RespReply::Array(found),
