@@ -22,7 +22,6 @@ use super::resp::{Fail, RespReply};
 use mlua::{BorrowedBytes, Either, IntoLua, Lua, MultiValue, Table, Value};
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Deref;
 
 /// The deepest nesting of a reply: a table may contain itself.
 const MAX_DEPTH: usize = 128;
@@ -266,21 +265,7 @@ fn truncate(value: f64) -> i64 {
 }
 
 /// An argument of `redis.call`: a borrowed Lua text, or the digits of a number.
-pub(super) enum Argument {
-    Text(BorrowedBytes),
-    Digits(Vec<u8>),
-}
-
-impl Deref for Argument {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Text(text) => text,
-            Self::Digits(digits) => digits,
-        }
-    }
-}
+pub(super) type Argument = Either<BorrowedBytes, Vec<u8>>;
 
 /// The arguments of `redis.call`: strings as they are, numbers as `%.17g`.
 pub(super) fn arguments(values: &MultiValue) -> Result<Vec<Argument>, Fail> {
@@ -289,14 +274,12 @@ pub(super) fn arguments(values: &MultiValue) -> Result<Vec<Argument>, Fail> {
     }
     let argument = |value: &Value| {
         Ok(match value {
-            Value::String(text) => Argument::Text(text.as_bytes()),
+            Value::String(text) => Either::Left(text.as_bytes()),
             Value::Integer(value) if value.unsigned_abs() < 100_000_000_000_000_000 => {
-                Argument::Digits(num::int_bytes(*value))
+                Either::Right(num::int_bytes(*value))
             }
-            Value::Integer(value) => {
-                Argument::Digits(num::format_float(*value as f64).into_bytes())
-            }
-            Value::Number(value) => Argument::Digits(num::format_float(*value).into_bytes()),
+            Value::Integer(value) => Either::Right(num::format_float(*value as f64).into_bytes()),
+            Value::Number(value) => Either::Right(num::format_float(*value).into_bytes()),
             _ => {
                 let why = "ERR Lua redis lib command arguments must be strings or integers";
                 return Err(Fail::from(why));
