@@ -119,8 +119,7 @@ impl Scripts {
         }
         vm.clock.start();
         let outcome = vm
-            .run(function, keys, args)
-            .and_then(|outcome| outcome.reply(digest))
+            .run(digest, function, keys, args)
             .map_err(|error| lua::failure(&error));
         if vm.is_filled() {
             tracing::warn!("embedded engine forgets its scripts: they take too much memory");
@@ -182,33 +181,6 @@ impl ScriptTime {
     }
 }
 
-enum ScriptOutcome {
-    Returned(Value),
-    /// The first items of a short list.
-    Listed([Value; 3]),
-    Failed {
-        text: Vec<u8>,
-        place: Option<String>,
-    },
-}
-
-impl ScriptOutcome {
-    fn reply(self, digest: &[u8]) -> mlua::Result<RespReply> {
-        match self {
-            Self::Returned(value) => lua::from_lua(value),
-            Self::Listed(items) => lua::from_list(items),
-            Self::Failed { mut text, place } => {
-                if let Some(place) = place {
-                    text.extend_from_slice(b" script: ");
-                    text.extend(digest.to_ascii_lowercase());
-                    text.extend_from_slice(format!(", on {place}.").as_bytes());
-                }
-                Ok(Fail::from(text).into())
-            }
-        }
-    }
-}
-
 impl Vm {
     fn start(state: &Arc<Mutex<ServerState>>) -> mlua::Result<Self> {
         let libraries = StdLib::MATH | StdLib::STRING | StdLib::TABLE;
@@ -265,10 +237,11 @@ impl Vm {
 
     fn run(
         &self,
+        digest: &[u8],
         function: &Function,
         keys: &[&[u8]],
         args: &[&[u8]],
-    ) -> mlua::Result<ScriptOutcome> {
+    ) -> mlua::Result<RespReply> {
         let list = |words: &[&[u8]]| {
             let size = words.iter().map(|word| word.len() + HEADER).sum();
             lua::quickly(&self.lua, size, || {
@@ -279,27 +252,23 @@ impl Vm {
         let lists = (function, list(keys)?, list(args)?);
         let (ok, value, first, second, third): (bool, Value, Value, Value, Value) =
             self.run.call(lists)?;
-        if ok {
-            return Ok(match first {
-                Value::Nil => ScriptOutcome::Returned(value),
-                first => ScriptOutcome::Listed([first, second, third]),
-            });
-        }
-        Ok(match value {
-            Value::Table(error) => {
+        match (ok, first, value) {
+            (true, Value::Nil, value) => lua::from_lua(value),
+            // The first items of a short list.
+            (true, first, _) => lua::from_list([first, second, third]),
+            (false, _, Value::Table(error)) => {
                 let text: LuaString = error.raw_get(1)?;
-                let place = error.raw_get(2)?;
-                ScriptOutcome::Failed {
-                    text: text.as_bytes().to_vec(),
-                    place,
+                let mut text = text.as_bytes().to_vec();
+                if let Some(place) = error.raw_get::<Option<String>>(2)? {
+                    text.extend_from_slice(b" script: ");
+                    text.extend(digest.to_ascii_lowercase());
+                    text.extend_from_slice(format!(", on {place}.").as_bytes());
                 }
+                Ok(Fail::from(text).into())
             }
             // The handler itself failed, as it does when the stack is full.
-            other => ScriptOutcome::Failed {
-                text: format!("ERR {}", other.to_string()?).into(),
-                place: None,
-            },
-        })
+            (false, _, other) => Ok(Fail::from(format!("ERR {}", other.to_string()?)).into()),
+        }
     }
 }
 
