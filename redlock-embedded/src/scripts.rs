@@ -85,26 +85,23 @@ impl Scripts {
     }
 
     fn vm(&mut self) -> Result<&Vm, Fail> {
-        if self.vm.is_none() {
-            let vm = Vm::start(&self.state).map_err(|error| {
-                Fail::from(format!(
-                    "ERR cannot start Lua: {}",
-                    lua::first_line(&error.to_string())
-                ))
-            })?;
-            self.vm = Some(vm);
+        match &mut self.vm {
+            Some(vm) => Ok(vm),
+            none => {
+                let failed = |error: mlua::Error| {
+                    let error = error.to_string();
+                    Fail::from(format!("ERR cannot start Lua: {}", lua::first_line(&error)))
+                };
+                Ok(none.insert(Vm::start(&self.state).map_err(failed)?))
+            }
         }
-        self.vm
-            .as_ref()
-            .ok_or_else(|| Fail::from("ERR cannot start Lua"))
     }
 
     /// Runs a cached script.
     pub(super) fn run(
         &mut self,
         digest: &[u8],
-        client: u64,
-        db: usize,
+        run: ScriptRun,
         keys: &[&[u8]],
         args: &[&[u8]],
     ) -> Result<RespReply, Fail> {
@@ -114,8 +111,8 @@ impl Scripts {
         };
         {
             let mut state = lock(&self.state);
-            state.db(db).sweep_some();
-            state.script = ScriptRun { client, db };
+            state.db(run.db).sweep_some();
+            state.script = run;
         }
         vm.clock.start();
         let outcome = vm

@@ -6,7 +6,7 @@ use super::outbox::Outbox;
 use super::parser::Parser;
 use super::resp::{Fail, RespReply};
 use super::scripts::Scripts;
-use super::state::{ServerState, TimeAndRandom, lock};
+use super::state::{ScriptRun, ServerState, TimeAndRandom, lock};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -133,7 +133,8 @@ impl SharedServer {
             CommandRun::Plain(run) => (run_plain(&mut state, id, db, run, args), state),
             CommandRun::Script(run) => {
                 drop(state);
-                (run(scripts, id, db, args), lock(&self.state))
+                let by = ScriptRun { client: id, db };
+                (run(scripts, by, args), lock(&self.state))
             }
         }
     }

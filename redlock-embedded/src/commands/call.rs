@@ -3,7 +3,7 @@
 use super::super::num;
 use super::super::resp::{Fail, RespReply};
 use super::super::scripts::Scripts;
-use super::super::state::{ConnectedClient, ServerState};
+use super::super::state::{ConnectedClient, ScriptRun, ServerState};
 use super::super::store::Db;
 
 pub(super) const SYNTAX: &str = "ERR syntax error";
@@ -39,7 +39,7 @@ impl Ctx<'_> {
 pub(in super::super) enum CommandRun {
     Plain(Handler),
     /// Runs while the state is not locked; gets the client and its database.
-    Script(fn(&mut Scripts, u64, usize, CommandArgs<'_>) -> Result<RespReply, Fail>),
+    Script(fn(&mut Scripts, ScriptRun, CommandArgs<'_>) -> Result<RespReply, Fail>),
 }
 
 /// For containers: their arity refuses a call without a subcommand.
