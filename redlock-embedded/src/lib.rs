@@ -124,13 +124,13 @@ impl Engine {
     /// Starts an empty engine.
     #[must_use]
     pub fn new() -> Self {
-        Self::start(None, TimeAndRandom::Process)
+        Self::start(None, TimeAndRandom::of_process())
     }
 
     /// Starts an empty engine that requires a password, as with `requirepass`.
     #[must_use]
     pub fn with_password(password: impl AsRef<[u8]>) -> Self {
-        Self::start(Some(password.as_ref()), TimeAndRandom::Process)
+        Self::start(Some(password.as_ref()), TimeAndRandom::of_process())
     }
 
     /// Starts an empty engine for a deterministic simulation.
@@ -156,8 +156,8 @@ impl Engine {
     /// ```
     #[must_use]
     pub fn simulated(seed: u64, time: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        let time = Box::new(time);
-        Self::start(None, TimeAndRandom::Simulation { seed, time })
+        let clock = Box::new(time);
+        Self::start(None, TimeAndRandom { clock, seed })
     }
 
     /// Restarts the engine as a server that keeps its keys: every connection ends, scripts are

@@ -17,57 +17,32 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The source of an engine's time and random numbers.
-pub(super) enum TimeAndRandom {
-    /// Tokio's clock, and random numbers of the process.
-    Process,
-    /// A simulation: one history for each seed.
-    Simulation { seed: u64, time: Box<TimeFn> },
-}
-
 /// Returns the time since the Unix epoch.
-pub(super) type TimeFn = dyn Fn() -> Duration + Send + Sync;
+type Clock = dyn FnMut() -> Duration + Send;
 
-enum Clock {
-    Tokio(TokioClock),
-    Given(Box<TimeFn>),
+/// The source of an engine's time and random numbers.
+pub(super) struct TimeAndRandom {
+    pub(super) clock: Box<Clock>,
+    /// One history of random numbers for each seed.
+    pub(super) seed: u64,
 }
 
-impl Clock {
-    fn read(&mut self) -> Duration {
-        match self {
-            Self::Tokio(clock) => clock.read(),
-            Self::Given(time) => time(),
-        }
-    }
-}
-
-/// Tokio's clock, counted from the wall clock's reading at the start.
-///
-/// It adds up differences instead of measuring from one instant: an engine may be used from two
-/// runtimes, and a paused clock that was advanced in the first must not stop time in the second.
-#[derive(Debug)]
-struct TokioClock {
-    time: Duration,
-    seen: Instant,
-}
-
-impl TokioClock {
-    fn start() -> Self {
-        let time = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        Self {
-            time,
-            seen: Instant::now(),
-        }
-    }
-
-    fn read(&mut self) -> Duration {
-        let now = Instant::now();
-        self.time += now.saturating_duration_since(self.seen);
-        self.seen = now;
-        self.time
+impl TimeAndRandom {
+    /// Tokio's clock, counted from the wall clock's reading at the start, and random numbers of the process.
+    ///
+    /// The clock adds up differences instead of measuring from one instant: an engine may be used from two
+    /// runtimes, and a paused clock that was advanced in the first must not stop time in the second.
+    pub(super) fn of_process() -> Self {
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let (mut time, mut seen) = (since_epoch.unwrap_or_default(), Instant::now());
+        let clock = Box::new(move || {
+            let now = Instant::now();
+            time += now.saturating_duration_since(seen);
+            seen = now;
+            time
+        });
+        let seed = random_seed();
+        Self { clock, seed }
     }
 }
 
@@ -139,17 +114,14 @@ pub(super) struct ServerState {
     pub(super) now: Duration,
     /// Woken when no lock is held, since a woken task may use the engine at once.
     pub(super) wakers: Vec<Waker>,
-    clock: Clock,
+    clock: Box<Clock>,
     random: u64,
 }
 
 impl ServerState {
     pub(super) fn new(password: Option<Blob>, source: TimeAndRandom) -> Self {
-        let (mut clock, random) = match source {
-            TimeAndRandom::Process => (Clock::Tokio(TokioClock::start()), random_seed()),
-            TimeAndRandom::Simulation { seed, time } => (Clock::Given(time), seed),
-        };
-        let now = clock.read();
+        let mut clock = source.clock;
+        let now = clock();
         let mut state = Self {
             dbs: (0..DATABASES).map(|_| Db::default()).collect(),
             clients: FastMap::default(),
@@ -165,7 +137,7 @@ impl ServerState {
             now,
             wakers: Vec::new(),
             clock,
-            random,
+            random: source.seed,
         };
         state.name_process();
         state
@@ -188,7 +160,7 @@ impl ServerState {
 
     /// Reads the clock; the command or script that follows sees this time throughout.
     pub(super) fn tick(&mut self) {
-        self.now = self.clock.read();
+        self.now = (self.clock)();
     }
 
     pub(super) fn db(&mut self, index: usize) -> &mut Db {
@@ -374,7 +346,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn time_follows_a_paused_clock() {
-        let mut state = ServerState::new(None, TimeAndRandom::Process);
+        let mut state = ServerState::new(None, TimeAndRandom::of_process());
         let start = state.now;
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(state.now, start, "time stands still within a command");
@@ -384,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_disconnected_client_leaves_nothing() {
-        let mut state = ServerState::new(None, TimeAndRandom::Process);
+        let mut state = ServerState::new(None, TimeAndRandom::of_process());
         let (id, _out) = state.register();
         for kind in [SubscriptionKind::Channel, SubscriptionKind::Pattern] {
             assert!(
