@@ -130,13 +130,13 @@ async fn copy(stream: &mut TcpStream, session: &mut Session) -> io::Result<()> {
                 write(stream, session, &mut outgoing).await?;
             }
             () = tokio::time::sleep(patience) => return Ok(()),
-            read = stream.read_buf(&mut incoming), if !session.is_stalled() => {
+            read = stream.read_buf(&mut incoming), if !session.stalled => {
                 if read? == 0 {
                     return Ok(());
                 }
                 session.feed(&incoming);
                 incoming.clear();
-                while session.is_wrong() {
+                while session.is_wrong {
                     slow_down(stream).await;
                     session.serve();
                 }

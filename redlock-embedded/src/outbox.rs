@@ -1,6 +1,6 @@
 //! The unread bytes of a session, and the waker of its reader.
 
-use super::limits::{Load, PUSH_LIMIT, REPLY_LIMIT};
+use super::limits::{Load, REPLY_LIMIT};
 use super::resp::RespReply;
 use bytes::{Buf, BytesMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,17 +48,8 @@ impl Outbox {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a reply; returns the reader to wake.
-    pub(super) fn reply(&self, reply: &RespReply) -> Result<Option<Waker>, Flooded> {
-        self.append(reply, REPLY_LIMIT)
-    }
-
-    /// Appends a message.
-    pub(super) fn push(&self, message: &RespReply) -> Result<Option<Waker>, Flooded> {
-        self.append(message, PUSH_LIMIT)
-    }
-
-    fn append(&self, reply: &RespReply, limit: usize) -> Result<Option<Waker>, Flooded> {
+    /// Appends a reply or a message, unless more than the limit is unread; returns the reader to wake.
+    pub(super) fn append(&self, reply: &RespReply, limit: usize) -> Result<Option<Waker>, Flooded> {
         let mut pending = self.lock();
         if pending.closed {
             return Ok(None);

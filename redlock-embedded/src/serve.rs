@@ -52,14 +52,11 @@ impl SharedServer {
     pub(super) fn serve(&self, (id, out): (u64, &Outbox), parser: &mut Parser) -> bool {
         let mut scripts = lock(&self.scripts);
         let mut is_wrong = false;
-        while !is_wrong && !out.is_closed() {
+        while !(is_wrong || out.is_closed() || out.is_full()) {
             let mut state = lock(&self.state);
             let Some(client) = state.clients.get(&id) else {
                 break;
             };
-            if client.is_full() {
-                break;
-            }
             parser.set_unknown(!client.authenticated);
             match parser.find() {
                 Ok(None) => break,
@@ -83,12 +80,8 @@ impl SharedServer {
             }
             parser.consume();
         }
-        let mut state = lock(&self.state);
-        if let Some(client) = state.clients.get(&id) {
-            client.receives(parser.buffered());
-        }
-        state.relieve();
-        drop(state);
+        out.receives(parser.buffered());
+        lock(&self.state).relieve();
         self.finish(scripts);
         is_wrong
     }

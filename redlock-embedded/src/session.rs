@@ -20,9 +20,9 @@ pub struct Session {
     parser: Parser,
     out: Arc<Outbox>,
     /// Commands may have been left in the parser, since too much was unread.
-    stalled: bool,
+    pub(super) stalled: bool,
     /// Commands were left in the parser after a wrong password.
-    is_wrong: bool,
+    pub(super) is_wrong: bool,
 }
 
 impl Session {
@@ -50,15 +50,6 @@ impl Session {
         if self.out.is_closed() {
             self.parser = Parser::default();
         }
-    }
-
-    /// Whether commands wait until more has been read.
-    pub(super) fn is_stalled(&self) -> bool {
-        self.stalled
-    }
-
-    pub(super) fn is_wrong(&self) -> bool {
-        self.is_wrong
     }
 
     /// How long the connection may be silent.

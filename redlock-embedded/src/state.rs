@@ -2,7 +2,7 @@
 
 use super::glob::Matcher;
 use super::hash::{FastMap, FastSet};
-use super::limits::{Load, SUBSCRIPTION_LIMIT};
+use super::limits::{Load, PUSH_LIMIT, REPLY_LIMIT, SUBSCRIPTION_LIMIT};
 use super::outbox::{Flooded, Outbox};
 use super::resp::{Blob, Fail, RespReply};
 use super::store::Db;
@@ -67,16 +67,6 @@ pub(super) struct ConnectedClient {
 impl ConnectedClient {
     pub(super) fn subscriptions(&self, kind: SubscriptionKind) -> &FastSet<Blob> {
         &self.subscriptions[kind as usize]
-    }
-
-    /// Whether it must read before its next command runs.
-    pub(super) fn is_full(&self) -> bool {
-        self.out.is_full()
-    }
-
-    /// Sets the size of its incomplete request.
-    pub(super) fn receives(&self, bytes: usize) {
-        self.out.receives(bytes);
     }
 
     /// The number in a confirmation, which counts channels and patterns together.
@@ -197,7 +187,7 @@ impl ServerState {
         let Some(out) = self.clients.get(&client).map(|client| &client.out) else {
             return;
         };
-        match out.reply(reply) {
+        match out.append(reply, REPLY_LIMIT) {
             Ok(waker) => self.wakers.extend(waker),
             Err(Flooded) => self.cut_off(client, "a reply is longer than it may be"),
         }
@@ -306,7 +296,7 @@ impl ServerState {
             let pushed = self
                 .clients
                 .get(&id)
-                .map(|to| to.out.push(&RespReply::Array(push)));
+                .map(|to| to.out.append(&RespReply::Array(push), PUSH_LIMIT));
             match pushed {
                 Some(Ok(waker)) => self.wakers.extend(waker),
                 Some(Err(Flooded)) => self.cut_off(id, "it does not read its messages"),
