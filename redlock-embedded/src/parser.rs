@@ -28,13 +28,6 @@ pub(super) struct Parser {
     unknown: bool,
 }
 
-/// Where a request was found; its arguments are read with [`Parser::arguments`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RequestBounds {
-    Array,
-    Inline,
-}
-
 impl Parser {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
@@ -50,42 +43,29 @@ impl Parser {
         self.unknown = unknown;
     }
 
-    /// Looks for the next whole request. Call [`Parser::consume`] once it has been served.
-    pub(super) fn find(&mut self) -> Result<Option<RequestBounds>, Fail> {
+    /// Looks for the next whole request, and returns its arguments. Call [`Parser::consume`] once it has been
+    /// served.
+    pub(super) fn find(&mut self) -> Result<Option<Vec<&[u8]>>, Fail> {
         loop {
-            if self.missing.is_none() {
-                match self.buffer.first() {
-                    None => return Ok(None),
-                    Some(b'*') => match self.array_header()? {
-                        None => return Ok(None),
-                        Some(true) => {}
-                        Some(false) => continue,
-                    },
-                    Some(_) => match self.inline_command()? {
-                        None => return Ok(None),
-                        Some(true) => return Ok(Some(RequestBounds::Inline)),
-                        Some(false) => continue,
-                    },
-                }
+            let is_whole = match self.buffer.first() {
+                None => false,
+                Some(b'*') => self.array()?,
+                Some(_) => self.inline_command()?,
+            };
+            if !is_whole {
+                return Ok(None);
             }
-            while self.missing != Some(0) {
-                if !self.array_item()? {
-                    return Ok(None);
-                }
+            if !(self.items.is_empty() && self.inline.is_empty()) {
+                break;
             }
-            return Ok(Some(RequestBounds::Array));
+            // An empty array or line is skipped.
+            self.consume();
         }
-    }
-
-    pub(super) fn arguments(&self, found: RequestBounds) -> Vec<&[u8]> {
-        match found {
-            RequestBounds::Array => self
-                .items
-                .iter()
-                .map(|at| &self.buffer[at.clone()])
-                .collect(),
-            RequestBounds::Inline => self.inline.iter().map(Vec::as_slice).collect(),
-        }
+        // A request has one of both.
+        let items = self.items.iter().map(|at| &self.buffer[at.clone()]);
+        Ok(Some(
+            items.chain(self.inline.iter().map(Vec::as_slice)).collect(),
+        ))
     }
 
     /// Forgets the request that was found last.
@@ -101,10 +81,23 @@ impl Parser {
         }
     }
 
-    /// True: items follow. False: an empty array, which is skipped. None: incomplete.
-    fn array_header(&mut self) -> Result<Option<bool>, Fail> {
+    /// Reads an array; false when it has not arrived completely.
+    fn array(&mut self) -> Result<bool, Fail> {
+        if self.missing.is_none() && !self.array_header()? {
+            return Ok(false);
+        }
+        while self.missing != Some(0) {
+            if !self.array_item()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads the number of items; false when it has not arrived completely.
+    fn array_header(&mut self) -> Result<bool, Fail> {
         let Some(line) = self.header("ERR Protocol error: too big mbulk count string")? else {
-            return Ok(None);
+            return Ok(false);
         };
         let count = num::parse_int(&self.buffer[line])
             .filter(|count| *count <= MAX_ITEMS)
@@ -112,16 +105,8 @@ impl Parser {
         if self.unknown && count > MAX_ITEMS_UNKNOWN {
             return Err("ERR Protocol error: unauthenticated multibulk length".into());
         }
-        match usize::try_from(count) {
-            Ok(count) if count > 0 => {
-                self.missing = Some(count);
-                Ok(Some(true))
-            }
-            _ => {
-                self.consume();
-                Ok(Some(false))
-            }
-        }
+        self.missing = Some(usize::try_from(count).unwrap_or(0));
+        Ok(true)
     }
 
     /// Reads one item; false when it has not arrived completely.
@@ -191,24 +176,20 @@ impl Parser {
         Ok(Some(line))
     }
 
-    /// True: a command. False: an empty line, which is skipped. None: incomplete.
-    fn inline_command(&mut self) -> Result<Option<bool>, Fail> {
+    /// Reads a line; false when it has not arrived completely.
+    fn inline_command(&mut self) -> Result<bool, Fail> {
         let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') else {
             return if self.buffer.len() > MAX_INLINE {
                 Err("ERR Protocol error: too big inline request".into())
             } else {
-                Ok(None)
+                Ok(false)
             };
         };
         let line = &self.buffer[..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         self.inline = split_line(line).ok_or("ERR Protocol error: unbalanced quotes in request")?;
         self.position = end + 1;
-        if self.inline.is_empty() {
-            self.consume();
-            return Ok(Some(false));
-        }
-        Ok(Some(true))
+        Ok(true)
     }
 }
 
@@ -284,13 +265,7 @@ mod tests {
     fn all(parser: &mut Parser) -> Result<Vec<Vec<Vec<u8>>>, Fail> {
         let mut requests = Vec::new();
         while let Some(found) = parser.find()? {
-            requests.push(
-                parser
-                    .arguments(found)
-                    .into_iter()
-                    .map(<[u8]>::to_vec)
-                    .collect(),
-            );
+            requests.push(found.into_iter().map(<[u8]>::to_vec).collect());
             parser.consume();
         }
         Ok(requests)

@@ -60,8 +60,7 @@ impl SharedServer {
             parser.set_unknown(!client.authenticated);
             match parser.find() {
                 Ok(None) => break,
-                Ok(Some(found)) => {
-                    let request = parser.arguments(found);
+                Ok(Some(request)) => {
                     if is_http(&request) {
                         let why = "it speaks HTTP, as a page in a browser may be made to";
                         state.cut_off(id, why);
