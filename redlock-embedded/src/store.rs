@@ -29,16 +29,6 @@ impl Value {
             Self::Zset(_) => "zset",
         }
     }
-
-    fn is_empty_container(&self) -> bool {
-        match self {
-            Self::Str(_) => false,
-            Self::Hash(hash) => hash.is_empty(),
-            Self::List(list) => list.is_empty(),
-            Self::Set(set) => set.is_empty(),
-            Self::Zset(zset) => zset.is_empty(),
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -65,7 +55,7 @@ pub(super) struct Db {
 }
 
 macro_rules! typed {
-    ($read:ident, $write:ident, $create:ident, $variant:ident, $type:ty) => {
+    ($read:ident, $variant:ident, $type:ty) => {
         pub(super) fn $read(&mut self, key: &[u8]) -> Result<Option<&$type>, Fail> {
             match self.value(key) {
                 None => Ok(None),
@@ -73,27 +63,35 @@ macro_rules! typed {
                 Some(_) => Err(WRONG_TYPE.into()),
             }
         }
+    };
+    ($read:ident, $change:ident, $create:ident, $variant:ident, $type:ty) => {
+        typed!($read, $variant, $type);
 
-        pub(super) fn $write(&mut self, key: &[u8]) -> Result<Option<&mut $type>, Fail> {
+        /// Changes the container, if there is one, and removes it if it became empty (invariant 2).
+        pub(super) fn $change<T>(
+            &mut self,
+            key: &[u8],
+            change: impl FnOnce(&mut $type) -> T,
+        ) -> Result<Option<T>, Fail> {
             self.expire_if_due(key);
-            match self.entries.get_mut(key).map(|entry| &mut entry.value) {
-                None => Ok(None),
-                Some(Value::$variant(value)) => Ok(Some(value)),
-                Some(_) => Err(WRONG_TYPE.into()),
+            let Some(entry) = self.entries.get_mut(key) else {
+                return Ok(None);
+            };
+            let Value::$variant(value) = &mut entry.value else {
+                return Err(WRONG_TYPE.into());
+            };
+            let outcome = change(value);
+            if value.is_empty() {
+                self.entries.remove(key);
             }
+            Ok(Some(outcome))
         }
 
         /// Creates the container; the caller puts something in (invariant 2).
         pub(super) fn $create(&mut self, key: &[u8]) -> Result<&mut $type, Fail> {
             self.expire_if_due(key);
             if !self.entries.contains_key(key) {
-                let value = Value::$variant(<$type>::default());
-                let entry = StoredValue {
-                    value,
-                    expires: None,
-                    queued: None,
-                };
-                self.entries.insert(Blob::from(key), entry);
+                self.create(key, Value::$variant(<$type>::default()));
             }
             match self.entries.get_mut(key).map(|entry| &mut entry.value) {
                 Some(Value::$variant(value)) => Ok(value),
@@ -104,18 +102,11 @@ macro_rules! typed {
 }
 
 impl Db {
-    typed!(hash, hash_mut, hash_or_new, Hash, OrderedMap<Blob>);
-    typed!(list, list_mut, list_or_new, List, VecDeque<Blob>);
-    typed!(set, set_mut, set_or_new, Set, OrderedMap<()>);
-    typed!(zset, zset_mut, zset_or_new, Zset, SortedSet);
-
-    pub(super) fn string(&mut self, key: &[u8]) -> Result<Option<&Blob>, Fail> {
-        match self.value(key) {
-            None => Ok(None),
-            Some(Value::Str(text)) => Ok(Some(text)),
-            Some(_) => Err(WRONG_TYPE.into()),
-        }
-    }
+    typed!(string, Str, Blob);
+    typed!(hash, change_hash, hash_or_new, Hash, OrderedMap<Blob>);
+    typed!(list, change_list, list_or_new, List, VecDeque<Blob>);
+    typed!(set, change_set, set_or_new, Set, OrderedMap<()>);
+    typed!(zset, change_zset, zset_or_new, Zset, SortedSet);
 
     pub(super) fn value(&mut self, key: &[u8]) -> Option<&Value> {
         self.expire_if_due(key);
@@ -135,29 +126,22 @@ impl Db {
                 entry.expires = None;
             }
         } else {
-            let entry = StoredValue {
-                value: Value::Str(text),
-                expires: None,
-                queued: None,
-            };
-            self.entries.insert(Blob::from(key), entry);
+            self.create(key, Value::Str(text));
         }
+    }
+
+    fn create(&mut self, key: &[u8], value: Value) {
+        let entry = StoredValue {
+            value,
+            expires: None,
+            queued: None,
+        };
+        self.entries.insert(Blob::from(key), entry);
     }
 
     pub(super) fn remove(&mut self, key: &[u8]) -> bool {
         self.expire_if_due(key);
         self.entries.remove(key).is_some()
-    }
-
-    /// Removes a container that became empty (upholds invariant 2).
-    pub(super) fn prune(&mut self, key: &[u8]) {
-        if self
-            .entries
-            .get(key)
-            .is_some_and(|entry| entry.value.is_empty_container())
-        {
-            self.entries.remove(key);
-        }
     }
 
     pub(super) fn clear(&mut self) {

@@ -99,13 +99,10 @@ pub(super) fn hrandfield(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<Res
 }
 
 pub(super) fn hdel(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
-    let db = ctx.db();
-    let Some(hash) = db.hash_mut(args[1])? else {
-        return Ok(RespReply::Int(0));
-    };
-    let removed = args[2..].iter().filter(|field| hash.remove(field)).count();
-    db.prune(args[1]);
-    Ok(RespReply::count(removed))
+    let removed = ctx.db().change_hash(args[1], |hash| {
+        args[2..].iter().filter(|field| hash.remove(field)).count()
+    })?;
+    Ok(RespReply::count(removed.unwrap_or(0)))
 }
 
 pub(super) fn hexists(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {

@@ -40,28 +40,22 @@ fn pop(
         return Err(wrong_arity(name));
     }
     let count = args.get(2).map(|count| positive(count)).transpose()?;
-    let db = ctx.db();
-    let Some(list) = db.list_mut(args[1])? else {
-        return Ok(if count.is_some() {
-            RespReply::NilArray
-        } else {
-            RespReply::Nil
-        });
-    };
     let take = |list: &mut VecDeque<Blob>| match end {
         ListEnd::Front => list.pop_front(),
         ListEnd::Back => list.pop_back(),
     };
-    let reply = match count {
+    let popped = ctx.db().change_list(args[1], |list| match count {
         None => RespReply::blob_or_nil(take(list).as_ref()),
-        Some(0) => return Ok(RespReply::Array(Vec::new())),
         Some(count) => {
             let items = (0..count.min(list.len())).filter_map(|_| take(list));
             RespReply::Array(items.map(RespReply::Bulk).collect())
         }
-    };
-    db.prune(args[1]);
-    Ok(reply)
+    })?;
+    Ok(match (popped, count) {
+        (Some(popped), _) => popped,
+        (None, Some(_)) => RespReply::NilArray,
+        (None, None) => RespReply::Nil,
+    })
 }
 
 pub(super) fn lpop(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
@@ -97,30 +91,28 @@ pub(super) fn lrange(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespRep
 
 pub(super) fn lrem(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
     let count = int(args[2])?;
-    let db = ctx.db();
-    let Some(list) = db.list_mut(args[1])? else {
-        return Ok(RespReply::Int(0));
-    };
     let item = args[3];
     let most = match count.unsigned_abs() {
         0 => usize::MAX,
         most => usize::try_from(most).unwrap_or(usize::MAX),
     };
-    let matching = list.iter().filter(|known| ***known == *item).count();
-    let removed = matching.min(most);
-    // A negative count removes from the end, so the first matches are those kept.
-    let mut keep = if count < 0 { matching - removed } else { 0 };
-    let mut remove = removed;
-    list.retain(|known| {
-        if **known != *item || keep > 0 || remove == 0 {
-            keep -= usize::from(**known == *item && keep > 0);
-            return true;
-        }
-        remove -= 1;
-        false
-    });
-    db.prune(args[1]);
-    Ok(RespReply::count(removed))
+    let removed = ctx.db().change_list(args[1], |list| {
+        let matching = list.iter().filter(|known| ***known == *item).count();
+        let removed = matching.min(most);
+        // A negative count removes from the end, so the first matches are those kept.
+        let mut keep = if count < 0 { matching - removed } else { 0 };
+        let mut remove = removed;
+        list.retain(|known| {
+            if **known != *item || keep > 0 || remove == 0 {
+                keep -= usize::from(**known == *item && keep > 0);
+                return true;
+            }
+            remove -= 1;
+            false
+        });
+        removed
+    })?;
+    Ok(RespReply::count(removed.unwrap_or(0)))
 }
 
 pub(super) fn lpos(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {

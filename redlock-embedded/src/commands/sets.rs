@@ -14,13 +14,10 @@ pub(super) fn sadd(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply
 }
 
 pub(super) fn srem(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
-    let db = ctx.db();
-    let Some(set) = db.set_mut(args[1])? else {
-        return Ok(RespReply::Int(0));
-    };
-    let removed = args[2..].iter().filter(|member| set.remove(member)).count();
-    db.prune(args[1]);
-    Ok(RespReply::count(removed))
+    let removed = ctx.db().change_set(args[1], |set| {
+        args[2..].iter().filter(|member| set.remove(member)).count()
+    })?;
+    Ok(RespReply::count(removed.unwrap_or(0)))
 }
 
 pub(super) fn sismember(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {

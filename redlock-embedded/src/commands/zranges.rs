@@ -146,12 +146,9 @@ pub(super) fn zremrangebyscore(
     args: CommandArgs<'_>,
 ) -> Result<RespReply, Fail> {
     let wanted = ZrangeBounds::scores(args[2], args[3])?;
-    let db = ctx.db();
-    let Some(zset) = db.zset_mut(args[1])? else {
-        return Ok(RespReply::Int(0));
-    };
-    let ranks = wanted.ranks(zset);
-    let removed = zset.remove_ranks(ranks);
-    db.prune(args[1]);
-    Ok(RespReply::count(removed))
+    let removed = ctx.db().change_zset(args[1], |zset| {
+        let ranks = wanted.ranks(zset);
+        zset.remove_ranks(ranks)
+    })?;
+    Ok(RespReply::count(removed.unwrap_or(0)))
 }

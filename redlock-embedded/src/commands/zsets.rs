@@ -58,7 +58,6 @@ pub(super) fn zadd(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply
         }
         Ok(())
     })?;
-    db.prune(key);
     Ok(if increment {
         result
     } else if changes {
@@ -73,16 +72,13 @@ pub(super) fn zincrby(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespRe
 }
 
 pub(super) fn zrem(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
-    let db = ctx.db();
-    let Some(zset) = db.zset_mut(args[1])? else {
-        return Ok(RespReply::Int(0));
-    };
     let members = args[2..].iter();
-    let removed = zset.change(members.len(), |zset| {
-        members.filter(|member| zset.remove(member)).count()
-    });
-    db.prune(args[1]);
-    Ok(RespReply::count(removed))
+    let removed = ctx.db().change_zset(args[1], |zset| {
+        zset.change(members.len(), |zset| {
+            members.filter(|member| zset.remove(member)).count()
+        })
+    })?;
+    Ok(RespReply::count(removed.unwrap_or(0)))
 }
 
 pub(super) fn zscore(ctx: &mut Ctx<'_>, args: CommandArgs<'_>) -> Result<RespReply, Fail> {
