@@ -3,7 +3,6 @@
 //! A pure function over `&str`, without tokens and spans, so that every message can be tested
 //! without a compiler.
 
-use std::fmt;
 use std::time::Duration;
 
 /// Longest first, which is also their order in a combined duration.
@@ -18,96 +17,19 @@ const UNITS: [(&str, u64); 5] = [
 /// Far below the limits of `PEXPIRE` and `Instant`, and far longer than any sensible lock.
 const LONGEST: u64 = 100 * 365 * 86_400_000;
 
-/// Why a text is not a duration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum DurationError {
-    Empty,
-    /// `"30"`
-    NoUnit(String),
-    /// `"ms"`
-    NoNumber(String),
-    /// `"1.5s"`
-    Fraction(String),
-    /// `"-1s"`
-    Negative,
-    /// `"1 s"`
-    Blank,
-    /// `"10min"`
-    UnknownUnit(String),
-    /// `"5us"`
-    TooFine(String),
-    /// `"1s1m"`, `"1s1s"`
-    Order {
-        before: &'static str,
-        after: &'static str,
-    },
-    TooLong,
-}
-
-impl fmt::Display for DurationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "empty duration; write for example \"1s\""),
-            Self::NoUnit(number) => write!(
-                f,
-                "duration without a unit: write \"{number}s\" or \"{number}ms\" (units: {})",
-                Units
-            ),
-            Self::NoNumber(text) => {
-                write!(
-                    f,
-                    "expected a number before `{text}`; write for example \"1s\""
-                )
-            }
-            Self::Fraction(text) => write!(
-                f,
-                "fraction in `{text}`: write whole numbers, such as \"1s500ms\" for one and a half \
-                 seconds"
-            ),
-            Self::Negative => write!(f, "a duration cannot be negative"),
-            Self::Blank => write!(f, "blank in a duration: write it in one, such as \"1m30s\""),
-            Self::UnknownUnit(unit) => {
-                write!(f, "unknown unit `{unit}`; the units are {Units}")
-            }
-            Self::TooFine(unit) => {
-                write!(
-                    f,
-                    "`{unit}` is too fine: Redis counts in whole milliseconds (\"1ms\")"
-                )
-            }
-            Self::Order { before, after } if before == after => {
-                write!(f, "the unit `{after}` is given twice")
-            }
-            Self::Order { before, after } => {
-                write!(
-                    f,
-                    "`{after}` after `{before}`: write the larger units first (\"1m30s\")"
-                )
-            }
-            Self::TooLong => write!(f, "duration overflow: longer than 100 years"),
-        }
-    }
-}
-
 /// The list of units, for messages.
-struct Units;
+const LIST: &str = "ms, s, m, h, d";
 
-impl fmt::Display for Units {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ms, s, m, h, d")
-    }
-}
-
-/// Parses a duration in whole milliseconds. Zero is allowed here; callers may refuse it.
-pub(crate) fn parse(text: &str) -> Result<Duration, DurationError> {
+/// Parses a duration in whole milliseconds, or says why it is none. Zero is allowed here; callers may refuse it.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     if text.is_empty() {
-        return Err(DurationError::Empty);
+        return Err("empty duration; write for example \"1s\"".to_owned());
     }
     if text.contains(char::is_whitespace) {
-        return Err(DurationError::Blank);
+        return Err("blank in a duration: write it in one, such as \"1m30s\"".to_owned());
     }
     if text.starts_with('-') {
-        return Err(DurationError::Negative);
+        return Err("a duration cannot be negative".to_owned());
     }
     let mut rest = text;
     let mut total: u64 = 0;
@@ -115,40 +37,50 @@ pub(crate) fn parse(text: &str) -> Result<Duration, DurationError> {
     while !rest.is_empty() {
         let (number, after) = split_where(rest, |c| !c.is_ascii_digit());
         if number.is_empty() {
-            return Err(DurationError::NoNumber(rest.to_owned()));
+            return Err(format!(
+                "expected a number before `{rest}`; write for example \"1s\""
+            ));
         }
         if after.starts_with(['.', ',']) {
-            return Err(DurationError::Fraction(text.to_owned()));
+            return Err(format!(
+                "fraction in `{text}`: write whole numbers, such as \"1s500ms\" for one and a half \
+                 seconds"
+            ));
         }
         let (unit, after) = split_where(after, |c| c.is_ascii_digit());
         let index = unit_index(unit, number)?;
-        if let Some(last) = last.filter(|last| *last >= index) {
-            return Err(DurationError::Order {
-                before: UNITS[last].0,
-                after: UNITS[index].0,
-            });
+        match last {
+            Some(last) if last == index => return Err(format!("the unit `{unit}` is given twice")),
+            Some(last) if last > index => {
+                let before = UNITS[last].0;
+                return Err(format!(
+                    "`{unit}` after `{before}`: write the larger units first (\"1m30s\")"
+                ));
+            }
+            _ => last = Some(index),
         }
-        last = Some(index);
         total = number
             .parse::<u64>()
             .ok()
             .and_then(|number| number.checked_mul(UNITS[index].1))
             .and_then(|millis| millis.checked_add(total))
             .filter(|millis| *millis <= LONGEST)
-            .ok_or(DurationError::TooLong)?;
+            .ok_or("duration overflow: longer than 100 years")?;
         rest = after;
     }
     Ok(Duration::from_millis(total))
 }
 
-fn unit_index(unit: &str, number: &str) -> Result<usize, DurationError> {
+fn unit_index(unit: &str, number: &str) -> Result<usize, String> {
     match UNITS.iter().position(|(name, _)| *name == unit) {
         Some(index) => Ok(index),
-        None if unit.is_empty() => Err(DurationError::NoUnit(number.to_owned())),
-        None if matches!(unit, "us" | "µs" | "μs" | "ns") => {
-            Err(DurationError::TooFine(unit.to_owned()))
-        }
-        None => Err(DurationError::UnknownUnit(unit.to_owned())),
+        None if unit.is_empty() => Err(format!(
+            "duration without a unit: write \"{number}s\" or \"{number}ms\" (units: {LIST})"
+        )),
+        None if matches!(unit, "us" | "µs" | "μs" | "ns") => Err(format!(
+            "`{unit}` is too fine: Redis counts in whole milliseconds (\"1ms\")"
+        )),
+        None => Err(format!("unknown unit `{unit}`; the units are {LIST}")),
     }
 }
 
@@ -162,7 +94,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn message(text: &str) -> String {
-        parse(text).expect_err(text).to_string()
+        parse(text).expect_err(text)
     }
 
     #[test]
