@@ -8,7 +8,6 @@
 //! A pure function over `&str`, without tokens and spans. `check` decides whether a name is a
 //! parameter.
 
-use std::fmt;
 use std::str::Chars;
 
 /// A part of a key. Adjacent text is one segment, and no segment is empty.
@@ -38,117 +37,18 @@ pub(crate) enum Access {
     Method(String),
 }
 
-/// Why a text is not a template. `within` is the placeholder as written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum TemplateError {
-    EmptyKey,
-    Nul,
-    /// More text than the name of a lock may have, even without the values of the placeholders.
-    TooLong,
-    Unclosed {
-        within: String,
-    },
-    UnmatchedClose,
-    EmptyPlaceholder,
-    NoName {
-        within: String,
-        found: String,
-    },
-    Path {
-        within: String,
-    },
-    Arguments {
-        within: String,
-    },
-    Call {
-        within: String,
-    },
-    BigIndex {
-        within: String,
-    },
-    Unexpected {
-        within: String,
-        found: char,
-    },
-    Spec {
-        within: String,
-        spec: String,
-    },
-}
-
-impl fmt::Display for TemplateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const LITERAL: &str = "for a literal";
-        match self {
-            Self::EmptyKey => write!(
-                f,
-                "empty key: it would be one lock for everything; name what is locked, e.g. \
-                 `key = \"order:<user_id>\"`"
-            ),
-            Self::Nul => write!(f, "the name of a lock cannot contain a NUL character"),
-            Self::TooLong => write!(f, "the name of a lock has at most {LONGEST} bytes"),
-            Self::Unclosed { within } => write!(
-                f,
-                "unclosed `<`: close the placeholder as `<{within}>`, or write `<<` {LITERAL} `<`"
-            ),
-            Self::UnmatchedClose => {
-                write!(f, "`>` without `<`: write `>>` {LITERAL} `>`")
-            }
-            Self::EmptyPlaceholder => write!(
-                f,
-                "empty placeholder `<>`: name a parameter, e.g. `<user_id>`, or write `<<>>` \
-                 {LITERAL} `<>`"
-            ),
-            Self::NoName { within, found } if found.is_empty() => {
-                write!(f, "name missing in placeholder `<{within}>`")
-            }
-            Self::NoName { within, found } => {
-                write!(f, "`{found}` in placeholder `<{within}>` is no name")
-            }
-            Self::Path { within } => write!(
-                f,
-                "path in placeholder `<{within}>`: only parameters, their fields and their methods \
-                 without arguments can be part of a key"
-            ),
-            Self::Arguments { within } => write!(
-                f,
-                "arguments in placeholder `<{within}>`: only methods without arguments can be \
-                 called in a key"
-            ),
-            Self::Call { within } => write!(
-                f,
-                "function call in placeholder `<{within}>`: only methods of a parameter can be \
-                 called in a key, e.g. `<user.id()>`"
-            ),
-            Self::BigIndex { within } => write!(f, "no such field in placeholder `<{within}>`"),
-            Self::Unexpected { within, found } if found.is_whitespace() => {
-                write!(f, "blank in placeholder `<{within}>`: write it without")
-            }
-            Self::Unexpected { within, found } => write!(
-                f,
-                "unexpected `{found}` in placeholder `<{within}>`: expected `<parameter>`, \
-                 `<parameter.field>`, `<parameter.method()>` or one of these with a format, \
-                 `<parameter:08x>`"
-            ),
-            Self::Spec { within, spec } => write!(
-                f,
-                "`{spec}` in placeholder `<{within}>` is no format that a key can have: it is a \
-                 fixed one as in `format!`, e.g. `08x`, `?`, `.3`, without `<`, `>` and `$`"
-            ),
-        }
-    }
-}
-
 /// The greatest length of a lock's name in bytes.
 const LONGEST: usize = 512;
 
-/// Parses a template; returns all of its mistakes, if there are any.
-pub(crate) fn parse(template: &str) -> Result<Vec<TemplateSegment>, Vec<TemplateError>> {
+/// Parses a template; returns the messages for all of its mistakes, if there are any.
+pub(crate) fn parse(template: &str) -> Result<Vec<TemplateSegment>, Vec<String>> {
     let mut errors = Vec::new();
     let mut segments = Vec::new();
     let mut text = String::new();
     if template.trim().is_empty() {
-        return Err(vec![TemplateError::EmptyKey]);
+        let message = "empty key: it would be one lock for everything; name what is locked, e.g. \
+                       `key = \"order:<user_id>\"`";
+        return Err(vec![message.to_owned()]);
     }
     let mut rest = template;
     while let Some(at) = rest.find(['<', '>']) {
@@ -159,7 +59,7 @@ pub(crate) fn parse(template: &str) -> Result<Vec<TemplateSegment>, Vec<Template
             text.push_str(bracket);
             rest = after;
         } else if bracket == ">" {
-            errors.push(TemplateError::UnmatchedClose);
+            errors.push("`>` without `<`: write `>>` for a literal `>`".to_owned());
         } else {
             match rest.find(['<', '>']) {
                 Some(end) if rest[end..].starts_with('>') => {
@@ -174,9 +74,10 @@ pub(crate) fn parse(template: &str) -> Result<Vec<TemplateSegment>, Vec<Template
                 }
                 end => {
                     let within = &rest[..end.unwrap_or(rest.len())];
-                    errors.push(TemplateError::Unclosed {
-                        within: name_prefix(within).to_owned(),
-                    });
+                    errors.push(format!(
+                        "unclosed `<`: close the placeholder as `<{}>`, or write `<<` for a literal `<`",
+                        name_prefix(within)
+                    ));
                     rest = &rest[within.len()..];
                 }
             }
@@ -186,10 +87,10 @@ pub(crate) fn parse(template: &str) -> Result<Vec<TemplateSegment>, Vec<Template
     flush(&mut text, &mut segments);
     let fixed: usize = segments.iter().map(TemplateSegment::fixed_len).sum();
     if fixed > LONGEST {
-        errors.push(TemplateError::TooLong);
+        errors.push(format!("the name of a lock has at most {LONGEST} bytes"));
     }
     if template.contains('\0') {
-        errors.push(TemplateError::Nul);
+        errors.push("the name of a lock cannot contain a NUL character".to_owned());
     }
     if errors.is_empty() {
         Ok(segments)
@@ -224,33 +125,39 @@ fn name_prefix(text: &str) -> &str {
     }
 }
 
-fn placeholder(inner: &str) -> Result<Placeholder, TemplateError> {
-    let within = || inner.to_owned();
+fn placeholder(inner: &str) -> Result<Placeholder, String> {
     if inner.is_empty() {
-        return Err(TemplateError::EmptyPlaceholder);
+        return Err(
+            "empty placeholder `<>`: name a parameter, e.g. `<user_id>`, or write `<<>>` for a \
+             literal `<>`"
+                .to_owned(),
+        );
     }
     if inner.contains("::") {
-        return Err(TemplateError::Path { within: within() });
+        return Err(format!(
+            "path in placeholder `<{inner}>`: only parameters, their fields and their methods \
+             without arguments can be part of a key"
+        ));
     }
     let (text, spec) = inner.split_once(':').unwrap_or((inner, ""));
     if text.len() < inner.len() && !spec::is_valid(spec) {
-        return Err(TemplateError::Spec {
-            within: within(),
-            spec: spec.to_owned(),
-        });
+        return Err(format!(
+            "`{spec}` in placeholder `<{inner}>` is no format that a key can have: it is a fixed \
+             one as in `format!`, e.g. `08x`, `?`, `.3`, without `<`, `>` and `$`"
+        ));
     }
     let mut cursor = Cursor { rest: text, inner };
     let root = cursor.name()?;
     if cursor.rest.starts_with('(') {
-        return Err(TemplateError::Call { within: within() });
+        return Err(format!(
+            "function call in placeholder `<{inner}>`: only methods of a parameter can be called \
+             in a key, e.g. `<user.id()>`"
+        ));
     }
     let mut accesses = Vec::new();
     while let Some(next) = cursor.next() {
         if next != '.' {
-            return Err(TemplateError::Unexpected {
-                within: within(),
-                found: next,
-            });
+            return Err(cursor.unexpected(next));
         }
         accesses.push(cursor.access()?);
     }
@@ -268,7 +175,7 @@ struct Cursor<'a> {
     inner: &'a str,
 }
 
-impl Cursor<'_> {
+impl<'a> Cursor<'a> {
     fn next(&mut self) -> Option<char> {
         let mut chars: Chars<'_> = self.rest.chars();
         let next = chars.next();
@@ -276,7 +183,7 @@ impl Cursor<'_> {
         next
     }
 
-    fn word(&mut self) -> &str {
+    fn word(&mut self) -> &'a str {
         let raw = if self.rest.starts_with("r#") { 2 } else { 0 };
         let end = self.rest[raw..]
             .find(|c| !is_name_char(c))
@@ -287,39 +194,30 @@ impl Cursor<'_> {
     }
 
     /// A name, without its `r#`.
-    fn name(&mut self) -> Result<String, TemplateError> {
-        let within = self.inner.to_owned();
+    fn name(&mut self) -> Result<String, String> {
         let next = self.rest.chars().next();
-        let word = self.word().to_owned();
-        let name = word.strip_prefix("r#").unwrap_or(&word);
+        let word = self.word();
+        let name = word.strip_prefix("r#").unwrap_or(word);
         if name.starts_with(|c: char| c.is_alphabetic() || c == '_') && name != "_" {
             return Ok(name.to_owned());
         }
         match next {
-            Some(found) if word.is_empty() && found != '.' => {
-                Err(TemplateError::Unexpected { within, found })
-            }
-            _ => Err(TemplateError::NoName {
-                within,
-                found: word,
-            }),
+            Some(found) if word.is_empty() && found != '.' => Err(self.unexpected(found)),
+            _ => Err(self.no_name(word)),
         }
     }
 
     /// Reads the access after a dot.
-    fn access(&mut self) -> Result<Access, TemplateError> {
+    fn access(&mut self) -> Result<Access, String> {
+        let inner = self.inner;
         if self.rest.starts_with(|c: char| c.is_ascii_digit()) {
-            let within = self.inner.to_owned();
             let index = self.word();
             return match index.parse() {
                 Ok(number) => Ok(Access::Index(number)),
                 Err(_) if index.chars().all(|c| c.is_ascii_digit()) => {
-                    Err(TemplateError::BigIndex { within })
+                    Err(format!("no such field in placeholder `<{inner}>`"))
                 }
-                Err(_) => Err(TemplateError::NoName {
-                    within,
-                    found: index.to_owned(),
-                }),
+                Err(_) => Err(self.no_name(index)),
             };
         }
         let name = self.name()?;
@@ -327,12 +225,33 @@ impl Cursor<'_> {
             return Ok(Access::Field(name));
         };
         let Some(rest) = arguments.strip_prefix(')') else {
-            return Err(TemplateError::Arguments {
-                within: self.inner.to_owned(),
-            });
+            return Err(format!(
+                "arguments in placeholder `<{inner}>`: only methods without arguments can be \
+                 called in a key"
+            ));
         };
         self.rest = rest;
         Ok(Access::Method(name))
+    }
+
+    fn no_name(&self, found: &str) -> String {
+        let inner = self.inner;
+        match found {
+            "" => format!("name missing in placeholder `<{inner}>`"),
+            _ => format!("`{found}` in placeholder `<{inner}>` is no name"),
+        }
+    }
+
+    fn unexpected(&self, found: char) -> String {
+        let inner = self.inner;
+        match found.is_whitespace() {
+            true => format!("blank in placeholder `<{inner}>`: write it without"),
+            false => format!(
+                "unexpected `{found}` in placeholder `<{inner}>`: expected `<parameter>`, \
+                 `<parameter.field>`, `<parameter.method()>` or one of these with a format, \
+                 `<parameter:08x>`"
+            ),
+        }
     }
 }
 

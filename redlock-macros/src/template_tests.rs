@@ -23,11 +23,7 @@ fn method(name: &str) -> Access {
 }
 
 fn messages(template: &str) -> Vec<String> {
-    parse(template)
-        .expect_err(template)
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    parse(template).expect_err(template)
 }
 
 #[test]
