@@ -1,10 +1,9 @@
 //! The code that makes the key.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::quote_spanned;
-use syn::punctuated::Punctuated;
+use quote::{ToTokens as _, quote_spanned};
 use syn::spanned::Spanned as _;
-use syn::{Expr, ExprField, ExprMethodCall, ExprParen, Index, LitStr, Member, token};
+use syn::{Index, LitStr};
 
 use super::{ExpansionNames, relocated};
 use crate::plan::{AccessStep, KeyPart, KeyWhat, Keys, LockedKey};
@@ -77,46 +76,23 @@ fn segment(part: &KeyPart, here: Span, private: &TokenStream) -> TokenStream {
 }
 
 /// `user.id()`
-fn value(root: &Ident, accesses: &[AccessStep], here: Span) -> Expr {
-    let root: Expr = syn::parse_quote!(#root);
+fn value(root: &Ident, accesses: &[AccessStep], here: Span) -> TokenStream {
     // In our parentheses, so that the whole has our span. Otherwise rustc takes a missing field for
     // the user's text, and proposes to replace the whole template by a similar name.
     let ours = Span::call_site().located_at(here);
     let root = match accesses {
-        [] => root,
-        _ => Expr::Paren(ExprParen {
-            attrs: Vec::new(),
-            paren_token: token::Paren(ours),
-            expr: Box::new(root),
-        }),
+        [] => root.into_token_stream(),
+        _ => quote_spanned!(ours=> (#root)),
     };
-    accesses.iter().fold(root, |base, access| {
-        let field = |base, member| {
-            Expr::Field(ExprField {
-                attrs: Vec::new(),
-                base: Box::new(base),
-                dot_token: token::Dot(here),
-                member,
-            })
-        };
-        match access {
-            AccessStep::Field(name) => field(base, Member::Named(name.clone())),
-            AccessStep::Index(index) => field(
-                base,
-                Member::Unnamed(Index {
-                    index: *index,
-                    span: here,
-                }),
-            ),
-            AccessStep::Method(name) => Expr::MethodCall(ExprMethodCall {
-                attrs: Vec::new(),
-                receiver: Box::new(base),
-                dot_token: token::Dot(here),
-                method: name.clone(),
-                turbofish: None,
-                paren_token: token::Paren(here),
-                args: Punctuated::new(),
-            }),
+    accesses.iter().fold(root, |base, access| match access {
+        AccessStep::Field(name) => quote_spanned!(here=> #base.#name),
+        AccessStep::Index(index) => {
+            let index = Index {
+                index: *index,
+                span: here,
+            };
+            quote_spanned!(here=> #base.#index)
         }
+        AccessStep::Method(name) => quote_spanned!(here=> #base.#name()),
     })
 }
