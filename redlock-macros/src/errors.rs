@@ -1,6 +1,6 @@
 //! Collects mistakes, so that all of them are reported at once.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::Span;
 use quote::ToTokens;
 
 /// The mistakes found so far.
@@ -24,32 +24,13 @@ impl Errors {
         self.push(syn::Error::new_spanned(tokens, message));
     }
 
-    /// Returns `value` if there was no mistake.
-    pub(crate) fn finish<T>(self, value: T) -> Result<T, Self> {
-        match self.0 {
-            None => Ok(value),
-            errors => Err(Self(errors)),
-        }
-    }
-
-    pub(crate) fn into_compile_error(self) -> TokenStream {
-        self.0
-            .map(syn::Error::into_compile_error)
-            .unwrap_or_default()
+    /// Returns `value` if there was no mistake, else all mistakes.
+    pub(crate) fn finish<T>(self, value: T) -> syn::Result<T> {
+        self.0.map_or(Ok(value), Err)
     }
 
     #[cfg(test)]
-    pub(crate) fn messages(self) -> Vec<String> {
-        self.0
-            .into_iter()
-            .flatten()
-            .map(|error| error.to_string())
-            .collect()
-    }
-}
-
-impl From<syn::Error> for Errors {
-    fn from(error: syn::Error) -> Self {
-        Self(Some(error))
+    pub(crate) fn messages(errors: syn::Error) -> Vec<String> {
+        errors.into_iter().map(|error| error.to_string()).collect()
     }
 }

@@ -209,7 +209,7 @@ fn plan_or_message(attributes: Vec<TokenStream>, function: &str) -> Result<(), T
     match errors.finish(plans.len()) {
         Ok(plans) => prop_assert_eq!(plans, count),
         Err(errors) => {
-            let messages = errors.messages();
+            let messages = Errors::messages(errors);
             for (index, message) in messages.iter().enumerate() {
                 prop_assert!(!message.is_empty());
                 prop_assert!(index < 200, "{:?}", messages);

@@ -8,7 +8,7 @@ pub(super) fn check_with(args: &str, function: &str) -> Result<Plan, Vec<String>
     let plans = check(vec![args], &mut function, &mut errors);
     match errors.finish(plans) {
         Ok(mut plans) => Ok(plans.pop().expect("a plan, since there is no mistake")),
-        Err(errors) => Err(errors.messages()),
+        Err(errors) => Err(Errors::messages(errors)),
     }
 }
 
@@ -171,7 +171,8 @@ fn a_mistake_in_the_function_is_reported_once() {
         )
     };
     check(vec![args(), args()], &mut function, &mut errors);
-    assert_eq!(errors.messages().len(), 1);
+    let mistakes = errors.finish(()).expect_err("a mistake");
+    assert_eq!(Errors::messages(mistakes).len(), 1);
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(crate) fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStr
         Ok(function) => function,
         Err(error) => {
             // Without a function, the options do not matter.
-            let mut tokens = Errors::from(error).into_compile_error();
+            let mut tokens = error.into_compile_error();
             tokens.extend(item);
             return tokens;
         }
