@@ -22,7 +22,6 @@ pub(crate) fn nearest<'a>(
     wrong: &str,
     names: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let simple = |name: &str| name.replace('_', "").to_lowercase();
     let wrong = simple(wrong);
     let limit = (wrong.chars().count() / 3).max(1);
     names
@@ -31,6 +30,24 @@ pub(crate) fn nearest<'a>(
         .filter(|(distance, name)| *distance <= limit && *distance < name.chars().count())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
+}
+
+/// What was probably intended: our word for one of other libraries, or the nearest of ours.
+pub(crate) fn meant(
+    wrong: &str,
+    foreign: &[(&str, &'static str)],
+    ours: &[&'static str],
+) -> Option<&'static str> {
+    let simple = simple(wrong);
+    let known = foreign.iter().find(|(foreign, _)| *foreign == simple);
+    known
+        .map(|(_, ours)| *ours)
+        .or_else(|| nearest(wrong, ours.iter().copied()))
+}
+
+/// A name as one word in lower case.
+pub(crate) fn simple(name: &str) -> String {
+    name.replace('_', "").to_lowercase()
 }
 
 /// The hint at the intended name, if there is one.

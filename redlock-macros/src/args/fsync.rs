@@ -1,9 +1,9 @@
 //! The option for the servers that must have the lock on disk.
 
 use proc_macro2::Ident;
-use syn::{Expr, Lit};
+use syn::Expr;
 
-use super::value::{OptionWords, is_open, literal, string, word};
+use super::value::{OptionWords, is_open, word};
 use crate::errors::Errors;
 use crate::plan::FsyncArg;
 
@@ -33,22 +33,12 @@ const WORDS: OptionWords = OptionWords {
 };
 
 pub(super) fn fsync(_: &Ident, value: Expr, errors: &mut Errors) -> Option<FsyncArg> {
-    if let Some(name) = word(&value) {
-        return match name.to_string().as_str() {
-            "none" => Some(FsyncArg::None),
-            "replicas" => Some(FsyncArg::Replicas),
-            "all" => Some(FsyncArg::All),
-            other => {
-                WORDS.unknown(&value, other, errors);
-                None
-            }
-        };
-    }
-    match literal(&value) {
-        Some(Lit::Str(_)) => WORDS.quoted(&value, &string(&value)?.value(), errors),
-        Some(Lit::Bool(switch)) => WORDS.unknown(&value, &switch.value.to_string(), errors),
+    match word(&value).map(ToString::to_string).as_deref() {
+        Some("none") => return Some(FsyncArg::None),
+        Some("replicas") => return Some(FsyncArg::Replicas),
+        Some("all") => return Some(FsyncArg::All),
         None if is_open(&value) => return Some(FsyncArg::Expr(value)),
-        _ => errors.on(&value, LIST),
+        _ => WORDS.refuse(&value, errors),
     }
     None
 }

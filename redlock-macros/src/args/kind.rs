@@ -6,7 +6,7 @@ use syn::{Expr, ExprCall, Lit};
 
 use super::value::{bare, is_open, literal, string, word};
 use crate::errors::Errors;
-use crate::messages::{Names, code, did_you_mean, nearest};
+use crate::messages::{Names, code, did_you_mean, meant, nearest, simple};
 use crate::plan::LockKindArg;
 
 const KINDS: [&str; 7] = [
@@ -115,12 +115,9 @@ pub(super) fn kind(_: &Ident, value: Expr, errors: &mut Errors) -> Option<LockKi
 }
 
 fn unknown(at: impl quote::ToTokens, text: &str) -> syn::Error {
-    let simple = text.replace('_', "").to_lowercase();
-    let foreign = FOREIGN.iter().find(|(foreign, _)| *foreign == simple);
-    let foreign = foreign.map(|(_, ours)| *ours);
-    let hint = match simple.as_str() {
+    let hint = match simple(text).as_str() {
         "multi" | "multilock" => "several keys are locked together with `keys = [..]`; ".to_owned(),
-        _ => did_you_mean(foreign.or_else(|| nearest(text, KINDS))),
+        _ => did_you_mean(meant(text, &FOREIGN, &KINDS)),
     };
     syn::Error::new_spanned(at, format_args!("unknown kind `{text}`; {hint}{List}"))
 }

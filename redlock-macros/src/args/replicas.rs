@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 use syn::{Expr, Lit};
 
-use super::value::{OptionWords, is_open, literal, string, word};
+use super::value::{OptionWords, is_open, literal, word};
 use crate::errors::Errors;
 use crate::plan::ReplicaAckArg;
 
@@ -32,58 +32,40 @@ const WORDS: OptionWords = OptionWords {
 };
 
 pub(super) fn replica_ack(_: &Ident, value: Expr, errors: &mut Errors) -> Option<ReplicaAckArg> {
-    match &value {
-        Expr::Call(call) => {
-            // `AtLeast(2)` is a variant for which a number is written here; it is not a function.
-            if let Some(name) = word(&call.func) {
-                let number = call.args.first().and_then(number).unwrap_or(1).max(1);
-                errors.on(
-                    &value,
-                    format_args!("unknown `{name}(..)`; did you mean `{number}`? {LIST}"),
-                );
-                return None;
-            }
-        }
-        Expr::Path(_) => {
-            if let Some(name) = word(&value) {
-                return named(&value, &name.to_string(), errors);
-            }
-        }
+    // `AtLeast(2)` is a variant for which a number is written here; it is not a function.
+    if let Expr::Call(call) = &value
+        && let Some(name) = word(&call.func)
+    {
+        let number = call.args.first().and_then(number).unwrap_or(1).max(1);
+        errors.on(
+            &value,
+            format_args!("unknown `{name}(..)`; did you mean `{number}`? {LIST}"),
+        );
+        return None;
+    }
+    match word(&value).map(ToString::to_string).as_deref() {
+        Some("none") => return Some(ReplicaAckArg::None),
+        Some("majority") => return Some(ReplicaAckArg::Majority),
+        Some("all") => return Some(ReplicaAckArg::All),
+        None if is_open(&value) => return Some(ReplicaAckArg::Expr(value)),
         _ => {}
     }
-    match literal(&value) {
-        Some(Lit::Str(_)) => WORDS.quoted(&value, &string(&value)?.value(), errors),
-        Some(Lit::Bool(switch)) => WORDS.unknown(&value, &switch.value.to_string(), errors),
-        Some(Lit::Int(_)) => match number(&value) {
-            Some(0) => errors.on(
-                &value,
-                "no replica is waited for with `replica_ack = none`: write that instead of 0",
+    match number(&value) {
+        Some(0) => errors.on(
+            &value,
+            "no replica is waited for with `replica_ack = none`: write that instead of 0",
+        ),
+        Some(replicas) => return Some(ReplicaAckArg::AtLeast(replicas)),
+        None if matches!(literal(&value), Some(Lit::Int(_))) => errors.on(
+            &value,
+            format_args!(
+                "`replica_ack` is a number of replicas, from 1 to {}: `replica_ack = 2`",
+                u32::MAX
             ),
-            Some(replicas) => return Some(ReplicaAckArg::AtLeast(replicas)),
-            None => errors.on(
-                &value,
-                format_args!(
-                    "`replica_ack` is a number of replicas, from 1 to {}: `replica_ack = 2`",
-                    u32::MAX
-                ),
-            ),
-        },
-        None if is_open(&value) => return Some(ReplicaAckArg::Expr(value)),
-        _ => errors.on(&value, LIST),
+        ),
+        None => WORDS.refuse(&value, errors),
     }
     None
-}
-
-fn named(value: &Expr, name: &str, errors: &mut Errors) -> Option<ReplicaAckArg> {
-    match name {
-        "none" => Some(ReplicaAckArg::None),
-        "majority" => Some(ReplicaAckArg::Majority),
-        "all" => Some(ReplicaAckArg::All),
-        other => {
-            WORDS.unknown(value, other, errors);
-            None
-        }
-    }
 }
 
 /// The number of a literal.

@@ -6,7 +6,7 @@ use syn::{Expr, ExprCall};
 
 use super::value::{bare, string, word};
 use crate::errors::Errors;
-use crate::messages::{code, did_you_mean, nearest};
+use crate::messages::{code, did_you_mean, meant, nearest, simple};
 use crate::plan::{Fallback, OnLostArg};
 
 const FALLBACKS: [&str; 4] = ["error", "skip", "value", "call"];
@@ -70,11 +70,7 @@ pub(super) fn fallback(name: &Ident, value: Expr, errors: &mut Errors) -> Option
         return None;
     };
     if string(strategy).is_some() && FALLBACKS.contains(&text.as_str()) {
-        let form = match text.as_str() {
-            "value" => "value(expr)",
-            "call" => "call(path)",
-            word => word,
-        };
+        let form = form(&text);
         errors.on(
             &value,
             format_args!("a strategy is written without quotes: `{name} = {form}`"),
@@ -138,6 +134,15 @@ fn text(strategy: &Expr) -> Option<String> {
     }
 }
 
+/// How a strategy is written.
+fn form(strategy: &str) -> &str {
+    match strategy {
+        "value" => "value(expr)",
+        "call" => "call(path)",
+        word => word,
+    }
+}
+
 fn only_argument(call: Option<&ExprCall>) -> Option<Expr> {
     let arguments = &call?.args;
     match arguments.len() {
@@ -153,7 +158,7 @@ fn unknown(
     text: &str,
     call: Option<&ExprCall>,
 ) -> syn::Error {
-    let simple = text.replace('_', "").to_lowercase();
+    let simple = simple(text);
     if UNLOCKED.contains(&simple.as_str()) {
         return syn::Error::new_spanned(
             value,
@@ -163,22 +168,14 @@ fn unknown(
             ),
         );
     }
-    let foreign = FOREIGN.iter().find(|(foreign, _)| *foreign == simple);
-    let near = || {
-        nearest(text, FALLBACKS).map(|meant| match meant {
-            "value" => "value(expr)".to_owned(),
-            "call" => "call(path)".to_owned(),
-            word => word.to_owned(),
-        })
-    };
-    let meant = match foreign {
+    let meant = match meant(text, &FOREIGN, &FALLBACKS) {
         // `Ok(None)`, `Err(AppError::Busy)`
         _ if call.is_some() && text.starts_with(char::is_uppercase) => {
             Some(format!("value({})", code(value)))
         }
-        Some((_, ours)) => Some((*ours).to_owned()),
+        Some(meant) => Some(form(meant).to_owned()),
         // `busy(user_id)`
-        None => near().or_else(|| call.map(|_| format!("call({text})"))),
+        None => call.map(|_| format!("call({text})")),
     };
     let hint = match simple.as_str() {
         "retry" | "wait" | "keepacquire" | "block" if name == "on_timeout" => {
@@ -219,8 +216,7 @@ pub(super) fn on_lost(_: &Ident, value: Expr, errors: &mut Errors) -> Option<OnL
         }
         _ => {}
     }
-    let simple = text.replace('_', "").to_lowercase();
-    let meant = match simple.as_str() {
+    let meant = match simple(&text).as_str() {
         "ignore" | "continue" | "run" | "goon" | "log" | "noop" | "nooperation" => Some("finish"),
         "abort" | "drop" | "stop" | "kill" | "interrupt" | "failfast" => Some("cancel"),
         "error" | "throw" | "fail" | "raise" | "throwafter" => Some("error_after"),

@@ -7,7 +7,7 @@ use syn::{Expr, ExprLit, ExprUnary, Lit, LitStr, Path, UnOp};
 
 use super::names::Example;
 use crate::errors::Errors;
-use crate::messages::{did_you_mean, nearest};
+use crate::messages::{did_you_mean, meant};
 
 /// Removes brackets without a meaning: parentheses, and the invisible brackets around the value of a
 /// `macro_rules!` variable.
@@ -60,27 +60,27 @@ pub(super) struct OptionWords {
 }
 
 impl OptionWords {
-    /// Reports a string where a word is expected.
-    pub(super) fn quoted(&self, value: &Expr, text: &str, errors: &mut Errors) {
-        let Self { option, words, .. } = self;
-        match words.contains(&text) {
-            true => errors.on(
+    /// Reports a value that the option does not accept.
+    pub(super) fn refuse(&self, value: &Expr, errors: &mut Errors) {
+        let Self { option, list, .. } = self;
+        let text = match literal(value) {
+            Some(Lit::Str(text)) if text.suffix().is_empty() => text.value(),
+            Some(Lit::Str(_)) => return,
+            Some(Lit::Bool(switch)) => switch.value.to_string(),
+            _ => match word(value) {
+                Some(word) => word.to_string(),
+                None => return errors.on(value, list),
+            },
+        };
+        if self.words.contains(&text.as_str()) {
+            errors.on(
                 value,
                 format_args!("`{text}` is a word, without quotes: `{option} = {text}`"),
-            ),
-            false => self.unknown(value, text, errors),
+            );
+            return;
         }
-    }
-
-    /// Reports a word that the option does not accept.
-    pub(super) fn unknown(&self, value: &Expr, text: &str, errors: &mut Errors) {
-        let simple = text.replace('_', "").to_lowercase();
-        let foreign = self.foreign.iter().find(|(foreign, _)| *foreign == simple);
-        let meant = foreign
-            .map(|(_, ours)| *ours)
-            .or_else(|| nearest(text, self.words.iter().copied()));
+        let meant = meant(&text, self.foreign, self.words);
         let hint = did_you_mean(meant);
-        let list = self.list;
         errors.on(value, format_args!("unknown `{text}`; {hint}{list}"));
     }
 }
