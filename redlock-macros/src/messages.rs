@@ -4,17 +4,10 @@ use std::fmt;
 
 use quote::ToTokens;
 
-/// `a`, `b` and `c`, as code.
-pub(crate) struct Names<'a>(pub(crate) &'a [String]);
-
-impl fmt::Display for Names<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, name) in self.0.iter().enumerate() {
-            let separator = if index == 0 { "" } else { ", " };
-            write!(f, "{separator}`{name}`")?;
-        }
-        Ok(())
-    }
+/// `a`, `b`, `c`, as code.
+pub(crate) fn listed<T: fmt::Display>(names: &[T]) -> String {
+    let names = names.iter().map(|name| format!("`{name}`"));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The one of `names` nearest to `wrong`, if it is near enough to be the intended name.
@@ -104,12 +97,9 @@ mod tests {
 
     #[test]
     fn names_are_listed_as_code() {
-        assert_eq!(Names(&[]).to_string(), "");
-        assert_eq!(Names(&["a".to_owned()]).to_string(), "`a`");
-        assert_eq!(
-            Names(&["a".to_owned(), "b".to_owned()]).to_string(),
-            "`a`, `b`"
-        );
+        assert_eq!(listed::<&str>(&[]), "");
+        assert_eq!(listed(&["a"]), "`a`");
+        assert_eq!(listed(&["a", "b"]), "`a`, `b`");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use syn::{Expr, ExprCall, Lit};
 
 use super::value::{bare, is_open, literal, string, word};
 use crate::errors::Errors;
-use crate::messages::{Names, code, did_you_mean, meant, nearest, simple};
+use crate::messages::{code, did_you_mean, meant, nearest, simple};
 use crate::plan::LockKindArg;
 
 const KINDS: [&str; 7] = [
@@ -18,6 +18,9 @@ const KINDS: [&str; 7] = [
     "spin",
     "semaphore",
 ];
+
+const LIST: &str = "the kinds are `reentrant`, `fair`, `read`, `write`, `fenced`, `spin`, \
+                    `semaphore(limit = ..)`";
 
 /// The names of kinds in other libraries, in lower case and as one word. For hints only.
 const FOREIGN: [(&str, &str); 28] = [
@@ -90,7 +93,7 @@ pub(super) fn kind(_: &Ident, value: Expr, errors: &mut Errors) -> Option<LockKi
         return None;
     }
     let Some(name) = word(&value) else {
-        errors.on(&value, format_args!("`kind` is the lock to take; {}", List));
+        errors.on(&value, format_args!("`kind` is the lock to take; {LIST}"));
         return None;
     };
     Some(match name.to_string().as_str() {
@@ -119,18 +122,7 @@ fn unknown(at: impl quote::ToTokens, text: &str) -> syn::Error {
         "multi" | "multilock" => "several keys are locked together with `keys = [..]`; ".to_owned(),
         _ => did_you_mean(meant(text, &FOREIGN, &KINDS)),
     };
-    syn::Error::new_spanned(at, format_args!("unknown kind `{text}`; {hint}{List}"))
-}
-
-/// The list of kinds, for messages.
-struct List;
-
-impl std::fmt::Display for List {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut kinds = KINDS.map(str::to_owned);
-        kinds[KINDS.len() - 1] += "(limit = ..)";
-        write!(f, "the kinds are {}", Names(&kinds))
-    }
+    syn::Error::new_spanned(at, format_args!("unknown kind `{text}`; {hint}{LIST}"))
 }
 
 /// `semaphore(limit = 10, take = 2)`

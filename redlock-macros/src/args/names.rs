@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 use syn::ext::IdentExt as _;
 
-use crate::messages::{Names, did_you_mean, nearest};
+use crate::messages::{did_you_mean, listed, nearest};
 
 /// Every option with an example of its value, in the order in which messages list them.
 pub(super) const OPTIONS: [(&str, &str); 23] = [
@@ -129,12 +129,11 @@ pub(super) fn unknown(name: &Ident) -> syn::Error {
         .find(|(foreign, _)| *foreign == text)
         .map(|(_, ours)| *ours);
     let hint = did_you_mean(foreign.or_else(|| nearest(&text, names)));
-    let names = names.map(str::to_owned);
     syn::Error::new(
         name.span(),
         format_args!(
             "unknown option `{text}`; {hint}the options are {}",
-            Names(&names)
+            listed(&names)
         ),
     )
 }

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Span};
 use syn::Pat;
 
 use crate::function::Function;
-use crate::messages::{Names, code, did_you_mean, nearest};
+use crate::messages::{code, did_you_mean, listed, nearest};
 use crate::plan::{AccessStep, KeyPart};
 use crate::template::{Access, Placeholder};
 
@@ -158,7 +158,7 @@ fn parameters(function: &Function) -> String {
             format!("`{}` has no named parameters", function.sig.ident)
         }
         [] => format!("`{}` has no parameters", function.sig.ident),
-        names => format!("the parameters are {}", Names(names)),
+        names => format!("the parameters are {}", listed(names)),
     }
 }
 
