@@ -2,7 +2,7 @@
 //! attribute, and half-typed code still completes in an editor.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::ToTokens;
+use quote::{ToTokens as _, TokenStreamExt as _};
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::{
@@ -101,22 +101,12 @@ fn is_constant(input: ParseStream<'_>) -> bool {
 impl Function {
     /// The function with `body` instead of its body.
     pub(crate) fn with_body(&self, body: &TokenStream, tokens: &mut TokenStream) {
-        let Self {
-            attrs,
-            vis,
-            defaultness,
-            sig,
-            brace,
-            inner_attrs,
-            body: _,
-            blocking: _,
-        } = self;
-        attrs.iter().for_each(|attr| attr.to_tokens(tokens));
-        vis.to_tokens(tokens);
-        defaultness.to_tokens(tokens);
-        sig.to_tokens(tokens);
-        brace.surround(tokens, |tokens| {
-            inner_attrs.iter().for_each(|attr| attr.to_tokens(tokens));
+        tokens.append_all(&self.attrs);
+        self.vis.to_tokens(tokens);
+        self.defaultness.to_tokens(tokens);
+        self.sig.to_tokens(tokens);
+        self.brace.surround(tokens, |tokens| {
+            tokens.append_all(&self.inner_attrs);
             body.to_tokens(tokens);
         });
     }
