@@ -98,7 +98,14 @@ fn passed_on(args: &Args, function: &Function, errors: &mut Errors) {
             continue;
         }
         for parameter in function.typed_parameters().filter(|p| !has_only_name(p)) {
-            errors.at(fallback.span, unnamed(parameter));
+            let (pattern, ty, apart) = unnamed(parameter);
+            errors.at(
+                fallback.span,
+                format_args!(
+                    "`call` passes the parameters on, and `{pattern}: {ty}` has no name to do so: \
+                     write `argument: {ty}`{apart}"
+                ),
+            );
         }
     }
 }
@@ -107,16 +114,13 @@ fn has_only_name(parameter: &PatType) -> bool {
     matches!(&*parameter.pat, Pat::Ident(name) if name.by_ref.is_none() && name.subpat.is_none())
 }
 
-fn unnamed(parameter: &PatType) -> String {
-    let (pattern, ty) = (code(&parameter.pat), code(&parameter.ty));
+/// The pattern and the type of a parameter without a name, and what to do with the pattern once it has one.
+pub(super) fn unnamed(parameter: &PatType) -> (String, String, &'static str) {
     let apart = match &*parameter.pat {
         Pat::Wild(_) => "",
         _ => " and take it apart in the body",
     };
-    format!(
-        "`call` passes the parameters on, and `{pattern}: {ty}` has no name to do so: write \
-         `argument: {ty}`{apart}"
-    )
+    (code(&parameter.pat), code(&parameter.ty), apart)
 }
 
 /// Looks for templates inside an expression. There they would be plain text: one lock for all

@@ -1,10 +1,11 @@
 //! Resolves placeholders to parameters.
 
 use proc_macro2::{Ident, Span};
-use syn::Pat;
+use syn::ext::IdentExt as _;
 
+use super::parameters::unnamed;
 use crate::function::Function;
-use crate::messages::{code, did_you_mean, listed, nearest};
+use crate::messages::{did_you_mean, listed, nearest};
 use crate::plan::{AccessStep, KeyPart};
 use crate::template::{Access, Placeholder};
 
@@ -48,7 +49,7 @@ pub(super) fn value(
 pub(super) fn foreign(text: &str, span: Span, function: &Function) -> Option<syn::Error> {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let bindings = function.bindings();
-    let has = |name: &str| bindings.iter().any(|binding| unraw(binding) == name);
+    let has = |name: &str| bindings.iter().any(|binding| binding.unraw() == name);
     text.char_indices().find_map(|(at, sign)| {
         let rest = &text[at + sign.len_utf8()..];
         let (written, inner) = match sign {
@@ -81,10 +82,6 @@ pub(super) fn foreign(text: &str, span: Span, function: &Function) -> Option<syn
     })
 }
 
-fn unraw(name: &Ident) -> String {
-    syn::ext::IdentExt::unraw(name).to_string()
-}
-
 /// `self`, resolved like the receiver and located at the key.
 fn receiver(text: &str, span: Span, function: &Function) -> syn::Result<Ident> {
     match function.sig.receiver() {
@@ -106,8 +103,7 @@ fn receiver(text: &str, span: Span, function: &Function) -> syn::Result<Ident> {
 /// The parameter `name`, resolved like the parameter and located at the key.
 fn parameter(name: &str, span: Span, function: &Function) -> syn::Result<Ident> {
     let bindings = function.bindings();
-    let is_called = |binding: &&Ident| syn::ext::IdentExt::unraw(*binding) == name;
-    if let Some(binding) = bindings.iter().find(is_called) {
+    if let Some(binding) = bindings.iter().find(|binding| binding.unraw() == name) {
         let mut root = binding.clone();
         root.set_span(binding.span().located_at(span));
         return Ok(root);
@@ -116,19 +112,14 @@ fn parameter(name: &str, span: Span, function: &Function) -> syn::Result<Ident> 
     let names: Vec<String> = names(function);
     message += &did_you_mean(nearest(name, names.iter().map(String::as_str)));
     message += &parameters(function);
-    if function.bindings().iter().any(is_positional) {
+    if bindings.iter().any(is_positional) {
         message += &format!(
             "\n`#[async_trait]` takes patterns away: to use such a parameter, give it a name, \
              `{name}: ..`, and take it apart in the body"
         );
     }
     for parameter in function.unnamed_parameters() {
-        let pattern = code(&parameter.pat);
-        let ty = code(&parameter.ty);
-        let apart = match &*parameter.pat {
-            Pat::Wild(_) => "",
-            _ => " and take it apart in the body",
-        };
+        let (pattern, ty, apart) = unnamed(parameter);
         message += &format!(
             "\n`{pattern}: {ty}` has no name: to use it as a whole, write `{name}: {ty}`{apart}"
         );
@@ -163,29 +154,22 @@ fn parameters(function: &Function) -> String {
 }
 
 /// A field or a method; raw if its name is a keyword.
-fn identifier(name: &str, text: &str, span: Span) -> syn::Result<Ident> {
-    let wrong = || {
-        syn::Error::new(
-            span,
-            format_args!("`{name}` in placeholder `<{text}>` is no name"),
-        )
-    };
+fn identifier(name: &str, text: &str, at: Span) -> syn::Result<Ident> {
     if name == "await" {
         return Err(syn::Error::new(
-            span,
+            at,
             format_args!("`<{text}>` cannot await: a key is made before the lock is waited for"),
         ));
     }
     // Not with the span of the user's text: see `expand::key::value`.
-    let span = Span::call_site().located_at(span);
+    let span = Span::call_site().located_at(at);
     if let Ok(ident) = syn::parse_str::<Ident>(name) {
         return Ok(Ident::new(&ident.to_string(), span));
     }
-    let keyword = syn::parse::Parser::parse_str(<Ident as syn::ext::IdentExt>::parse_any, name);
-    match name {
-        "self" | "Self" | "super" | "crate" => Err(wrong()),
-        _ => keyword
-            .map(|_| Ident::new_raw(name, span))
-            .map_err(|_| wrong()),
+    let is_keyword = syn::parse::Parser::parse_str(Ident::parse_any, name).is_ok();
+    if is_keyword && !matches!(name, "self" | "Self" | "super" | "crate") {
+        return Ok(Ident::new_raw(name, span));
     }
+    let message = format!("`{name}` in placeholder `<{text}>` is no name");
+    Err(syn::Error::new(at, message))
 }
