@@ -12,31 +12,14 @@ type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// A lock or a permit.
 pub(super) struct Held {
-    guard: Box<dyn Guard>,
-    token: Option<u64>,
-}
-
-impl Held {
-    /// The name in Redis.
-    pub(super) fn name(&self) -> &str {
-        self.guard.name()
-    }
-
+    pub(super) guard: Box<dyn Guard>,
     /// The fencing token, of a kind that has one.
-    pub(super) fn token(&self) -> Option<u64> {
-        self.token
-    }
-
-    pub(super) async fn lost(&self) -> LostReason {
-        self.guard.lost().await
-    }
-
-    pub(super) async fn release(self) -> Result<Unlocked, Error> {
-        self.guard.release().await
-    }
+    pub(super) token: Option<u64>,
 }
 
-trait Guard {
+/// The guard of a lock or a permit.
+pub(super) trait Guard {
+    /// The name in Redis.
     fn name(&self) -> &str;
     fn lost(&self) -> Answer<'_, LostReason>;
     fn release(self: Box<Self>) -> Answer<'static, Result<Unlocked, Error>>;

@@ -200,9 +200,9 @@ pub(crate) async fn perform(run: Run, server: &Server) -> Result<Code, Failure> 
         }
     };
     let ended = under(&run, &held, &mut signals).await;
-    let name = held.name().to_owned();
+    let name = held.guard.name().to_owned();
     // The end of the client reports an undelivered release.
-    let released = held.release().await;
+    let released = held.guard.release().await;
     if !matches!(ended, Ok(None)) && matches!(released, Ok(Unlocked::AlreadyExpired)) {
         warn(&format!(
             "the lock {name:?} was gone before it was released"
@@ -215,8 +215,8 @@ pub(crate) async fn perform(run: Run, server: &Server) -> Result<Code, Failure> 
 /// Runs the command while the lock is held; `None`: the lock was lost.
 async fn under(run: &Run, held: &Held, signals: &mut Signals) -> Result<Option<Code>, Failure> {
     let mut command = run.command();
-    command.env("REDLOCK_NAME", held.name());
-    match held.token() {
+    command.env("REDLOCK_NAME", held.guard.name());
+    match held.token {
         Some(token) => command.env("REDLOCK_TOKEN", token.to_string()),
         // The token of an outer lock is not one of this lock.
         None => command.env_remove("REDLOCK_TOKEN"),
@@ -224,8 +224,8 @@ async fn under(run: &Run, held: &Held, signals: &mut Signals) -> Result<Option<C
     let mut child = Child::start(command)?;
     tokio::select! {
         code = child.ended(signals) => return Ok(Some(code)),
-        reason = held.lost() => {
-            let lost = format!("the lock {:?} was lost: {reason}", held.name());
+        reason = held.guard.lost() => {
+            let lost = format!("the lock {:?} was lost: {reason}", held.guard.name());
             // With `stty tostop` this process would stop before the command.
             terminal::from_behind(|| warn(&lost));
         }
