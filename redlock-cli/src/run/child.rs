@@ -7,7 +7,7 @@
 //! 3. A signal is sent to the group only until the child has been waited for, or while others of the group
 //!    live. Until then no other group has its number.
 
-use std::io;
+use std::io::{self, IsTerminal, stdin};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use nix::unistd::{Pid, getpgrp};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::signals::{Heard, Signals};
-use super::terminal::Terminal;
+use super::terminal;
 use crate::exit::{Code, Failure};
 
 const NOT_FOUND: Code = Code(127);
@@ -32,7 +32,8 @@ const LOOK_AT_TERMINAL: Duration = Duration::from_millis(200);
 
 pub(super) struct Child {
     group: Pid,
-    terminal: Option<Terminal>,
+    /// Standard input is a terminal.
+    has_terminal: bool,
     /// The child has stopped, and this process must stop too.
     has_stopped: bool,
 }
@@ -51,10 +52,10 @@ impl Child {
             i32::try_from(child.id()).map_err(|_| Failure::new(NOT_EXECUTABLE, "no such id"))?;
         let this = Self {
             group: Pid::from_raw(id),
-            terminal: Terminal::of_stdin(),
+            has_terminal: stdin().is_terminal(),
             has_stopped: false,
         };
-        this.lend();
+        terminal::lend(this.group);
         Ok(this)
     }
 
@@ -71,10 +72,10 @@ impl Child {
                     Heard::Continue => self.go_on(),
                     Heard::Pass(signal) => self.send(signal),
                 },
-                () = sleep(LOOK_AT_TERMINAL), if self.terminal.is_some() => match self.has_stopped {
+                () = sleep(LOOK_AT_TERMINAL), if self.has_terminal => match self.has_stopped {
                     // No shell has stopped this process, so none would continue the child.
                     true => self.go_on(),
-                    false => self.lend(),
+                    false => terminal::lend(self.group),
                 },
             }
         }
@@ -110,11 +111,11 @@ impl Child {
         loop {
             match waitpid(self.group, Some(what)) {
                 Ok(WaitStatus::Exited(_, code)) => {
-                    self.take_back();
+                    terminal::take_back(self.group);
                     return Some(Code(u8::try_from(code).unwrap_or(u8::MAX)));
                 }
                 Ok(WaitStatus::Signaled(_, signal, _)) => {
-                    self.take_back();
+                    terminal::take_back(self.group);
                     return Some(Code::of_signal(signal as i32));
                 }
                 Ok(WaitStatus::Stopped(_, signal)) => self.stopped(signal),
@@ -126,15 +127,15 @@ impl Child {
     }
 
     fn stopped(&mut self, signal: Signal) {
-        let Some(terminal) = self.terminal else {
+        if !self.has_terminal {
             return;
-        };
+        }
         let by_terminal = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
-        if by_terminal && terminal.is_in_front(self.group) {
+        if by_terminal && terminal::is_in_front(self.group) {
             // The child ran before it had the terminal, or a shell has brought us to the front.
             return self.go_on();
         }
-        terminal.take_back(self.group);
+        terminal::take_back(self.group);
         // The shell waits for our group. If no shell can continue us, the kernel drops this signal.
         self.has_stopped = true;
         let signal = match by_terminal {
@@ -146,20 +147,8 @@ impl Child {
 
     fn go_on(&mut self) {
         self.has_stopped = false;
-        self.lend();
+        terminal::lend(self.group);
         self.send(Signal::SIGCONT);
-    }
-
-    fn lend(&self) {
-        if let Some(terminal) = self.terminal {
-            terminal.lend(self.group);
-        }
-    }
-
-    fn take_back(&self) {
-        if let Some(terminal) = self.terminal {
-            terminal.take_back(self.group);
-        }
     }
 
     fn send(&self, signal: Signal) {

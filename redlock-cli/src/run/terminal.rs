@@ -1,36 +1,26 @@
 //! The terminal, which belongs to the command while it runs in the foreground.
 
-use std::io::{IsTerminal, stdin};
+use std::io::stdin;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
-/// Standard input, if that is a terminal.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Terminal(());
+/// Whether this process group, or the other one, is in the foreground.
+pub(super) fn is_in_front(other: Pid) -> bool {
+    tcgetpgrp(stdin()).is_ok_and(|front| front == getpgrp() || front == other)
+}
 
-impl Terminal {
-    pub(super) fn of_stdin() -> Option<Self> {
-        stdin().is_terminal().then_some(Self(()))
+/// Gives the terminal to the other group, if standard input is one and this group has it.
+pub(super) fn lend(other: Pid) {
+    if tcgetpgrp(stdin()) == Ok(getpgrp()) {
+        hand_to(other);
     }
+}
 
-    /// Whether this process group, or the other one, is in the foreground.
-    pub(super) fn is_in_front(self, other: Pid) -> bool {
-        tcgetpgrp(stdin()).is_ok_and(|front| front == getpgrp() || front == other)
-    }
-
-    /// Gives the terminal to the other group, if this one has it.
-    pub(super) fn lend(self, other: Pid) {
-        if tcgetpgrp(stdin()) == Ok(getpgrp()) {
-            hand_to(other);
-        }
-    }
-
-    /// Takes it back, if the other group has it.
-    pub(super) fn take_back(self, other: Pid) {
-        if tcgetpgrp(stdin()) == Ok(other) {
-            hand_to(getpgrp());
-        }
+/// Takes it back, if the other group has it.
+pub(super) fn take_back(other: Pid) {
+    if tcgetpgrp(stdin()) == Ok(other) {
+        hand_to(getpgrp());
     }
 }
 
