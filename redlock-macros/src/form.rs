@@ -7,17 +7,6 @@ use quote::{ToTokens, TokenStreamExt as _};
 use syn::parse::{ParseStream, Parser as _};
 use syn::{Attribute, GenericArgument, PathArguments, Token, Type, TypeParamBound, braced, token};
 
-/// The place of the work that the lock guards.
-#[derive(Debug)]
-pub(crate) enum Form {
-    /// In the body of the function: `async fn`.
-    Async,
-    /// In the body of a function that is not async.
-    Blocking,
-    /// In a future that the body makes at its end: `Box::pin(async move { .. })`.
-    Boxed(Box<Boxed>),
-}
-
 /// A body that ends in `Box::pin(async move { .. })`.
 #[derive(Debug)]
 pub(crate) struct Boxed {

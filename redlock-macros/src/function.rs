@@ -9,7 +9,7 @@ use syn::{
     Attribute, FnArg, Pat, PatType, ReturnType, Signature, Token, Type, Visibility, braced, token,
 };
 
-use crate::form::{self, Boxed, Form};
+use crate::form::{self, Boxed};
 
 /// A function with a body.
 #[derive(Debug)]
@@ -111,17 +111,8 @@ impl Function {
         });
     }
 
-    /// Where the work is done. `check` refuses a function whose work is neither in its body nor in a
-    /// boxed future. Here the work of such a function counts as done in its body.
-    pub(crate) fn form(&self) -> Form {
-        match self.boxed() {
-            Some(boxed) => Form::Boxed(Box::new(boxed)),
-            None if self.blocking => Form::Blocking,
-            None => Form::Async,
-        }
-    }
-
-    /// The boxed future, if the function returns one and its body visibly makes it.
+    /// The boxed future, if the function returns one and its body visibly makes it. Otherwise the work is done in
+    /// the body: `check` refuses a function that does it elsewhere.
     pub(crate) fn boxed(&self) -> Option<Boxed> {
         let (None, ReturnType::Type(_, ty)) = (&self.sig.asyncness, &self.sig.output) else {
             return None;

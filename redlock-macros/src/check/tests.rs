@@ -1,5 +1,4 @@
 use super::*;
-use crate::form::Form;
 
 pub(super) fn check_with(args: &str, function: &str) -> Result<Plan, Vec<String>> {
     let mut errors = Errors::default();
@@ -283,7 +282,7 @@ fn what_async_trait_makes_is_an_async_function() {
         syn::parse_str("Result<u64, E>").expect("type")
     );
     let function: Function = syn::parse_str(ASYNC_TRAIT).expect("function");
-    let Form::Boxed(boxed) = function.form() else {
+    let Some(boxed) = function.boxed() else {
         panic!("not boxed")
     };
     assert!(boxed.before.is_empty());
@@ -319,8 +318,7 @@ fn only_what_returns_a_boxed_future_is_looked_into() {
         ("fn f()", false),
     ] {
         let function: Function = syn::parse_str(&format!("{signature} {body}")).expect(signature);
-        let form = function.form();
-        assert_eq!(matches!(form, Form::Boxed(_)), is_boxed, "{signature}");
+        assert_eq!(function.boxed().is_some(), is_boxed, "{signature}");
     }
 }
 

@@ -18,7 +18,6 @@ use self::fallback::{fail, fallbacks};
 use crate::args::Args;
 use crate::check::check;
 use crate::errors::Errors;
-use crate::form::Form;
 use crate::function::Function;
 use crate::plan::{Fallback, Keys, LockKindArg, Plan};
 
@@ -43,23 +42,23 @@ pub(crate) fn distributed_lock(args: TokenStream, item: TokenStream) -> TokenStr
     let mut tokens = TokenStream::new();
     match errors.finish(plans) {
         Ok(plans) => {
-            let form = function.form();
-            let (brace, inner) = match &form {
-                Form::Async | Form::Blocking => (function.brace, &function.body),
-                Form::Boxed(boxed) => (boxed.brace, &boxed.body),
+            let boxed = function.boxed();
+            let (brace, inner) = match &boxed {
+                None => (function.brace, &function.body),
+                Some(boxed) => (boxed.brace, &boxed.body),
             };
             let body = plans.iter().rev().fold(inner.clone(), |body, plan| {
                 locked(plan, &function, brace, &body)
             });
-            let body = match form {
-                Form::Async => body,
-                Form::Blocking => {
+            let body = match boxed {
+                Some(boxed) => boxed.with_body(&body),
+                None if function.blocking => {
                     let here = Span::mixed_site();
                     let krate = plans.first().and_then(|plan| plan.krate.as_ref());
                     let private = private(krate, here);
                     quote_spanned!(here=> #private::BlockOn::block_on(async move { #body }))
                 }
-                Form::Boxed(boxed) => boxed.with_body(&body),
+                None => body,
             };
             function.with_body(&body, &mut tokens);
         }
