@@ -60,7 +60,7 @@ pub(super) fn renew(name: &Ident, value: Expr, errors: &mut Errors) -> Option<Re
     const FORM: &str = "`renew` is `true`, `false`, or how often: `renew = \"3s\"`";
     match literal(&value) {
         Some(Lit::Bool(value)) => return Some(RenewArg::Bool(value.value)),
-        Some(Lit::Str(_)) => {}
+        Some(Lit::Str(text)) if text.suffix().is_empty() => {}
         None if is_open(&value) => match word(&value).map(ToString::to_string).as_deref() {
             Some(word @ ("none" | "None" | "never")) => {
                 errors.on(

@@ -65,7 +65,6 @@ impl OptionWords {
         let Self { option, list, .. } = self;
         let text = match literal(value) {
             Some(Lit::Str(text)) if text.suffix().is_empty() => text.value(),
-            Some(Lit::Str(_)) => return,
             Some(Lit::Bool(switch)) => switch.value.to_string(),
             _ => match word(value) {
                 Some(word) => word.to_string(),

@@ -154,3 +154,26 @@ fn options_that_await() {
         parse(option).expect(option);
     }
 }
+
+/// The compiler does not see such a literal, so the option was left out without a word.
+#[test]
+fn a_text_with_letters_behind_its_quotes_was_no_mistake() {
+    for option in [
+        "key",
+        "kind",
+        "strategy",
+        "fsync",
+        "replica_ack",
+        "wait",
+        "lease",
+        "max_hold",
+        "min_hold",
+        "renew",
+        "blocking",
+        "when",
+        "guard",
+    ] {
+        let text = format!("{option} = \"3s\"x");
+        assert!(!messages(&text).is_empty(), "{text}");
+    }
+}
