@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::call::{Connection, Lane, Node, OnDoubt, Timeouts};
+use super::call::{Common, Connection, Lane, Node, Timeouts};
 use super::cluster::Cluster;
 use super::dial::Dialer;
 use super::fault::Fault;
@@ -26,19 +26,10 @@ impl Nodes {
         timeouts: Timeouts,
         on_doubt: impl Fn() + Send + Sync + 'static,
     ) -> Self {
-        let on_doubt: OnDoubt = Arc::new(on_doubt);
+        let common = Common::new(dialer.clone(), spawner, timeouts, Arc::new(on_doubt));
         match dialer.seeds() {
-            Some(seeds) => Self::Cluster(Arc::new(Cluster::new(
-                dialer.clone(),
-                seeds.to_vec(),
-                spawner.clone(),
-                timeouts,
-                on_doubt,
-            ))),
-            None => {
-                let node = Node::new(dialer.clone(), spawner, timeouts, &on_doubt);
-                Self::One(Arc::new(node))
-            }
+            Some(seeds) => Self::Cluster(Arc::new(Cluster::new(common, seeds.to_vec()))),
+            None => Self::One(Arc::new(Node::new(common))),
         }
     }
 
@@ -148,8 +139,8 @@ impl Nodes {
     /// For log lines about the client.
     pub(crate) fn current(&self) -> &Arc<CurrentServer> {
         match self {
-            Self::One(node) => &node.current,
-            Self::Cluster(cluster) => &cluster.current,
+            Self::One(node) => &node.common.current,
+            Self::Cluster(cluster) => &cluster.common.current,
         }
     }
 

@@ -286,7 +286,7 @@ impl ClientEngine {
         let outcome = clock::timeout_at(clock::to_tokio(until), self.counted(&entry)).await;
         let node = self.nodes.known(entry.slot);
         if let (Ok(AckOutcome::Counted { wanted, got, .. }), Some(node)) = (&outcome, &node) {
-            node.current.journal.replicated(*got, *wanted);
+            node.common.current.journal.replicated(*got, *wanted);
         }
         let error = match outcome {
             Ok(AckOutcome::Counted { wanted, got, local }) if got >= wanted && local => {

@@ -29,7 +29,7 @@ impl ClientEngine {
         };
         let pings = nodes.into_iter().map(async |node: Arc<Node>| {
             let pong = clock::before(Some(until), node.ping()).await;
-            let place = Arc::clone(&node.current.place);
+            let place = Arc::clone(&node.common.current.place);
             let pong = pong.unwrap_or_else(silent);
             let pong = pong.map_err(|fault| fault.at(&place).into_error(ACTION));
             (place, pong)

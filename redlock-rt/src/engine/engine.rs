@@ -419,7 +419,7 @@ impl ClientEngine {
     /// The server that has this name, as far as that is known.
     pub(super) fn place_of(&self, name: &LockName) -> Arc<str> {
         let node = self.nodes.known(self.nodes.slot_of(name));
-        let current = node.map(|node| Arc::clone(&node.current.place));
+        let current = node.map(|node| Arc::clone(&node.common.current.place));
         current.unwrap_or_else(|| Arc::clone(self.nodes.place()))
     }
 

@@ -11,12 +11,12 @@ use tokio::task::AbortHandle;
 use super::exchange::{Exchange, Prelude, Step};
 use super::fast::FastPaths;
 use super::log_in_again::log_in_again;
+use super::reconnect::Common;
 use super::wait_for_replicas::KnownReplicas;
 use crate::clock;
 use crate::connection::dial::{Dialer, Expiry};
 use crate::connection::fault::{Cause, Fault};
 use crate::connection::server::{CurrentServer, Identity, Info, Right, Tie, reach};
-use crate::connection::spawner::Spawner;
 use crate::connection::stream::{
     Answer, Driver, Ended, Multiplexer, Pending, Task, Unanswered, WakeUp, encode, last, reply,
 };
@@ -72,16 +72,11 @@ impl Drop for Down {
 const NONSENSE: &str = "the server sent nonsense";
 
 impl Link {
-    /// Dials, logs in, and asks for the client id and the server. `within`: how long all of it may
-    /// take; the caller enforces this limit. `patience`: how long callers will wait for a reply.
-    pub(super) async fn open(
-        dialer: &Dialer,
-        spawner: &Spawner,
-        server: &Arc<CurrentServer>,
-        within: Duration,
-        patience: Duration,
-        on_down: OnDoubt,
-    ) -> Result<Self, Fault> {
+    /// Dials, logs in, and asks for the client id and the server. The caller enforces the time limit for
+    /// connecting.
+    pub(super) async fn open(common: &Common) -> Result<Self, Fault> {
+        let (dialer, spawner) = (&common.dialer, &common.spawner);
+        let (server, within) = (&common.current, common.timeouts.connect);
         let open = |target| async {
             let dial = dialer.clone();
             let stream = spawner.run(async move { dial.dial(&target, within).await });
@@ -97,7 +92,7 @@ impl Link {
         let alive = Arc::new(AtomicBool::new(true));
         let down = Down {
             alive: Arc::clone(&alive),
-            on_down,
+            on_down: Arc::clone(&common.on_doubt),
         };
         let (told, seen) = (Arc::clone(server), Arc::clone(&multiplexer));
         let scripts_only = dialer.scripts_only;
@@ -126,7 +121,7 @@ impl Link {
             identity,
             server: Arc::clone(server),
             replicas: KnownReplicas::new(&reached.info),
-            patience,
+            patience: common.timeouts.reply(),
             info: reached.info,
         };
         server.arrive(reached.number, &link.info, &link.tie)?;

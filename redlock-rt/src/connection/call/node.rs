@@ -7,14 +7,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::MutexGuard;
 
-use super::link::OnDoubt;
-use super::reconnect::{Connection, Timeouts};
+use super::reconnect::{Common, Connection};
 use super::wait_for_replicas::LANES;
 use crate::clock;
-use crate::connection::dial::Dialer;
 use crate::connection::fault::Fault;
-use crate::connection::server::{Beside, CurrentServer};
-use crate::connection::spawner::Spawner;
+use crate::connection::server::Beside;
 use crate::shim::lock_std;
 
 /// One server, and the connections to it that do not listen. Each is made when it is first used, those for
@@ -22,8 +19,7 @@ use crate::shim::lock_std;
 pub(crate) struct Node {
     /// Unique among nodes.
     pub(crate) number: u64,
-    pub(crate) dialer: Dialer,
-    pub(crate) current: Arc<CurrentServer>,
+    pub(crate) common: Arc<Common>,
     pub(super) main: Arc<Connection>,
     /// Renewals have their own connection, so that callers' commands never delay them.
     renewals: Arc<Connection>,
@@ -53,36 +49,16 @@ pub(crate) enum Lane {
 }
 
 impl Node {
-    pub(in crate::connection) fn new(
-        dialer: Dialer,
-        spawner: &Spawner,
-        timeouts: Timeouts,
-        on_doubt: &OnDoubt,
-    ) -> Self {
-        let moved = Arc::clone(on_doubt);
-        // The time to connect to the new server and to verify the holds there.
-        let refused_for = timeouts.connect + timeouts.response;
-        let mut current = CurrentServer::new(dialer.called(), refused_for, move || moved());
-        current.journal.news.clone_from(&dialer.news);
-        current.clustered = dialer.clustered;
-        let current = Arc::new(current);
-        let main = Arc::new(Connection::new(
-            dialer.clone(),
-            spawner.clone(),
-            timeouts,
-            Arc::clone(&current),
-            None,
-            Arc::clone(on_doubt),
-        ));
+    pub(in crate::connection) fn new(common: Arc<Common>) -> Self {
+        let main = Arc::new(Connection::new(Arc::clone(&common), None));
         let renewals = main.beside(Beside::RENEWALS);
         main.has_beside(&renewals);
         Self {
             number: NUMBERED.fetch_add(1, Ordering::Relaxed),
+            common,
             main,
             renewals,
             acks: [const { OnceLock::new() }; LANES],
-            current,
-            dialer,
         }
     }
 

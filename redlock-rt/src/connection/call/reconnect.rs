@@ -41,6 +41,40 @@ impl Timeouts {
     }
 }
 
+/// What the connections to one server, or to the nodes of a cluster, have in common.
+pub(crate) struct Common {
+    pub(crate) dialer: Dialer,
+    pub(in crate::connection) spawner: Spawner,
+    pub(in crate::connection) timeouts: Timeouts,
+    /// For log lines about the client; of one server, where its connections lead.
+    pub(crate) current: Arc<CurrentServer>,
+    pub(in crate::connection) on_doubt: OnDoubt,
+}
+
+impl Common {
+    /// `on_doubt`: called when a link has ended, or was replaced.
+    pub(in crate::connection) fn new(
+        dialer: Dialer,
+        spawner: &Spawner,
+        timeouts: Timeouts,
+        on_doubt: OnDoubt,
+    ) -> Arc<Self> {
+        let moved = Arc::clone(&on_doubt);
+        // The time to connect to the new server and to verify the holds there.
+        let refused_for = timeouts.connect + timeouts.response;
+        let mut current = CurrentServer::new(dialer.called(), refused_for, move || moved());
+        current.journal.news.clone_from(&dialer.news);
+        current.clustered = dialer.clustered;
+        Arc::new(Self {
+            dialer,
+            spawner: spawner.clone(),
+            timeouts,
+            current: Arc::new(current),
+            on_doubt,
+        })
+    }
+}
+
 /// If a link breaks within this time, or without an answer, there is a pause as after a failed try.
 const YOUNG: Duration = Duration::from_millis(100);
 /// How often those pauses grow.
@@ -50,15 +84,11 @@ const MOST_STALE: usize = 8;
 
 /// A connection that dials again after it broke, or after a command without a reply.
 pub(crate) struct Connection {
-    dialer: Dialer,
-    spawner: Spawner,
-    timeouts: Timeouts,
-    server: Arc<CurrentServer>,
+    common: Arc<Common>,
     /// `None`: the commands of callers, and releases.
     lane: Option<Beside>,
     /// For commands, the connection for renewals; for the others, the connection for commands.
     other: OnceLock<Weak<Self>>,
-    on_doubt: OnDoubt,
     /// Never held across an await.
     state: Mutex<ConnectionState>,
     /// The task that dialed has ended.
@@ -84,23 +114,12 @@ pub(in crate::connection) struct ConnectionState {
 }
 
 impl Connection {
-    /// `lane`: as in the connection. `on_doubt`: called when a link has ended, or was replaced.
-    pub(super) fn new(
-        dialer: Dialer,
-        spawner: Spawner,
-        timeouts: Timeouts,
-        server: Arc<CurrentServer>,
-        lane: Option<Beside>,
-        on_doubt: OnDoubt,
-    ) -> Self {
+    /// `lane`: as in the connection.
+    pub(super) fn new(common: Arc<Common>, lane: Option<Beside>) -> Self {
         Self {
-            dialer,
-            spawner,
-            timeouts,
-            server,
+            common,
             lane,
             other: OnceLock::new(),
-            on_doubt,
             state: Mutex::default(),
             dialed: Notify::new(),
             gate: Gate::default(),
@@ -109,14 +128,7 @@ impl Connection {
 
     /// Another connection to the same server, beside this one for commands.
     pub(super) fn beside(self: &Arc<Self>, lane: Beside) -> Arc<Self> {
-        let beside = Self::new(
-            self.dialer.clone(),
-            self.spawner.clone(),
-            self.timeouts,
-            Arc::clone(&self.server),
-            Some(lane),
-            Arc::clone(&self.on_doubt),
-        );
+        let beside = Self::new(Arc::clone(&self.common), Some(lane));
         beside.has_beside(self);
         Arc::new(beside)
     }
@@ -137,11 +149,11 @@ impl Connection {
 
     /// The server's name in errors.
     pub(crate) fn place(&self) -> &Arc<str> {
-        &self.server.place
+        &self.common.current.place
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
-        self.timeouts
+        self.common.timeouts
     }
 
     /// Starts a call; connects first if there is no connection.
@@ -213,7 +225,7 @@ impl Connection {
         self.pass(Some(clock::after(clock::now(), until.patience)))
             .await?;
         let link = self.link().await?;
-        let limit = until.patience + self.timeouts.reply();
+        let limit = until.patience + self.timeouts().reply();
         // Also if this future is dropped: the server reads nothing after a WAIT, so the calls of later
         // callers would pile up.
         let mut waiting = Waiting {
@@ -232,7 +244,7 @@ impl Connection {
     /// How many replicas the server has, as far as it was asked. `most`: the maximum since this connection
     /// was made, or the number in the URL, if greater. `None`: unknown.
     pub(crate) fn replicas(&self, most: bool) -> Option<u32> {
-        let listed = self.dialer.replicas().filter(|_| most);
+        let listed = self.common.dialer.replicas().filter(|_| most);
         self.live()?.replicas.count().max(listed)
     }
 
@@ -262,7 +274,7 @@ impl Connection {
 
     /// Waits for the task that dials. Starts one if there is none.
     pub(super) async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Fault> {
-        let live = |state: &mut ConnectionState| state.live(&self.timeouts.retry);
+        let live = |state: &mut ConnectionState| state.live(&self.common.timeouts.retry);
         match self.live() {
             Some(link) => Ok(link),
             // Boxed: it is rare, and would be most of the size of every waiting future.
@@ -298,7 +310,7 @@ impl Connection {
         }
         // Boxed: it is rare, and would be most of the size of every waiting future.
         Box::pin(async move {
-            match clock::before(until, gate.pass(&self.timeouts.retry)).await {
+            match clock::before(until, gate.pass(&self.common.timeouts.retry)).await {
                 Some(()) => Ok(()),
                 None => gate.fault().map_or(Ok(()), Err),
             }
@@ -310,13 +322,13 @@ impl Connection {
     pub(in crate::connection) fn heard<T>(&self, answer: &Result<T, Fault>) {
         match answer {
             Err(fault) if fault.is_of_all_calls() => {
-                self.gate.refused(&self.timeouts.retry, fault);
-                self.server.journal.answered(true);
+                self.gate.refused(&self.common.timeouts.retry, fault);
+                self.common.current.journal.answered(true);
             }
             Err(fault) if fault.may_have_run() || fault.is_of_dialing() => {}
             Ok(_) | Err(_) => {
                 self.gate.open();
-                self.server.journal.answered(false);
+                self.common.current.journal.answered(false);
             }
         }
     }
@@ -339,15 +351,11 @@ impl Drop for Waiting {
 
 impl Connection {
     fn live(&self) -> Option<Arc<Link>> {
-        self.state().live(&self.timeouts.retry)
+        self.state().live(&self.common.timeouts.retry)
     }
 
     async fn dial(&self) -> Result<Link, Fault> {
-        let on_down = Arc::clone(&self.on_doubt);
-        let within = self.timeouts.connect;
-        let (dialer, patience) = (&self.dialer, self.timeouts.reply());
-        let server = &self.server;
-        let link = Link::open(dialer, &self.spawner, server, within, patience, on_down).await?;
+        let link = Link::open(&self.common).await?;
         self.end_stale(&link).await?;
         link.prove().await?;
         Ok(link)
@@ -362,7 +370,8 @@ impl Connection {
         if let Some(stale) = stale
             && !link.kill_stale_client(&stale).await?
         {
-            self.server.journal.is_missing(Right::CLIENT_KILL);
+            let journal = &self.common.current.journal;
+            journal.is_missing(Right::CLIENT_KILL);
         }
         self.state().stale.retain(|stale| !is_here(stale));
         Ok(())
@@ -382,7 +391,7 @@ impl Connection {
     /// change connection only when theirs has ended.
     async fn take_over(&self) -> Option<Arc<Link>> {
         let link = self.spare()?;
-        let ended = clock::timeout(self.timeouts.reply(), self.end_stale(&link));
+        let ended = clock::timeout(self.timeouts().reply(), self.end_stale(&link));
         ended.await.ok()?.ok()?;
         Some(link)
     }
@@ -404,24 +413,26 @@ impl Tried for Connection {
     }
 
     fn spawner(&self) -> &Spawner {
-        &self.spawner
+        &self.common.spawner
     }
 
     fn place(&self) -> &Arc<str> {
-        &self.server.place
+        &self.common.current.place
     }
 
     fn longest(&self) -> Duration {
-        let pauses = self.timeouts.retry.max_interval.saturating_mul(2);
-        let dialing = self.timeouts.connect.saturating_add(pauses);
-        dialing.saturating_add(self.timeouts.reply())
+        let timeouts = self.timeouts();
+        let pauses = timeouts.retry.max_interval.saturating_mul(2);
+        let dialing = timeouts.connect.saturating_add(pauses);
+        dialing.saturating_add(timeouts.reply())
     }
 
     async fn run(turn: Turn<Self>) {
         let connection = &turn.of;
+        let (common, current) = (&connection.common, &connection.common.current);
         let pause = connection.state().not_before;
         if let Some(moment) = pause {
-            let mut switches = connection.server.switches();
+            let mut switches = current.switches();
             tokio::select! {
                 biased;
                 () = switches.other_than(None) => {}
@@ -429,7 +440,7 @@ impl Tried for Connection {
             }
         }
         // An existing one can be taken over while the callers have time.
-        let patience = connection.timeouts.connect / (1 + u32::from(connection.spare().is_some()));
+        let patience = common.timeouts.connect / (1 + u32::from(connection.spare().is_some()));
         let dialed = clock::timeout(patience, connection.dial()).await;
         let dialed = dialed.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()));
         let dialed = match dialed {
@@ -457,21 +468,21 @@ impl Tried for Connection {
                     drop(taken);
                     renewals.is_there();
                 }
-                let topology = connection.dialer.topology();
-                connection.server.journal.introduce(&link.info, topology);
-                connection.server.journal.connected(connection.lane);
+                let topology = common.dialer.topology();
+                current.journal.introduce(&link.info, topology);
+                current.journal.connected(connection.lane);
                 if again {
-                    (connection.on_doubt)();
+                    (common.on_doubt)();
                 }
             }
             Err(fault) => {
-                let fault = fault.at(&connection.server.place);
-                state.back_off(&connection.timeouts.retry);
+                let fault = fault.at(&current.place);
+                state.back_off(&common.timeouts.retry);
                 state.dialing.tried(Some(fault.clone()));
                 drop(state);
                 let works = |_: &Beside| connection.other().is_some_and(|other| other.is_there());
                 let lane = connection.lane.filter(works);
-                connection.server.journal.failed(lane, &fault);
+                current.journal.failed(lane, &fault);
             }
         }
     }

@@ -38,7 +38,7 @@ impl Cluster {
         call: Option<Call>,
         until: Option<Instant>,
     ) -> Option<Result<Reply, Fault>> {
-        let reply = self.timeouts.reply();
+        let reply = self.common.timeouts.reply();
         let Some(call) = call else {
             let outcome = delivery.finish(lane, reply, until).await?;
             return Some(outcome.map_err(|fault| {

@@ -38,12 +38,9 @@ use self::follow::Next;
 use self::layout::{Layout, MOST_NODES, NOBODY};
 use self::refresh::Refreshing;
 use super::address::Address;
-use super::call::{Node, OnDoubt, Timeouts};
-use super::dial::Dialer;
+use super::call::{Common, Node, OnDoubt};
 use super::fault::Fault;
 use super::one_task;
-use super::server::CurrentServer;
-use super::spawner::Spawner;
 use crate::clock;
 use crate::shim::lock_std;
 use crate::wire::Slot;
@@ -58,14 +55,9 @@ const KEPT_STALE: Duration = Duration::from_secs(3600);
 
 /// The masters of a cluster.
 pub(crate) struct Cluster {
-    /// Leads to the first seed. The dialers of the nodes are made from it.
-    dialer: Dialer,
+    /// Its dialer leads to the first seed. The dialers of the nodes are made from it.
+    pub(super) common: Arc<Common>,
     seeds: Vec<Address>,
-    spawner: Spawner,
-    timeouts: Timeouts,
-    on_doubt: OnDoubt,
-    /// For log lines about the client.
-    pub(crate) current: Arc<CurrentServer>,
     /// After an event that may have changed the layout.
     outdated: Arc<AtomicBool>,
     /// Never held across an await.
@@ -110,22 +102,10 @@ impl Member {
 }
 
 impl Cluster {
-    pub(super) fn new(
-        dialer: Dialer,
-        seeds: Vec<Address>,
-        spawner: Spawner,
-        timeouts: Timeouts,
-        on_doubt: OnDoubt,
-    ) -> Self {
-        let mut current = CurrentServer::new(dialer.called(), Duration::ZERO, || {});
-        current.journal.news.clone_from(&dialer.news);
+    pub(super) fn new(common: Arc<Common>, seeds: Vec<Address>) -> Self {
         Self {
-            current: Arc::new(current),
-            dialer,
+            common,
             seeds,
-            spawner,
-            timeouts,
-            on_doubt,
             outdated: Arc::default(),
             state: Mutex::default(),
             asked: Notify::new(),
@@ -354,7 +334,7 @@ impl Cluster {
     fn changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
         self.changed.notify_waiters();
-        (self.on_doubt)();
+        (self.common.on_doubt)();
     }
 
     /// Waits until `slot` has another master than `node`.
@@ -373,18 +353,18 @@ impl Cluster {
         let doubted = Arc::<AtomicBool>::default();
         let on_doubt: OnDoubt = {
             let (doubted, outdated) = (Arc::clone(&doubted), Arc::clone(&self.outdated));
-            let told = Arc::clone(&self.on_doubt);
+            let told = Arc::clone(&self.common.on_doubt);
             Arc::new(move || {
                 doubted.store(true, Ordering::Release);
                 outdated.store(true, Ordering::Release);
                 told();
             })
         };
-        let dialer = self.dialer.clone().at_node(at.clone());
-        let node = Node::new(dialer, &self.spawner, self.timeouts, &on_doubt);
+        let dialer = self.common.dialer.clone().at_node(at.clone());
+        let common = Common::new(dialer, &self.common.spawner, self.common.timeouts, on_doubt);
         Member {
             at: at.clone(),
-            node: Arc::new(node),
+            node: Arc::new(Node::new(common)),
             doubted,
             idle: None,
             returned: false,
@@ -454,7 +434,7 @@ impl ClusterState {
     fn gains(&mut self, place: u16) {
         if let Some(Some(member)) = self.nodes.get_mut(usize::from(place)) {
             member.idle = None;
-            member.node.current.journal.returns();
+            member.node.common.current.journal.returns();
             member.returned |= member.node.has_stale_clients();
         }
     }
@@ -463,7 +443,7 @@ impl ClusterState {
     fn replaces(&self, lost: u16, by: u16) {
         let current = |place: u16| {
             let member = self.nodes.get(usize::from(place))?.as_ref()?;
-            Some(&member.node.current)
+            Some(&member.node.common.current)
         };
         if let (Some(lost), Some(by)) = (
             current(lost).filter(|_| !self.owners.contains(&lost)),

@@ -62,17 +62,18 @@ impl Cluster {
 
     fn take_in(self: &Arc<Self>, told: Result<Layout, Fault>) {
         let now = clock::now();
+        let current = &self.common.current;
         let fault = match told {
             Ok(layout) => {
-                self.current.is_reached();
-                self.current.journal.connected(None);
-                self.current.journal.answered(!layout.serves);
+                current.is_reached();
+                current.journal.connected(None);
+                current.journal.answered(!layout.serves);
                 self.apply(layout);
                 None
             }
             Err(fault) => {
-                let fault = fault.at(&self.current.place);
-                self.current.journal.failed(None, &fault);
+                let fault = fault.at(&current.place);
+                current.journal.failed(None, &fault);
                 Some(fault)
             }
         };
@@ -123,24 +124,25 @@ impl Tried for Cluster {
     }
 
     fn spawner(&self) -> &Spawner {
-        &self.spawner
+        &self.common.spawner
     }
 
     fn place(&self) -> &Arc<str> {
-        &self.current.place
+        &self.common.current.place
     }
 
     fn longest(&self) -> Duration {
-        self.timeouts.connect + Pause::SUBSCRIBING.longest() * 2
+        self.common.timeouts.connect + Pause::SUBSCRIBING.longest() * 2
     }
 
     async fn run(turn: Turn<Self>) {
         let cluster = &turn.of;
         let not_before = cluster.state().refreshing.not_before(clock::now());
         clock::sleep_until(not_before).await;
-        let within = cluster.timeouts.connect;
-        let (nodes, reached) = (cluster.to_ask(), cluster.current.was_reached());
-        let told = ask_for_layout(&cluster.dialer, &nodes, reached, within);
+        let common = &cluster.common;
+        let within = common.timeouts.connect;
+        let (nodes, reached) = (cluster.to_ask(), common.current.was_reached());
+        let told = ask_for_layout(&common.dialer, &nodes, reached, within);
         let told = clock::timeout(within, told).await;
         let told = told.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()));
         if !turn.counts(&mut cluster.state()) {

@@ -2,7 +2,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::*;
-use crate::connection::Endpoint;
+use crate::connection::{Dialer, Endpoint, Spawner, Timeouts};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -23,7 +23,8 @@ fn cluster_at(url: &str, seeds: Vec<Address>) -> Arc<Cluster> {
         retry: crate::connection::RetryPolicy::new(),
     };
     let spawner = Spawner::default();
-    let cluster = Cluster::new(dialer, seeds, spawner, timeouts, Arc::new(|| {}));
+    let common = Common::new(dialer, &spawner, timeouts, Arc::new(|| {}));
+    let cluster = Cluster::new(common, seeds);
     cluster.state().owners = vec![NOBODY; usize::from(Slot::COUNT)];
     Arc::new(cluster)
 }

@@ -71,7 +71,7 @@ impl Site<'_> {
 /// Keeps the connection for the channels at one server, until the signal is closed.
 pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
     let Site { hub, place, signal } = site;
-    let (dialer, server) = (&node.dialer, &node.current);
+    let (dialer, server) = (&node.common.dialer, &node.common.current);
     // Whether listeners know that they receive nothing.
     let mut told = false;
     let mut pause = Pause::SUBSCRIBING;
