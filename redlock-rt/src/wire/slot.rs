@@ -20,9 +20,9 @@ impl Slot {
         Self(CHECKSUM.checksum(hashed(key.as_ref())) % Self::COUNT)
     }
 
-    /// The slot of this number, if there is one.
-    pub(crate) fn new(number: u16) -> Option<Self> {
-        (number < Self::COUNT).then_some(Self(number))
+    /// All slots, by their numbers.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (0..Self::COUNT).map(Self)
     }
 
     pub(crate) fn number(self) -> u16 {
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_slot_has_a_number_below_the_count() {
-        assert_eq!(Slot::new(16383).map(Slot::number), Some(16383));
-        assert_eq!(Slot::new(16384), None);
+        let numbers = Slot::all().map(Slot::number);
+        assert!(numbers.eq(0..=16383));
     }
 }

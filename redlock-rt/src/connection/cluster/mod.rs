@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use slab::Slab;
 use tokio::sync::Notify;
 
 use self::follow::Next;
@@ -74,8 +75,8 @@ pub(crate) struct Cluster {
 pub(super) struct ClusterState {
     /// The master of each slot, as an index into `nodes`; empty if nothing is known yet.
     owners: Vec<u16>,
-    /// The place of a node does not change. A place is empty once its node was forgotten.
-    nodes: Vec<Option<Member>>,
+    /// The place of a node does not change.
+    nodes: Slab<Member>,
     replicas: Vec<Address>,
     /// Slots that have moved since the locks in them were last put in doubt.
     moved: HashSet<Slot>,
@@ -122,21 +123,17 @@ impl Cluster {
     /// The numbers of all masters that have slots.
     pub(crate) fn masters(&self) -> Vec<u64> {
         let state = self.state();
-        let members = (0_u16..).zip(&state.nodes);
-        members
-            .filter(|(place, _)| state.owners.contains(place))
-            .filter_map(|(_, member)| Some(member.as_ref()?.node.number))
-            .collect()
+        let members = state.nodes.iter();
+        let masters = members.filter(|(place, _)| state.has_slots(*place));
+        masters.map(|(_, member)| member.node.number).collect()
     }
 
     /// A slot of each master that has any.
     pub(super) fn slot_of_each(&self) -> Vec<Slot> {
         let state = self.state();
         let mut slots = BTreeMap::new();
-        for (number, owner) in (0..).zip(&state.owners) {
-            if *owner != NOBODY
-                && let Some(slot) = Slot::new(number)
-            {
+        for (slot, owner) in Slot::all().zip(&state.owners) {
+            if *owner != NOBODY {
                 slots.entry(*owner).or_insert(slot);
             }
         }
@@ -167,9 +164,9 @@ impl Cluster {
     pub(crate) async fn any(self: &Arc<Self>) -> Result<Arc<Node>, Fault> {
         self.look_after();
         let busy = |state: &ClusterState| {
-            let busy = |member: &&Member| member.idle.is_none();
-            let masters: Vec<_> = state.nodes.iter().flatten().filter(busy).collect();
-            let chosen = fastrand::choice(&masters)?;
+            let busy = |(_, member): &(usize, &Member)| member.idle.is_none();
+            let masters: Vec<_> = state.nodes.iter().filter(busy).collect();
+            let (_, chosen) = fastrand::choice(&masters)?;
             Some(Arc::clone(&chosen.node))
         };
         let none = || Fault::passing("the cluster has no master".into());
@@ -180,19 +177,14 @@ impl Cluster {
     pub(crate) fn take_doubts(&self) -> HashSet<Slot> {
         let mut state = self.state();
         let mut doubted = std::mem::take(&mut state.moved);
-        let in_doubt: Vec<bool> = state
-            .nodes
-            .iter()
-            .map(|member| {
-                let member = member.as_ref();
-                member.is_some_and(|member| member.doubted.swap(false, Ordering::AcqRel))
-            })
-            .collect();
-        if in_doubt.contains(&true) {
-            for (number, owner) in (0..).zip(&state.owners) {
-                if in_doubt.get(usize::from(*owner)) == Some(&true)
-                    && let Some(slot) = Slot::new(number)
-                {
+        let in_doubt = state.nodes.iter().filter_map(|(place, member)| {
+            let is_doubted = member.doubted.swap(false, Ordering::AcqRel);
+            is_doubted.then_some(place)
+        });
+        let in_doubt: HashSet<usize> = in_doubt.collect();
+        if !in_doubt.is_empty() {
+            for (slot, owner) in Slot::all().zip(&state.owners) {
+                if in_doubt.contains(&usize::from(*owner)) {
                     doubted.insert(slot);
                 }
             }
@@ -239,8 +231,8 @@ impl Cluster {
     /// The nodes that have slots again, and may still read a broken connection.
     fn take_returned(&self) -> Vec<Arc<Node>> {
         let mut state = self.state();
-        let members = state.nodes.iter_mut().flatten();
-        let returned = members.filter_map(|member| {
+        let members = state.nodes.iter_mut();
+        let returned = members.filter_map(|(_, member)| {
             let returned = std::mem::take(&mut member.returned);
             returned.then(|| Arc::clone(&member.node))
         });
@@ -254,7 +246,7 @@ impl Cluster {
             return None;
         }
         let place = state.place_of(at, self)?;
-        let member = state.nodes.get(usize::from(place))?.as_ref()?;
+        let member = state.nodes.get(usize::from(place))?;
         Some(Arc::clone(&member.node))
     }
 
@@ -272,7 +264,7 @@ impl Cluster {
         if let Some(task) = asking {
             task.abort();
         }
-        for member in members.into_iter().flatten() {
+        for (_, member) in members {
             member.node.close();
         }
         self.asked.notify_waiters();
@@ -309,12 +301,10 @@ impl Cluster {
             moved,
             ..
         } = &mut *state;
-        for (number, (before, now)) in (0..).zip(before.iter().zip(&owners)) {
+        for (slot, (before, now)) in Slot::all().zip(before.iter().zip(&owners)) {
             if before != now {
                 changed = true;
-                if let Some(slot) = Slot::new(number) {
-                    moved.insert(slot);
-                }
+                moved.insert(slot);
                 gaining.insert((*before, *now));
             }
         }
@@ -410,29 +400,29 @@ impl ClusterState {
 
     fn owner(&self, slot: Slot) -> Option<&Arc<Node>> {
         let owner = self.owners.get(usize::from(slot.number()))?;
-        let member = self.nodes.get(usize::from(*owner))?.as_ref()?;
+        let member = self.nodes.get(usize::from(*owner))?;
         Some(&member.node)
+    }
+
+    fn has_slots(&self, place: usize) -> bool {
+        let mut owners = self.owners.iter();
+        owners.any(|owner| usize::from(*owner) == place)
     }
 
     /// The place of the node at an address. A new node is added; `None`: there are too many.
     fn place_of(&mut self, at: &Address, cluster: &Cluster) -> Option<u16> {
-        let is_it = |member: &Option<Member>| member.as_ref().is_some_and(|known| known.at == *at);
-        let known = self.nodes.iter().position(is_it);
-        let place = known.or_else(|| {
-            let free = self.nodes.iter().position(Option::is_none);
-            let place = free.unwrap_or(self.nodes.len());
-            if place == self.nodes.len() {
-                (place < MOST_NODES).then(|| self.nodes.push(None))?;
-            }
-            self.nodes[place] = Some(cluster.make(at));
-            Some(place)
-        });
-        u16::try_from(place?).ok()
+        let known = self.nodes.iter().find(|(_, known)| known.at == *at);
+        let place = match known.map(|(place, _)| place) {
+            Some(place) => place,
+            None if self.nodes.len() < MOST_NODES => self.nodes.insert(cluster.make(at)),
+            None => return None,
+        };
+        u16::try_from(place).ok()
     }
 
     /// The node at a place has got a slot, which it may have had before.
     fn gains(&mut self, place: u16) {
-        if let Some(Some(member)) = self.nodes.get_mut(usize::from(place)) {
+        if let Some(member) = self.nodes.get_mut(usize::from(place)) {
             member.idle = None;
             member.node.common.current.journal.returns();
             member.returned |= member.node.has_stale_clients();
@@ -442,11 +432,11 @@ impl ClusterState {
     /// The node at a place has got slots of another one, which may be lost.
     fn replaces(&self, lost: u16, by: u16) {
         let current = |place: u16| {
-            let member = self.nodes.get(usize::from(place))?.as_ref()?;
+            let member = self.nodes.get(usize::from(place))?;
             Some(&member.node.common.current)
         };
         if let (Some(lost), Some(by)) = (
-            current(lost).filter(|_| !self.owners.contains(&lost)),
+            current(lost).filter(|_| !self.has_slots(usize::from(lost))),
             current(by),
         ) {
             by.journal.replaces(&lost.journal);
@@ -455,20 +445,17 @@ impl ClusterState {
 
     /// Forgets nodes that have had no slots for a while.
     fn forget_idle(&mut self, now: Instant, busy: &[u16]) {
-        for (place, slot) in (0..).zip(&mut self.nodes) {
-            let Some(member) = slot else { continue };
-            if busy.contains(&place) {
+        self.nodes.retain(|place, member| {
+            if busy.iter().any(|busy| usize::from(*busy) == place) {
                 member.idle = None;
-                continue;
+                return true;
             }
             member.idle.get_or_insert(now);
             let kept = match member.node.has_stale_clients() {
                 true => KEPT_STALE,
                 false => KEPT,
             };
-            if member.is_idle_for(kept, now) {
-                *slot = None;
-            }
-        }
+            !member.is_idle_for(kept, now)
+        });
     }
 }

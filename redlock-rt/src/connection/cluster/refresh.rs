@@ -91,7 +91,7 @@ impl Cluster {
     pub(super) fn to_ask(&self) -> Vec<Vec<Address>> {
         let now = clock::now();
         let state = self.state();
-        let members = state.nodes.iter().flatten();
+        let members = state.nodes.iter().map(|(_, member)| member);
         let members = members.filter(|member| !member.is_idle_for(KEPT, now));
         let mut known: Vec<Address> = members.map(|member| member.at.clone()).collect();
         known.extend(state.replicas.iter().cloned());

@@ -68,7 +68,7 @@ fn a_node_that_has_left_the_cluster_is_asked_no_more() {
     cluster.is_moved(Slot::ONLY, &at);
     let idle_for = |idle| {
         let mut state = cluster.state();
-        let member = state.nodes[0].as_mut().expect("it is known");
+        let member = state.nodes.get_mut(0).expect("it is known");
         member.idle = clock::now().checked_sub(idle);
     };
     idle_for(KEPT / 2);
@@ -89,7 +89,7 @@ async fn a_node_that_was_left_with_a_broken_connection_was_kept_for_ever() {
         let host = "127.0.0.1".to_owned();
         cluster.is_moved(Slot::ONLY, &Address::Tcp { host, port });
     }
-    let node = |state: &ClusterState| Arc::clone(&state.nodes[0].as_ref().unwrap().node);
+    let node = |state: &ClusterState| Arc::clone(&state.nodes[0].node);
     let node = node(&cluster.state());
     node.ready().await.unwrap();
     drop(listener);
@@ -104,7 +104,7 @@ async fn a_node_that_was_left_with_a_broken_connection_was_kept_for_ever() {
     ] {
         let mut state = cluster.state();
         state.forget_idle(now + idle, &[]);
-        assert_eq!([0, 1].map(|place| state.nodes[place].is_some()), left);
+        assert_eq!([0, 1].map(|place| state.nodes.contains(place)), left);
     }
 }
 
