@@ -150,7 +150,7 @@ impl Delivery {
     fn look_at(&mut self, reply: Duration, until: Option<Instant>, watch: bool) -> Option<Instant> {
         if let Some(exchange) = &mut self.exchange {
             self.sent = Some(exchange.made());
-            if !exchange.is_sent() {
+            if !exchange.is_sent {
                 exchange.waits_for_room(self.share, until);
             }
         }
@@ -228,7 +228,7 @@ impl Delivery {
             }
             Some(answer) => {
                 self.published = exchange.as_ref().and_then(|exchange| exchange.published);
-                self.answered_on = exchange.map(Exchange::into_link);
+                self.answered_on = exchange.map(|exchange| exchange.link);
                 answer
             }
             None => {
@@ -238,7 +238,7 @@ impl Delivery {
                 let fault = Fault::timed_out("no answer within the response time-out");
                 Err(match exchange {
                     Some(exchange) => {
-                        let fault = fault.at(exchange.place());
+                        let fault = fault.at(exchange.link.place());
                         exchange.abandon();
                         fault
                     }
@@ -250,12 +250,14 @@ impl Delivery {
 
     /// Whether a call was sent whose outcome is not known.
     pub(crate) fn is_open(&self) -> bool {
-        self.open_since.is_some() || self.exchange.as_ref().is_some_and(Exchange::is_sent)
+        let exchange = self.exchange.as_ref();
+        self.open_since.is_some() || exchange.is_some_and(|exchange| exchange.is_sent)
     }
 
     /// Whether the server has replied that the lock is taken, although the call is not over.
     pub(crate) fn found_taken(&self) -> bool {
-        self.exchange.as_ref().is_some_and(Exchange::found_taken)
+        let exchange = self.exchange.as_ref();
+        exchange.is_some_and(|exchange| exchange.found_taken)
     }
 
     /// Marks a call that was made by another caller: it was sent, and may have run.

@@ -20,7 +20,7 @@ use crate::wire::{Call, Carried, FastPath, Malformed, Reply};
 /// It needs no runtime of its own, so another task may take it over at any point: a caller that
 /// stops hands it to the release queue, which reads the outcome.
 pub(crate) struct Exchange {
-    link: Arc<Link>,
+    pub(super) link: Arc<Link>,
     call: Call,
     /// The step to be sent next, or sent last.
     step: Step,
@@ -28,7 +28,8 @@ pub(crate) struct Exchange {
     /// A script that had to be loaded must run again.
     repeat: bool,
     made: Instant,
-    polled: bool,
+    /// The call was handed to the connection. The first poll does that.
+    pub(super) is_sent: bool,
     /// The connection wakes the caller at the end of its patience.
     watched: bool,
     /// Its share of the calls in flight on the connection; `None`: the call does not wait for room.
@@ -36,7 +37,7 @@ pub(crate) struct Exchange {
     /// The end of the caller's time.
     until: Option<Instant>,
     /// The server has replied that the lock is taken, and the script is asked for how long.
-    found_taken: bool,
+    pub(super) found_taken: bool,
     /// The result of the announcement, if the reply does not contain it; see [`Carried`].
     pub(super) published: Option<u32>,
     /// A reply that came while no caller waited. Boxed, since it is rare.
@@ -81,7 +82,7 @@ impl Exchange {
             sent: None,
             repeat,
             made,
-            polled: false,
+            is_sent: false,
             watched: false,
             share: None,
             until: None,
@@ -111,7 +112,7 @@ impl Exchange {
     /// the caller needs its own timer: the call was sent without this, or the connection might be driven later
     /// than a timer.
     pub(super) fn watch(&mut self) -> bool {
-        self.watched = !self.polled && self.link.driver.is_as_sure_as_a_timer();
+        self.watched = !self.is_sent && self.link.driver.is_as_sure_as_a_timer();
         self.watched
     }
 
@@ -150,16 +151,6 @@ impl Exchange {
         })
     }
 
-    /// Whether the call was handed to the connection. The first poll does that.
-    pub(crate) fn is_sent(&self) -> bool {
-        self.polled
-    }
-
-    /// Whether the server has replied that the lock is taken, although the call is not over.
-    pub(crate) fn found_taken(&self) -> bool {
-        self.found_taken
-    }
-
     /// Hands the call to the connection, and writes it to the socket as far as the socket accepts
     /// it without waiting. Needs no runtime. `waker`: woken by the reply, unless this is polled with
     /// another one.
@@ -187,10 +178,10 @@ impl Exchange {
     }
 
     fn poll_call(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
-        if !self.polled && self.link.is_left() {
+        if !self.is_sent && self.link.is_left() {
             return Poll::Ready(Err(Fault::unreachable(left())));
         }
-        if !std::mem::replace(&mut self.polled, true) {
+        if !std::mem::replace(&mut self.is_sent, true) {
             self.call.traced_at(self.link.place());
         }
         let answer = ready!(self.poll_steps(cx));
@@ -315,19 +306,6 @@ impl Exchange {
     /// As [`Link::misread`], for this call.
     pub(crate) fn misread(&self, malformed: Malformed) -> Fault {
         self.link.misread(malformed)
-    }
-
-    /// The server's name in errors.
-    pub(super) fn place(&self) -> &Arc<str> {
-        self.link.place()
-    }
-
-    pub(super) fn link(&self) -> &Arc<Link> {
-        &self.link
-    }
-
-    pub(super) fn into_link(self) -> Arc<Link> {
-        self.link
     }
 
     /// Stops waiting: the link is closed, since the call may still be in progress on it.

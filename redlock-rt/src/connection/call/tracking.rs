@@ -23,7 +23,7 @@ impl Exchange {
     /// A write of that connection silently ends the watch. So the keys are read after a renewal, not in its
     /// script, where each read of a key would begin the watch, and each write end it.
     pub(crate) fn watch_keys(&self, keys: &[&str]) -> Option<Watched> {
-        let link = Arc::clone(self.link());
+        let link = Arc::clone(&self.link);
         let to = match &*link.server.listener() {
             // Another process may give the same id to another client.
             Listener::At(listener) if Some(&listener.run_id) == link.info.run_id.as_ref() => {
