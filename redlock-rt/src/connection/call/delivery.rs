@@ -35,16 +35,6 @@ pub(crate) struct Delivery {
     published: Option<u32>,
 }
 
-/// What to do if there is no reply yet.
-enum Late {
-    /// To look again at this moment.
-    WaitsUntil(Instant),
-    /// The caller's time is over, but not that of the server: the call stays.
-    Stays,
-    /// The connection is not usable any more.
-    GivenUp,
-}
-
 impl Delivery {
     /// The delivery of a release or a heartbeat, which does not wait behind acquisitions.
     pub(crate) fn of_upkeep() -> Self {
@@ -168,45 +158,33 @@ impl Delivery {
     }
 
     /// As [`finish`](Self::finish), if the reply is late. Returns `None` inside if the connection must be
-    /// given up without it.
+    /// given up without it, since it is not usable any more.
     async fn wait_on(
         &mut self,
         reply: Duration,
         until: Option<Instant>,
     ) -> Option<Option<Result<Reply, Fault>>> {
         loop {
-            let at = match self.late(reply, until) {
-                Late::WaitsUntil(at) => at,
-                Late::Stays => return None,
-                Late::GivenUp => return Some(None),
-            };
+            let now = clock::now();
+            let is_out_of_time = until.is_some_and(|until| until <= now);
             let exchange = self.exchange.as_mut()?;
+            // A caller whose time ends a moment earlier closes the connection too: perhaps no caller with
+            // more time follows.
+            let early = if is_out_of_time {
+                reply / 4
+            } else {
+                Duration::ZERO
+            };
+            let at = match exchange.gives_up_at(reply) {
+                Some(at) if at <= clock::after(now, early) => return Some(None),
+                // The caller's time is over, but not that of the server: the call stays.
+                _ if is_out_of_time => return None,
+                at => at.unwrap_or_else(|| clock::after(now, reply)),
+            };
+            let at = until.map_or(at, |until| until.min(at));
             let answer = clock::timeout_at(clock::to_tokio(at), exchange).await;
             if let Ok(answer) = answer {
                 return Some(Some(answer));
-            }
-        }
-    }
-
-    /// There is no reply to the call in progress.
-    fn late(&self, reply: Duration, until: Option<Instant>) -> Late {
-        let now = clock::now();
-        let is_out_of_time = until.is_some_and(|until| until <= now);
-        let exchange = self.exchange.as_ref();
-        let gives_up_at = exchange.and_then(|exchange| exchange.gives_up_at(reply));
-        // A caller whose time ends a moment earlier closes the connection too: perhaps no caller with more
-        // time follows.
-        let early = if is_out_of_time {
-            reply / 4
-        } else {
-            Duration::ZERO
-        };
-        match gives_up_at {
-            Some(at) if at <= clock::after(now, early) => Late::GivenUp,
-            _ if is_out_of_time => Late::Stays,
-            at => {
-                let at = at.unwrap_or_else(|| clock::after(now, reply));
-                Late::WaitsUntil(until.map_or(at, |until| until.min(at)))
             }
         }
     }
