@@ -43,8 +43,8 @@ pub(in crate::connection) enum Share {
 /// Calls in flight, and calls `T` that wait for room.
 #[derive(Debug)]
 pub(super) struct Admission<T> {
-    callers: Room<T>,
-    upkeep: Room<T>,
+    /// By their shares.
+    rooms: [Room<T>; 2],
     pace: Pace,
 }
 
@@ -74,8 +74,7 @@ struct Pace {
 impl<T> Default for Admission<T> {
     fn default() -> Self {
         Self {
-            callers: Room::of(LEAST),
-            upkeep: Room::of(MOST),
+            rooms: [LEAST, MOST].map(Room::of),
             pace: Pace::default(),
         }
     }
@@ -94,13 +93,13 @@ impl<T> Room<T> {
 impl<T> Admission<T> {
     /// Whether a call may be sent now.
     pub(super) fn admits(&self, share: Share) -> bool {
-        self.has_room(share) && self.room(share).line.is_empty()
+        self.has_room(share) && self.rooms[share as usize].line.is_empty()
     }
 
     fn has_room(&self, share: Share) -> bool {
-        let room = self.room(share);
+        let room = &self.rooms[share as usize];
         let others = match share {
-            Share::Callers => self.upkeep.taken.min(room.most - 1),
+            Share::Callers => self.rooms[Share::Upkeep as usize].taken.min(room.most - 1),
             Share::Upkeep => 0,
         };
         room.taken + others < room.most
@@ -108,7 +107,7 @@ impl<T> Admission<T> {
 
     /// Makes a call wait until [`next`](Self::next) returns it.
     pub(super) fn join(&mut self, share: Share, call: T) {
-        self.room_mut(share).line.push_back(call);
+        self.rooms[share as usize].line.push_back(call);
     }
 
     /// The call to send next, if there is room for one.
@@ -117,7 +116,7 @@ impl<T> Admission<T> {
             .into_iter()
             .find_map(|share| {
                 let has_room = self.has_room(share);
-                let room = self.room_mut(share);
+                let room = &mut self.rooms[share as usize];
                 let call = has_room.then(|| room.line.pop_front())??;
                 if room.line.is_empty() {
                     // The memory of a long queue is not kept.
@@ -138,12 +137,12 @@ impl<T> Admission<T> {
     /// A call of this many bytes was sent. Returns the room that it [gives back](Self::gives_back).
     pub(super) fn takes(&mut self, share: Share, bytes: usize) -> usize {
         let room = 1 + bytes / 1024;
-        self.room_mut(share).taken += room;
+        self.rooms[share as usize].taken += room;
         room
     }
 
     pub(super) fn gives_back(&mut self, share: Share, room: usize) {
-        let taken = &mut self.room_mut(share).taken;
+        let taken = &mut self.rooms[share as usize].taken;
         *taken = taken.saturating_sub(room);
     }
 
@@ -164,7 +163,7 @@ impl<T> Admission<T> {
         self.pace.last_two = [self.pace.last_two[1], took];
         // As in TCP: doubled until a reply is late, then halved, and raised by steps, while callers wait for room.
         // Several clients then get fair shares, and a burst does not fill the queue at the server.
-        let Room { most, line, .. } = &mut self.callers;
+        let Room { most, line, .. } = &mut self.rooms[Share::Callers as usize];
         let is_late = took > shortest * 2 + SLOW;
         self.pace.notes(took, is_late && *most == LEAST);
         *most = if is_late {
@@ -193,29 +192,15 @@ impl<T> Admission<T> {
 
     /// Nothing more is sent.
     pub(super) fn close(&mut self) -> impl Iterator<Item = T> + use<T> {
-        let rooms = [&mut self.upkeep, &mut self.callers];
-        let lines = rooms.map(|room| std::mem::take(&mut room.line));
-        lines.into_iter().flatten()
+        let lines = self.rooms.each_mut();
+        let [callers, upkeep] = lines.map(|room| std::mem::take(&mut room.line));
+        upkeep.into_iter().chain(callers)
     }
 
     /// Gives callers as much room as they can ever get.
     #[cfg(test)]
     pub(super) fn has_all_room(&mut self) {
-        self.callers.most = MOST;
-    }
-
-    fn room(&self, share: Share) -> &Room<T> {
-        match share {
-            Share::Callers => &self.callers,
-            Share::Upkeep => &self.upkeep,
-        }
-    }
-
-    fn room_mut(&mut self, share: Share) -> &mut Room<T> {
-        match share {
-            Share::Callers => &mut self.callers,
-            Share::Upkeep => &mut self.upkeep,
-        }
+        self.rooms[Share::Callers as usize].most = MOST;
     }
 }
 
