@@ -27,9 +27,7 @@ pub(super) struct WithoutTls;
 
 /// The trusted roots: Mozilla's, and those of the caller.
 #[derive(Clone)]
-pub(crate) struct Tls {
-    config: Arc<ClientConfig>,
-}
+pub(crate) struct Tls(TlsConnector);
 
 impl Tls {
     pub(crate) fn new(
@@ -71,9 +69,7 @@ impl Tls {
                 config.map_err(|error| refuse(&error))?
             }
         };
-        Ok(Self {
-            config: Arc::new(config),
-        })
+        Ok(Self(Arc::new(config).into()))
     }
 
     /// Speaks TLS over a stream that `open` opens, which takes no longer than `within`.
@@ -90,7 +86,10 @@ impl Tls {
         S: AsyncRead + AsyncWrite + Unpin,
         F: Future<Output = io::Result<S>>,
     {
-        let mut handshake = pin!(self.handshake(host, open().await?));
+        let stream = open().await?;
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let mut handshake = pin!(self.0.connect(name, stream));
         let suspicious = SUSPICIOUS.min(within / 4);
         if let Ok(stream) = clock::timeout(suspicious, &mut handshake).await {
             return stream;
@@ -101,17 +100,6 @@ impl Tls {
                 Err(io::Error::new(io::ErrorKind::InvalidData, WithoutTls))
             }
         }
-    }
-
-    async fn handshake<S>(&self, host: &str, stream: S) -> io::Result<TlsStream<S>>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        TlsConnector::from(Arc::clone(&self.config))
-            .connect(name, stream)
-            .await
     }
 }
 
