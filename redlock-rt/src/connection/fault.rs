@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 pub(crate) use self::verdict::{Caller, Verdict};
 use super::address::Address;
-use super::dial::Misfit;
+use super::dial::misfit;
 use super::slot_news::SlotNews;
 use crate::error::{Error, ErrorKind as Kind};
 use crate::wire::{Call, ServerError};
@@ -278,12 +278,10 @@ impl Fault {
         Self::misconfigured(std::io::Error::new(std::io::ErrorKind::InvalidData, why))
     }
 
-    /// No stream could be opened. `reached`: it could before, so an unknown name may become known again, as in an
-    /// environment whose names come and go with their servers.
+    /// No stream could be opened. `reached`: it could before.
     pub(super) fn of_stream(error: std::io::Error, reached: bool) -> Self {
-        let misfit = Misfit::of(&error).filter(|misfit| !reached || *misfit != Misfit::UnknownHost);
-        match misfit {
-            Some(misfit) => Self::misconfigured(error).hinting(misfit.hint()),
+        match misfit(&error, reached) {
+            Some(hint) => Self::misconfigured(error).hinting(hint),
             None => Self::unreachable(error),
         }
     }
@@ -366,7 +364,7 @@ impl Fault {
     /// An error while the connection was set up, when no call of ours was in progress.
     pub(super) fn of_answer(error: std::io::Error) -> Self {
         // In TLS 1.3 a refused certificate is reported as the answer to the first command.
-        let is_misfit = Misfit::of(&error).is_some();
+        let is_misfit = misfit(&error, false).is_some();
         match error.kind() == std::io::ErrorKind::InvalidData && !is_misfit {
             true => Self::not_redis(),
             false => Self::of_stream(error, false),

@@ -2,16 +2,6 @@
 
 use std::io;
 
-/// The conclusion from a failure to open a stream about the configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::connection) enum Misfit {
-    /// The host name is unknown. The name may come and go with the server.
-    UnknownHost,
-    /// The two sides cannot agree on TLS.
-    #[cfg(feature = "tls")]
-    Tls(&'static str),
-}
-
 /// The error texts of resolvers for an unknown name: glibc, musl, macOS and the BSDs, Windows. The
 /// standard library keeps the text and drops the code. An unreachable resolver gives another text,
 /// and that fault passes.
@@ -24,26 +14,17 @@ const UNKNOWN_HOST: [&str; 6] = [
     "No such host is known",
 ];
 
-impl Misfit {
-    /// `None`: it may be temporary.
-    pub(in crate::connection) fn of(error: &io::Error) -> Option<Self> {
-        #[cfg(feature = "tls")]
-        if let Some(hint) = super::tls::misfit_of(error) {
-            return Some(Self::Tls(hint));
-        }
-        let text = error.to_string();
-        let unknown = UNKNOWN_HOST.iter().any(|known| text.contains(known));
-        unknown.then_some(Self::UnknownHost)
+/// The advice about a failure to open a stream, if it lasts: the host name is unknown, or the two sides cannot
+/// agree on TLS. `None`: it may be temporary. So may an unknown name be if the server was `reached` before, as in
+/// an environment whose names come and go with their servers.
+pub(in crate::connection) fn misfit(error: &io::Error, reached: bool) -> Option<&'static str> {
+    #[cfg(feature = "tls")]
+    if let Some(hint) = super::tls::misfit_of(error) {
+        return Some(hint);
     }
-
-    /// The advice for the error.
-    pub(in crate::connection) fn hint(self) -> &'static str {
-        match self {
-            Self::UnknownHost => "no such host name",
-            #[cfg(feature = "tls")]
-            Self::Tls(hint) => hint,
-        }
-    }
+    let text = error.to_string();
+    let unknown = UNKNOWN_HOST.iter().any(|known| text.contains(known));
+    (unknown && !reached).then_some("no such host name")
 }
 
 #[cfg(test)]
@@ -55,11 +36,14 @@ mod tests {
     fn a_name_that_is_not_known_is_told_from_a_resolver_that_does_not_answer() {
         let of = |text: &str| {
             let text = format!("failed to lookup address information: {text}");
-            Misfit::of(&io::Error::other(text))
+            misfit(&io::Error::other(text), false)
         };
-        assert_eq!(of("Name or service not known"), Some(Misfit::UnknownHost));
+        assert_eq!(of("Name or service not known"), Some("no such host name"));
         assert_eq!(of("Temporary failure in name resolution"), None);
         assert_eq!(of("Try again"), None);
-        assert_eq!(Misfit::of(&io::ErrorKind::ConnectionRefused.into()), None);
+        assert_eq!(
+            misfit(&io::ErrorKind::ConnectionRefused.into(), false),
+            None
+        );
     }
 }

@@ -23,6 +23,6 @@ pub(super) use self::dialer::{BoxStream, LIB_NAME, LIB_VERSION, Target};
 pub(crate) use self::dialer::{Connector, Dialer, ServerId};
 pub(crate) use self::endpoint::Endpoint;
 pub(super) use self::endpoint::{Servers, Service};
-pub(super) use self::misfit::Misfit;
+pub(super) use self::misfit::misfit;
 #[cfg(feature = "redis-1")]
 pub(crate) use self::redis_crate::RedisSettings;
