@@ -59,7 +59,7 @@ pub(crate) use self::dial::RedisSettings;
 pub(crate) use self::dial::{Connector, CredentialSource, Dialer, Endpoint, ServerId};
 pub(crate) use self::fault::{Caller, Cause, Fault, Verdict};
 pub(crate) use self::nodes::{Hint, Nodes, To};
-pub(crate) use self::pubsub::{Announcements, Heard, Message, Subscriber};
+pub(crate) use self::pubsub::{Heard, Message, Subscriber};
 pub(crate) use self::server::{Beside, CurrentServer, Right, listen_for_switches};
 pub(crate) use self::spawner::{Home, Spawner};
 pub(crate) use self::stream::Came;

@@ -4,4 +4,4 @@ mod listening;
 mod subscriber;
 
 pub(crate) use self::listening::{Heard, Message};
-pub(crate) use self::subscriber::{Announcements, Subscriber};
+pub(crate) use self::subscriber::Subscriber;

@@ -9,11 +9,11 @@ use futures::{Stream, StreamExt};
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 
-use super::listening::{Asking, Heard, Listening, listen};
+use super::listening::{Asking, Heard, listen};
 use crate::connection::address::Address;
-use crate::connection::dial::{BoxStream, Dialer};
+use crate::connection::dial::Dialer;
 use crate::connection::fault::Fault;
-use crate::connection::server::{CurrentServer, Listener, Reached, Tie, reach};
+use crate::connection::server::{CurrentServer, Listener, Tie, reach};
 use crate::wire::keys;
 
 /// The commands of a listening connection. Clones share it.
@@ -25,51 +25,38 @@ pub(crate) struct Subscriber {
     at: Option<Address>,
 }
 
-/// The messages of a subscribing connection. Ends with the connection, or when the connection is
-/// abandoned for another server.
-pub(crate) struct Announcements {
-    listening: Listening<BoxStream>,
-    left: Arc<Notify>,
-    tie: Arc<Tie>,
-}
-
 impl Subscriber {
-    /// Connects. Must be called inside the runtime that will drive the connection.
+    /// Connects. Must be called inside the runtime that will drive the connection. The received messages end
+    /// with the connection, or when the connection is abandoned for another server.
     pub(crate) async fn open(
         dialer: &Dialer,
         timeout: Duration,
         server: &CurrentServer,
-    ) -> Result<(Self, Announcements), Fault> {
-        let left = Arc::new(Notify::new());
+    ) -> Result<(Self, impl Stream<Item = Heard> + Send + Unpin), Fault> {
         let open = async {
             let dial = |target| async move { dialer.dial(&target, timeout).await };
             let reached = reach(dialer, server, timeout, dial).await?;
-            let listener = reached.identity().map_or(Listener::Refused, Listener::At);
-            let Reached {
-                stream,
-                info,
-                number,
-                at,
-                ..
-            } = reached;
-            let tie = Tie::new(at.clone(), {
+            let left = Arc::new(Notify::new());
+            let tie = Tie::new(reached.at.clone(), {
                 let left = Arc::clone(&left);
                 move || left.notify_one()
             });
-            server.arrive(number, &info, &tie)?;
-            *server.listener() = listener;
-            let (asking, listening) = listen(stream);
+            server.arrive(reached.number, &reached.info, &tie)?;
+            *server.listener() = reached.identity().map_or(Listener::Refused, Listener::At);
+            let (asking, mut listening) = listen(reached.stream);
             let subscriber = Self {
                 asking,
-                sharded: info.has_shard_channels,
-                at,
+                sharded: reached.info.has_shard_channels,
+                at: reached.at,
             };
-            let announcements = Announcements {
-                listening,
-                left,
-                tie,
-            };
-            Ok((subscriber, announcements))
+            let left = Box::pin(async move {
+                left.notified().await;
+                drop(tie);
+            });
+            // If the budget of its task is used up, a stream seems empty although it is not.
+            let messages =
+                futures::stream::poll_fn(move |cx| pin!(unconstrained(listening.next())).poll(cx));
+            Ok((subscriber, messages.take_until(left)))
         };
         let opened = tokio::time::timeout(timeout, open).await;
         opened.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()))
@@ -96,24 +83,5 @@ impl Subscriber {
     /// A client's own channel is in no slot: scripts in all slots publish there.
     fn is_sharded(&self, channel: &str) -> bool {
         self.sharded && keys::is_in_a_slot(channel)
-    }
-}
-
-impl Announcements {
-    /// The received messages.
-    pub(crate) fn messages(self) -> impl Stream<Item = Heard> + Send + Unpin {
-        let Self {
-            mut listening,
-            left,
-            tie,
-        } = self;
-        let left = Box::pin(async move {
-            left.notified().await;
-            drop(tie);
-        });
-        // If the budget of its task is used up, a stream seems empty although it is not.
-        let messages =
-            futures::stream::poll_fn(move |cx| pin!(unconstrained(listening.next())).poll(cx));
-        messages.take_until(left)
     }
 }

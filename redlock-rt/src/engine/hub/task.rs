@@ -15,8 +15,8 @@ use super::shards::Shards;
 use super::{ChannelListener, Hub, Signal, SubscribedServer};
 use crate::clock;
 use crate::connection::{
-    Announcements, Beside, Caller, Cause, CurrentServer, Fault, Heard, Lane, Message, Node, Nodes,
-    Right, Subscriber, Timeouts,
+    Beside, Caller, Cause, CurrentServer, Fault, Heard, Lane, Message, Node, Nodes, Right,
+    Subscriber, Timeouts,
 };
 use crate::pause::Pause;
 use crate::shim::lock;
@@ -91,7 +91,7 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
             break;
         }
         match opened {
-            Ok((subscriber, announcements)) => {
+            Ok((subscriber, messages)) => {
                 server.journal.connected(Some(Beside::ANNOUNCEMENTS));
                 told = false;
                 let since = clock::now();
@@ -105,7 +105,7 @@ pub(super) async fn serve(site: Site<'_>, node: &Node, timeouts: Timeouts) {
                     ping_at: since + PING_EVERY,
                     deaf_at: None,
                 };
-                let why = listening.run(announcements).await;
+                let why = listening.run(messages).await;
                 // Nothing is left at this place, or another connection serves it.
                 if signal.is_closed() {
                     break;
@@ -210,9 +210,8 @@ struct SubscribedConnection<'a> {
 
 impl SubscribedConnection<'_> {
     /// Serves the connection until it breaks, falls silent, or the signal is closed. Returns why it ended.
-    async fn run(mut self, announcements: Announcements) -> &'static str {
+    async fn run(mut self, mut messages: impl Stream<Item = Heard> + Unpin) -> &'static str {
         let Site { hub, place, signal } = self.site;
-        let mut messages = announcements.messages();
         self.site.registry(|registry| registry.connected());
         let mut turns: u8 = 0;
         while !signal.is_closed() {
