@@ -145,22 +145,9 @@ impl Fault {
         Self::new(Stage::Refused, Cause::Passing, source)
     }
 
-    /// One fault for several servers that were all asked. An answer counts for more than none, for waiting does not
-    /// change it. But if the servers were `reached` before, only a refused login is final.
-    pub(super) fn of_all(
-        faults: impl IntoIterator<Item = Self>,
-        text: std::io::Error,
-        reached: bool,
-    ) -> Self {
-        let cause = faults.into_iter().map(|fault| fault.cause).find(|cause| {
-            let is_final = *cause != Cause::Passing;
-            is_final && (!reached || *cause == Cause::Denied)
-        });
-        Self::new(
-            Stage::Dialing,
-            cause.unwrap_or(Cause::Passing),
-            Arc::new(text),
-        )
+    /// There is no connection, for a reason of this kind.
+    pub(super) fn while_connecting(cause: Cause, error: std::io::Error) -> Self {
+        Self::new(Stage::Dialing, cause, Arc::new(error))
     }
 
     /// The same fault, with this hint if credentials are the reason.

@@ -10,7 +10,7 @@ use super::layout::Layout;
 use crate::connection::address::Address;
 use crate::connection::dial::Dialer;
 use crate::connection::fault::Fault;
-use crate::connection::server::{Gathered, NOT_A_NODE, all_failed, ask, gather};
+use crate::connection::server::{NOT_A_NODE, all_failed, ask, gather};
 use crate::wire::Value;
 
 /// The number of nodes that are asked at the same time.
@@ -36,7 +36,7 @@ pub(super) async fn ask_for_layout(
         });
         // Waits a little for the others: one may know more than another.
         let found = gather(asked, share, |told: &[Layout]| !told.is_empty());
-        let Gathered { answers, faults } = found.await;
+        let (answers, faults) = found.await;
         // The first of the best answers.
         let best = |told: &Layout| (told.epoch, told.covered());
         if let Some(layout) = answers.into_iter().rev().max_by_key(best) {
@@ -46,7 +46,7 @@ pub(super) async fn ask_for_layout(
     }
     Err(all_failed(
         "no node of the cluster answers",
-        failed,
+        &failed,
         reached,
     ))
 }

@@ -7,23 +7,16 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
 use crate::clock;
-use crate::connection::fault::Fault;
-
-/// The results of several servers that were asked at the same time.
-pub(in crate::connection) struct Gathered<T> {
-    /// In the order in which they answered.
-    pub(in crate::connection) answers: Vec<T>,
-    /// The faults of the others; a server that did not answer in time has none.
-    pub(in crate::connection) faults: Vec<(String, Fault)>,
-}
+use crate::connection::fault::{Cause, Fault};
 
 /// Waits for the answers of all, at most for half of `within`. Once the answers are `enough`, it
-/// waits only a little longer.
+/// waits only a little longer. Returns the answers, in the order in which they came, and the faults of the
+/// others.
 pub(in crate::connection) async fn gather<T, F>(
     asked: impl IntoIterator<Item = (String, F)>,
     within: Duration,
     enough: impl Fn(&[T]) -> bool,
-) -> Gathered<T>
+) -> (Vec<T>, Vec<(String, Fault)>)
 where
     F: Future<Output = Result<T, Fault>>,
 {
@@ -35,37 +28,32 @@ where
         silent.push(place.clone());
         pending.push(async move { (place, answer.await) });
     }
-    let mut gathered = Gathered {
-        answers: Vec::new(),
-        faults: Vec::new(),
-    };
+    let (mut answers, mut faults) = (Vec::new(), Vec::new());
     let mut is_enough = false;
     while let Ok(Some((place, answer))) =
         clock::timeout_at(clock::to_tokio(until), pending.next()).await
     {
         silent.retain(|other| *other != place);
         match answer {
-            Ok(answer) => gathered.answers.push(answer),
-            Err(fault) => gathered.faults.push((place, fault)),
+            Ok(answer) => answers.push(answer),
+            Err(fault) => faults.push((place, fault)),
         }
-        if !is_enough && enough(&gathered.answers) {
+        if !is_enough && enough(&answers) {
             is_enough = true;
             let now = clock::now();
             until = until.min(clock::after(now, grace(now - started, within)));
         }
     }
     let silent = silent.into_iter();
-    gathered
-        .faults
-        .extend(silent.map(|place| (place, Fault::connecting_took_too_long())));
-    gathered
+    faults.extend(silent.map(|place| (place, Fault::connecting_took_too_long())));
+    (answers, faults)
 }
 
-/// One fault for all, with the result of each. `reached`: the servers were found before, so any
-/// fault is temporary.
+/// One fault for all, with the result of each. An answer counts for more than none, for waiting does not
+/// change it. But if the servers were `reached` before, only a refused login is final.
 pub(in crate::connection) fn all_failed(
     what: &str,
-    faults: Vec<(String, Fault)>,
+    faults: &[(String, Fault)],
     reached: bool,
 ) -> Fault {
     let each: Vec<String> = faults
@@ -73,8 +61,11 @@ pub(in crate::connection) fn all_failed(
         .map(|(place, fault)| format!("{place}: {}", fault.reason()))
         .collect();
     let text = io::Error::other(format!("{what}: {}", each.join("; ")));
-    let faults = faults.into_iter().map(|(_, fault)| fault);
-    Fault::of_all(faults, text, reached)
+    let cause = faults.iter().map(|(_, fault)| fault.cause).find(|cause| {
+        let is_final = *cause != Cause::Passing;
+        is_final && (!reached || *cause == Cause::Denied)
+    });
+    Fault::while_connecting(cause.unwrap_or(Cause::Passing), text)
 }
 
 /// How long to wait for the others after one has answered in `taken`.

@@ -13,7 +13,7 @@ mod sentinel_events;
 
 pub(crate) use self::current::CurrentServer;
 pub(super) use self::current::{Listener, Tie};
-pub(super) use self::gather::{Gathered, all_failed, gather};
+pub(super) use self::gather::{all_failed, gather};
 pub(super) use self::greeting::{Identity, ask};
 pub(super) use self::info::{Info, NOT_A_NODE};
 pub(crate) use self::journal::{Beside, Right};

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::gather::{Gathered, all_failed, gather};
+use super::gather::{all_failed, gather};
 use super::greeting::Reached;
 use super::info::Unfit;
 use crate::connection::address::Address;
@@ -27,10 +27,7 @@ where
         .map(|address| (address.place(), judge(greet(address.clone()))));
     // Waits for the others too, as far as they answer: there may be two masters.
     let found = gather(asked, within, |masters: &[Reached]| !masters.is_empty());
-    let Gathered {
-        mut answers,
-        faults,
-    } = found.await;
+    let (mut answers, faults) = found.await;
     // One server may be listed by several addresses.
     let mut seen = HashSet::new();
     answers.retain(|master| {
@@ -53,7 +50,7 @@ where
         }
         (None, _) => Err(all_failed(
             "none of the servers is a master",
-            faults,
+            &faults,
             reached,
         )),
     }

@@ -9,7 +9,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::gather::{Gathered, all_failed, gather};
+use super::gather::{all_failed, gather};
 use super::greeting::ask;
 use crate::connection::address::Address;
 use crate::connection::dial::{BoxStream, Dialer, Service, Target};
@@ -45,14 +45,14 @@ where
     let found = gather(asked, within, |told: &[SentinelAnswer]| {
         told.len() >= majority
     });
-    let Gathered { answers, faults } = found.await;
+    let (answers, faults) = found.await;
     // The first of those with the highest epoch.
     let best = answers.into_iter().rev().max_by_key(|told| told.epoch);
     match best {
         Some(told) => Ok(told.master),
         None => {
             let what = format!("no sentinel names the master of {:?}", service.name);
-            Err(all_failed(&what, faults, reached))
+            Err(all_failed(&what, &faults, reached))
         }
     }
 }
