@@ -46,8 +46,6 @@ struct AskedCommands {
     ended: bool,
 }
 
-type Outcome = oneshot::Receiver<Result<(), Fault>>;
-
 #[derive(Debug)]
 struct AskedCommand {
     what: What,
@@ -128,26 +126,22 @@ impl Asking {
 
     /// Sends when this is first polled and the messages are read.
     async fn ask(&self, what: What, commands: &[&[&[u8]]]) -> Result<(), Fault> {
-        let outcome = self.begin(what, commands)?;
-        outcome.await.unwrap_or_else(|_| Err(ended()))
-    }
-
-    fn begin(&self, what: What, commands: &[&[&[u8]]]) -> Result<Outcome, Fault> {
         let (done, outcome) = oneshot::channel();
-        let mut asked = lock_std(&self.0);
-        if asked.ended {
-            return Err(ended());
-        }
-        for words in commands {
-            encode::command(&mut asked.out, words);
-        }
-        asked.open.push_back(AskedCommand { what, done });
-        let reader = asked.reader.take();
-        drop(asked);
+        let reader = {
+            let mut asked = lock_std(&self.0);
+            if asked.ended {
+                return Err(ended());
+            }
+            for words in commands {
+                encode::command(&mut asked.out, words);
+            }
+            asked.open.push_back(AskedCommand { what, done });
+            asked.reader.take()
+        };
         if let Some(reader) = reader {
             reader.wake();
         }
-        Ok(outcome)
+        outcome.await.unwrap_or_else(|_| Err(ended()))
     }
 }
 
@@ -206,13 +200,7 @@ impl AskedCommands {
                 };
                 Ok(Some(Heard::Message(message)))
             }
-            b"subscribe" | b"ssubscribe" => match self.open.front().map(|open| &open.what) {
-                Some(What::Begin) => {
-                    self.done(Ok(()));
-                    Ok(None)
-                }
-                _ => Err(unasked()),
-            },
+            b"subscribe" | b"ssubscribe" => self.confirmed(|what| *what == What::Begin),
             b"unsubscribe" | b"sunsubscribe" => {
                 let Some(Value::Text(left)) = words.next() else {
                     return Err(unasked());
@@ -232,12 +220,17 @@ impl AskedCommands {
     }
 
     fn pong(&mut self) -> io::Result<Option<Heard>> {
-        match self.open.front().map(|open| &open.what) {
-            Some(What::End { .. } | What::Ping) => {
+        self.confirmed(|what| *what != What::Begin)
+    }
+
+    /// The reply to the next command, if that is such a one.
+    fn confirmed(&mut self, is_such: impl Fn(&What) -> bool) -> io::Result<Option<Heard>> {
+        match self.open.front() {
+            Some(open) if is_such(&open.what) => {
                 self.done(Ok(()));
                 Ok(None)
             }
-            Some(What::Begin) | None => Err(unasked()),
+            _ => Err(unasked()),
         }
     }
 
@@ -258,14 +251,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream for Listening<S> {
         if lock_std(&this.asked.0).ended {
             return Poll::Ready(None);
         }
-        match ready!(this.poll_heard(cx)) {
-            Ok(heard) => Poll::Ready(Some(heard)),
-            Err(error) => {
-                tracing::debug!(%error, "a connection that listens ended");
-                this.end();
-                Poll::Ready(None)
-            }
+        let heard = ready!(this.poll_heard(cx));
+        if let Err(error) = &heard {
+            tracing::debug!(%error, "a connection that listens ended");
+            this.end();
         }
+        Poll::Ready(heard.ok())
     }
 }
 
