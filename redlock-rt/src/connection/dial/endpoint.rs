@@ -41,35 +41,31 @@ impl Servers {
         }
     }
 
+    /// The addresses in the URL.
+    pub(super) fn addresses(&self) -> &[Address] {
+        match self {
+            Self::One(address) => std::slice::from_ref(address),
+            Self::Several(addresses) | Self::Cluster(addresses) => addresses,
+            Self::Service(service) => &service.sentinels,
+        }
+    }
+
     /// The servers as an identity: the order in which they are listed does not matter.
     pub(super) fn place(&self) -> String {
+        let mut places: Vec<String> = self.addresses().iter().map(Address::place).collect();
+        places.sort();
+        let places = places.join(",");
         match self {
-            Self::One(address) => address.place(),
-            Self::Several(addresses) | Self::Cluster(addresses) => places(addresses),
-            Self::Service(Service { name, sentinels }) => {
-                format!("{name} at the sentinels {}", places(sentinels))
-            }
+            Self::Service(service) => format!("{} at the sentinels {places}", service.name),
+            _ => places,
         }
     }
 
     /// All have TLS, or none has.
     #[cfg(feature = "tls")]
     pub(super) fn is_tls(&self) -> bool {
-        match self {
-            Self::One(address) => address.is_tls(),
-            Self::Several(list)
-            | Self::Cluster(list)
-            | Self::Service(Service {
-                sentinels: list, ..
-            }) => list.iter().any(Address::is_tls),
-        }
+        self.addresses().iter().any(Address::is_tls)
     }
-}
-
-fn places(addresses: &[Address]) -> String {
-    let mut places: Vec<String> = addresses.iter().map(Address::place).collect();
-    places.sort();
-    places.join(",")
 }
 
 /// The contents of a URL: servers, and the login there.

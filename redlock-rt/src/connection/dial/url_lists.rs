@@ -14,10 +14,7 @@ impl Endpoint {
                 Servers::One(Address::Unix(_)) => "the nodes of a cluster have a host and a port",
                 Servers::Service(_) => "a cluster has no sentinels: it fails over by itself",
                 _ if login.db != 0 => "a cluster has no other database than 0",
-                Servers::One(address) => return Ok((vec![address], login)),
-                Servers::Several(addresses) | Servers::Cluster(addresses) => {
-                    return Ok((addresses, login));
-                }
+                _ => return Ok((servers.addresses().to_vec(), login)),
             };
             Err(refused(why))
         })?;
@@ -36,8 +33,7 @@ impl Endpoint {
                 }
                 Servers::Cluster(_) => "nodes of a cluster have slots: name them with cluster",
                 Servers::Service(_) => SERVICE_TWICE,
-                Servers::One(address) => return Ok((vec![address], login)),
-                Servers::Several(addresses) => return Ok((addresses, login)),
+                _ => return Ok((servers.addresses().to_vec(), login)),
             };
             Err(refused(why))
         })?;
