@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
@@ -46,7 +47,7 @@ pub(crate) struct Exchange {
 
 /// The progress of a call.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Step {
+enum Step {
     /// Plain commands, then the script if they change nothing.
     Plain(FastPath),
     /// The script, which is loaded if the server does not know it.
@@ -66,15 +67,29 @@ pub(in crate::connection) enum Prelude {
 }
 
 impl Exchange {
-    /// The first step is sent when the exchange is first polled. `made`: a moment that is not after the
+    /// Starts a call, which is sent when the exchange is first polled. `prelude`: [`Prelude::Load`] for a
+    /// caller that may not read the reply, [`Prelude::Asking`] for keys of a slot that is being moved to this
+    /// node. Without `repeat` the call is sent once, by its script; if the server only now knows it, the
+    /// result is [`Cause::Loaded`](crate::connection::Cause::Loaded). `made`: a moment that is not after the
     /// present one.
     pub(super) fn new(
         link: Arc<Link>,
         call: Call,
-        step: Step,
+        prelude: Prelude,
         repeat: bool,
         made: Instant,
     ) -> Self {
+        let path = match prelude {
+            Prelude::None if repeat => link.fast_paths.of(&call),
+            // Only a waiting caller would notice a refusal of the plain commands.
+            Prelude::Load if link.deletes.load(Ordering::Relaxed) => link.fast_paths.of(&call),
+            _ => None,
+        };
+        let step = match (path, prelude) {
+            (Some(path), _) => Step::Plain(path),
+            (None, Prelude::Load) if link.knows(call.script()) => Step::Script(Prelude::None),
+            (None, prelude) => Step::Script(prelude),
+        };
         Self {
             link,
             call,

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use tokio::task::AbortHandle;
 
-use super::exchange::{Exchange, Prelude, Step};
 use super::fast::FastPaths;
 use super::log_in_again::log_in_again;
 use super::reconnect::Common;
@@ -22,7 +21,7 @@ use crate::connection::stream::{
 };
 use crate::meter;
 use crate::shim::lock_std;
-use crate::wire::{Call, Malformed, Publish, Reply, Script, ServerError, Value};
+use crate::wire::{Malformed, Publish, Reply, Script, ServerError, Value};
 
 /// Called when the server of some locks may have lost them; takes no mutex.
 pub(in crate::connection) type OnDoubt = Arc<dyn Fn() + Send + Sync>;
@@ -203,32 +202,7 @@ impl Link {
         }
     }
 
-    /// Starts a call, which is sent when the exchange is first polled. `prelude`: [`Prelude::Load`] for a
-    /// caller that may not read the reply, [`Prelude::Asking`] for keys of a slot that is being moved to this
-    /// node. Without `repeat` the call is sent once, by its script; if the server only now knows it, the
-    /// result is [`Cause::Loaded`]. `made`: a moment that is not after the present one.
-    pub(super) fn call(
-        self: &Arc<Self>,
-        call: Call,
-        prelude: Prelude,
-        repeat: bool,
-        made: Instant,
-    ) -> Exchange {
-        let path = match prelude {
-            Prelude::None if repeat => self.fast_paths.of(&call),
-            // Only a waiting caller would notice a refusal of the plain commands.
-            Prelude::Load if self.deletes.load(Ordering::Relaxed) => self.fast_paths.of(&call),
-            _ => None,
-        };
-        let step = match (path, prelude) {
-            (Some(path), _) => Step::Plain(path),
-            (None, Prelude::Load) if self.knows(call.script()) => Step::Script(Prelude::None),
-            (None, prelude) => Step::Script(prelude),
-        };
-        Exchange::new(Arc::clone(self), call, step, repeat, made)
-    }
-
-    fn knows(&self, script: &Script) -> bool {
+    pub(super) fn knows(&self, script: &Script) -> bool {
         lock_std(&self.known).contains(script.name)
     }
 

@@ -156,31 +156,23 @@ impl Connection {
         self.common.timeouts
     }
 
-    /// Starts a call; connects first if there is no connection.
+    /// Starts a call, once the server answers calls; connects first if there is no connection. `None`: `until`
+    /// came first.
     ///
     /// # Cancel safety
     ///
     /// Nothing is sent before the returned exchange is polled.
-    pub(in crate::connection) async fn call(
-        self: &Arc<Self>,
-        call: Call,
-        prelude: Prelude,
-    ) -> Result<Exchange, Fault> {
-        let link = self.link().await?;
-        Ok(link.call(call, prelude, true, clock::stamp()))
-    }
-
-    /// As [`call`](Self::call), once the server answers calls; `None`: `until` came first.
     pub(in crate::connection) async fn call_until(
         self: &Arc<Self>,
         call: Call,
         prelude: Prelude,
         until: Option<Instant>,
     ) -> Option<Result<Exchange, Fault>> {
-        match self.pass(until).await {
-            Ok(()) => clock::before(until, self.call(call, prelude)).await,
-            Err(fault) => Some(Err(fault)),
+        if let Err(fault) = self.pass(until).await {
+            return Some(Err(fault));
         }
+        let link = clock::before(until, self.link()).await?;
+        Some(link.map(|link| Exchange::new(link, call, prelude, true, clock::stamp())))
     }
 
     /// As [`try_call`](Self::try_call), for a caller that may not read the reply.
@@ -190,17 +182,18 @@ impl Connection {
             return None;
         }
         let link = self.live()?;
-        Some(link.call(call, Prelude::Load, true, clock::stamp()))
+        let made = clock::stamp();
+        Some(Exchange::new(link, call, Prelude::Load, true, made))
     }
 
-    /// As [`call`](Self::call) if there is a live connection, and the server does not refuse all calls.
-    /// Otherwise returns the call. `now`: as in [`Delivery::attempt_at`](super::Delivery::attempt_at).
+    /// As [`call_until`](Self::call_until) if there is a live connection, and the server does not refuse all
+    /// calls. Otherwise returns the call. `now`: as in [`Delivery::attempt_at`](super::Delivery::attempt_at).
     pub(crate) fn try_call(&self, call: Call, now: Option<Instant>) -> Result<Exchange, Call> {
         let refuses = self.gate.is_refusing();
         match self.live().filter(|_| !refuses) {
             Some(link) => {
                 let made = now.unwrap_or_else(clock::stamp);
-                Ok(link.call(call, Prelude::None, true, made))
+                Ok(Exchange::new(link, call, Prelude::None, true, made))
             }
             None => Err(call),
         }
@@ -209,7 +202,8 @@ impl Connection {
     /// Starts a call that is sent at once or never, if there is a live connection.
     pub(crate) fn call_now(&self, call: Call) -> Option<Exchange> {
         let link = self.live()?;
-        Some(link.call(call, Prelude::None, false, clock::stamp()))
+        let made = clock::stamp();
+        Some(Exchange::new(link, call, Prelude::None, false, made))
     }
 
     /// As [`Link::call_and_wait`].
