@@ -193,7 +193,7 @@ impl Exchange {
     }
 
     fn poll_call(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reply, Fault>> {
-        if !self.is_sent && self.link.is_left() {
+        if !self.is_sent && self.link.tie.is_left() {
             return Poll::Ready(Err(Fault::unreachable(left())));
         }
         if !std::mem::replace(&mut self.is_sent, true) {
@@ -206,7 +206,7 @@ impl Exchange {
             .map(|fault| &fault.cause as &dyn Debug);
         self.call.span().answered(cause);
         // A reply of the old server is true only there.
-        Poll::Ready(match self.link.is_left() {
+        Poll::Ready(match self.link.tie.is_left() {
             true => Err(Fault::unanswered(left()).at(self.link.place())),
             false => answer.map_err(|fault| self.link.said_here(fault.of_keys(&self.call))),
         })

@@ -31,7 +31,7 @@ pub(in crate::connection) type OnDoubt = Arc<dyn Fn() + Send + Sync>;
 pub(super) struct Link {
     pub(super) multiplexer: Arc<Multiplexer>,
     alive: Arc<AtomicBool>,
-    opened: Instant,
+    pub(super) opened: Instant,
     /// Whether any call was answered here.
     answered: AtomicBool,
     /// Why this client closed it, for the other calls in progress.
@@ -44,7 +44,7 @@ pub(super) struct Link {
     pub(super) fast_paths: FastPaths,
     /// Whether the server executes HDEL; see `needed_rights`.
     pub(super) deletes: AtomicBool,
-    tie: Arc<Tie>,
+    pub(super) tie: Arc<Tie>,
     pub(super) server: Arc<CurrentServer>,
     /// The next connection needs it to kill this client. `None` if an ACL forbids the question.
     pub(super) identity: Option<Identity>,
@@ -143,10 +143,6 @@ impl Link {
 
     pub(super) fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn age(&self) -> Duration {
-        clock::now().saturating_duration_since(self.opened)
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -278,23 +274,16 @@ impl Link {
             self.break_off();
             return Fault::forked();
         }
-        fault(self.ended(ended))
-    }
-
-    /// The connection has ended. Returns why.
-    fn ended(&self, ended: &Ended) -> std::io::Error {
         let flaw = ended.flaw();
         self.lose(flaw.as_deref().unwrap_or("the connection broke"));
-        match (flaw, self.given_up.get()) {
-            (Some(flaw), _) => given_up(&flaw),
-            (None, Some(why)) => given_up(why),
-            (None, None) => ended.error(),
-        }
-    }
-
-    /// Whether the server was abandoned for another one.
-    pub(super) fn is_left(&self) -> bool {
-        self.tie.is_left()
+        // This client may have ended it before the call was answered.
+        fault(match flaw.as_deref().or(self.given_up.get().copied()) {
+            Some(why) => {
+                let why = format!("the connection was given up: {why}");
+                std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
+            }
+            None => ended.error(),
+        })
     }
 
     /// The server's name in errors.
@@ -336,12 +325,6 @@ async fn driven(
 /// The connection leads to an abandoned server: its replies do not count.
 pub(super) fn left() -> std::io::Error {
     let why = "the connection was left: the address leads to another server process";
-    std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
-}
-
-/// This client ended a connection before the call was answered.
-fn given_up(why: &str) -> std::io::Error {
-    let why = format!("the connection was given up: {why}");
     std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
 }
 

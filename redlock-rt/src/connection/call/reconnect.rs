@@ -501,7 +501,8 @@ impl ConnectionState {
 
     fn bury(&mut self, dead: &Link, retry: &RetryPolicy) {
         dead.break_off();
-        if dead.has_answered() && dead.age() >= YOUNG {
+        let age = clock::now().saturating_duration_since(dead.opened);
+        if dead.has_answered() && age >= YOUNG {
             self.pauses = 0;
         } else {
             // Otherwise a server that accepts and then closes would be dialed without a pause.
