@@ -29,13 +29,10 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 use smallvec::SmallVec;
-use tokio::io::{AsyncRead, AsyncWrite};
 
-use self::driving::Driving;
 pub(crate) use self::pending::Came;
 pub(in crate::connection) use self::pending::{Pending, last};
 use super::admission::{Admission, Share};
-use super::framed::Framed;
 use super::resp::Nonsense;
 use crate::clock;
 use crate::connection::fault::Fault;
@@ -203,16 +200,6 @@ impl Ended {
 }
 
 impl Multiplexer {
-    /// A multiplexer, and the future that drives the stream.
-    pub(in crate::connection) fn new<S>(framed: Framed<S>) -> (Arc<Self>, Driving<S>)
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        let multiplexer = Arc::<Self>::default();
-        let driving = Driving::new(Arc::clone(&multiplexer), framed);
-        (multiplexer, driving)
-    }
-
     /// Passes `N` commands to the connection. `encode` appends them, and returns the length after each. Nothing
     /// comes between them. The caller is woken when the last of them has a reply.
     pub(in crate::connection) fn send<const N: usize>(
@@ -330,7 +317,14 @@ impl Multiplexer {
 
     /// The caller of a call has gone.
     fn leave(&self, mut state: MutexGuard<'_, MultiplexerState>, at: usize) {
-        let waker = state.leave(at);
+        let Some(place) = state.places.get_mut(at) else {
+            return;
+        };
+        let waker = place.waker.take();
+        let before = std::mem::replace(&mut place.progress, Progress::Left);
+        if place.missing == 0 || matches!(before, Progress::PassedOver) {
+            state.free(at);
+        }
         self.count(&state);
         drop(state);
         drop(waker);
@@ -406,17 +400,6 @@ impl MultiplexerState {
         freed
     }
 
-    /// The caller of a call has gone. Returns its waker, to be dropped.
-    fn leave(&mut self, at: usize) -> Option<Waker> {
-        let place = self.places.get_mut(at)?;
-        let waker = place.waker.take();
-        let before = std::mem::replace(&mut place.progress, Progress::Left);
-        if place.missing == 0 || matches!(before, Progress::PassedOver) {
-            self.free(at);
-        }
-        waker
-    }
-
     /// Returns the waker to wake.
     fn answer(&mut self, at: usize, answer: Answer) -> Option<Waker> {
         let place = self.places.get_mut(at)?;
@@ -455,11 +438,11 @@ mod tests {
     use std::time::Duration;
 
     use futures::FutureExt;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
     use tokio::time::Instant;
 
-    use super::super::encode;
-    use super::driving::TWO_GROUPS;
+    use super::super::{encode, framed::Framed};
+    use super::driving::{Driving, TWO_GROUPS};
     use super::*;
 
     /// A connection, and the server's end of it, which takes 16 KiB that are not read.

@@ -47,6 +47,19 @@ pub(in crate::connection) struct Driving<S> {
 }
 
 impl Multiplexer {
+    /// A multiplexer, and the future that drives the stream.
+    pub(in crate::connection) fn new<S>(framed: Framed<S>) -> (Arc<Self>, Driving<S>) {
+        let multiplexer = Arc::<Self>::default();
+        let driving = Driving {
+            multiplexer: Arc::clone(&multiplexer),
+            framed,
+            wakers: Vec::new(),
+            second_group: false,
+            alarm: None,
+        };
+        (multiplexer, driving)
+    }
+
     /// The time until which the future may sleep. Commands that come later wake it.
     fn sleeps_until(&self, waker: &Waker) -> Due {
         let mut state = self.state();
@@ -88,16 +101,6 @@ impl Multiplexer {
 }
 
 impl<S> Driving<S> {
-    pub(super) fn new(multiplexer: Arc<Multiplexer>, framed: Framed<S>) -> Self {
-        Self {
-            multiplexer,
-            framed,
-            wakers: Vec::new(),
-            second_group: false,
-            alarm: None,
-        }
-    }
-
     fn wake(&mut self) {
         self.second_group = false;
         self.wakers.drain(..).for_each(Waker::wake);

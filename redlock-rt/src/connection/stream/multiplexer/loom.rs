@@ -9,10 +9,10 @@ use ::loom::future::block_on;
 use ::loom::sync::atomic::AtomicUsize;
 use ::loom::thread;
 use futures::future::{AbortHandle, abortable};
-use tokio::io::ReadBuf;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::super::encode;
-use super::driving::TWO_GROUPS;
+use super::super::{encode, framed::Framed};
+use super::driving::{Driving, TWO_GROUPS};
 use super::*;
 use crate::shim::model;
 
