@@ -61,11 +61,11 @@ impl FastPaths {
     /// The first command was refused. Returns whether the name is taken. The error would also be the
     /// script's.
     fn refused(&self, call: &Call, error: ServerError) -> Result<bool, Fault> {
-        let (is_taken, is_unknown) = (error.code() == "BUSYKEY", error.code() == "ERR");
-        if is_taken {
+        if error.code() == "BUSYKEY" {
             self.is_taken(call);
             return Ok(true);
         }
+        let is_unknown = error.code() == "ERR";
         let fault = Fault::from_server(error);
         match fault.cause {
             Cause::Denied => self.refused.store(true, Ordering::Relaxed),
@@ -135,7 +135,10 @@ pub(super) fn begun(
     // It is meaningful only if the first command has removed the owner.
     let second = answers.next();
     let first = match link.value(first)? {
-        Value::Error(error) => return refused(link, call, error),
+        Value::Error(error) => {
+            let is_taken = link.fast_paths.refused(call, error)?;
+            return Ok(Begun::Unsettled { is_taken });
+        }
         first => first,
     };
     let removed = first == Value::Int(1);
@@ -156,12 +159,6 @@ pub(super) fn begun(
             None => Begun::Unsettled { is_taken: false },
         },
     )
-}
-
-/// The first command was refused.
-fn refused(link: &Link, call: &Call, error: ServerError) -> Result<Begun, Fault> {
-    let is_taken = link.fast_paths.refused(call, error)?;
-    Ok(Begun::Unsettled { is_taken })
 }
 
 /// Whether the first command has removed the owner, so that the second is meaningful.

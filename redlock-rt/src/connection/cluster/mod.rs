@@ -29,7 +29,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use slab::Slab;
@@ -41,9 +41,8 @@ use self::refresh::Refreshing;
 use super::address::Address;
 use super::call::{Common, Node, OnDoubt};
 use super::fault::Fault;
-use super::one_task;
+use super::one_task::{self, Tried};
 use crate::clock;
-use crate::shim::lock_std;
 use crate::wire::Slot;
 
 /// An older layout is requested again when it is used.
@@ -359,10 +358,6 @@ impl Cluster {
             idle: None,
             returned: false,
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, ClusterState> {
-        lock_std(&self.state)
     }
 }
 

@@ -15,6 +15,7 @@ use crate::connection::fault::Fault;
 use crate::connection::one_task::{self, OneTask, Tried, Turn};
 use crate::connection::spawner::Spawner;
 use crate::pause::Pause;
+use crate::shim::lock_std;
 
 /// After this time without asking, the pauses start again.
 const CALM: Duration = Duration::from_secs(5);
@@ -112,7 +113,7 @@ impl Tried for Cluster {
     type State = ClusterState;
 
     fn state(&self) -> MutexGuard<'_, ClusterState> {
-        self.state()
+        lock_std(&self.state)
     }
 
     fn task(state: &mut ClusterState) -> &mut OneTask {

@@ -77,7 +77,13 @@ where
         commands.cmd("CLIENT").arg("SETINFO").arg(what).arg(value);
     }
     commands.cmd("CLIENT").arg("ID");
-    Info::ask(&mut commands, dialer.looks_for_the_master());
+    // Before Redis 7 INFO takes one section at a time.
+    commands.cmd("INFO").arg("server");
+    commands.cmd("INFO").arg("replication");
+    if dialer.looks_for_the_master() {
+        // Another way to ask for the role, since an ACL may forbid INFO.
+        commands.cmd("ROLE");
+    }
     if dialer.clustered && !dialer.plain_channels {
         commands.cmd("PUBSUB").arg("SHARDNUMSUB");
     }

@@ -1,7 +1,5 @@
 //! The server's INFO at the start of a connection.
 
-use redis::Pipeline;
-
 use crate::connection::address::is_host;
 use crate::wire::Value;
 
@@ -38,16 +36,6 @@ pub(super) enum Unfit {
 }
 
 impl Info {
-    /// Adds the commands that request it. Before Redis 7 INFO takes one section at a time. `role`:
-    /// also asks for the role in another way, since an ACL may forbid INFO.
-    pub(super) fn ask(pipeline: &mut Pipeline, role: bool) {
-        pipeline.cmd("INFO").arg("server");
-        pipeline.cmd("INFO").arg("replication");
-        if role {
-            pipeline.cmd("ROLE");
-        }
-    }
-
     pub(super) fn of(replies: &[Value]) -> Self {
         let text = |reply: &Value| match reply {
             Value::Text(bytes) => String::from_utf8_lossy(bytes).into_owned(),

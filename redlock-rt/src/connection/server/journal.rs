@@ -239,7 +239,14 @@ impl Journal {
             self.says(ServerEvent::Lost);
         }
         drop(state);
-        self.tell(told, why);
+        if let Some(told) = told {
+            tracing::warn!(
+                target: TARGET, parent: None,
+                server = &*self.server, reason = why, down_for_ms = millis(told.down_for),
+                left_out = told.left_out,
+                "{}", told.message
+            );
+        }
     }
 
     fn says(&self, what: ServerEvent) {
@@ -251,17 +258,6 @@ impl Journal {
                 server: Arc::clone(&self.server),
                 what,
             });
-        }
-    }
-
-    fn tell(&self, told: Option<OutageLine>, why: &str) {
-        if let Some(told) = told {
-            tracing::warn!(
-                target: TARGET, parent: None,
-                server = &*self.server, reason = why, down_for_ms = millis(told.down_for),
-                left_out = told.left_out,
-                "{}", told.message
-            );
         }
     }
 
