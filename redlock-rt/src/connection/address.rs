@@ -8,11 +8,8 @@ pub(crate) enum Address {
     Tcp {
         host: String,
         port: u16,
-    },
-    #[cfg(feature = "tls")]
-    Tls {
-        host: String,
-        port: u16,
+        /// Only with the feature `tls`.
+        tls: bool,
     },
     Unix(PathBuf),
 }
@@ -21,9 +18,7 @@ impl Address {
     /// The address as an identity of the server. Host names ignore upper and lower case.
     pub(super) fn place(&self) -> String {
         match self {
-            Self::Tcp { host, port } => place(host, *port),
-            #[cfg(feature = "tls")]
-            Self::Tls { host, port } => place(host, *port),
+            Self::Tcp { host, port, .. } => format!("{}:{port}", host.to_ascii_lowercase()),
             Self::Unix(path) => format!("unix:{}", path.display()),
         }
     }
@@ -32,11 +27,8 @@ impl Address {
     /// not a host.
     pub(super) fn elsewhere(&self, host: &str, port: u16) -> Option<Self> {
         let host = is_host(host).then(|| host.to_owned())?;
-        Some(match self {
-            #[cfg(feature = "tls")]
-            Self::Tls { .. } => Self::Tls { host, port },
-            Self::Tcp { .. } | Self::Unix(_) => Self::Tcp { host, port },
-        })
+        let tls = self.is_tls();
+        Some(Self::Tcp { host, port, tls })
     }
 
     /// The address that a node of a cluster announces, as an answer from this address. Without a host
@@ -44,8 +36,6 @@ impl Address {
     pub(super) fn announced(&self, host: &str, port: u16) -> Option<Self> {
         let own = match self {
             Self::Tcp { host, .. } => host,
-            #[cfg(feature = "tls")]
-            Self::Tls { host, .. } => host,
             Self::Unix(_) => "localhost",
         };
         let host = match host {
@@ -55,9 +45,17 @@ impl Address {
         self.elsewhere(host, port)
     }
 
-    #[cfg(feature = "tls")]
     pub(super) fn is_tls(&self) -> bool {
-        matches!(self, Self::Tls { .. })
+        matches!(self, Self::Tcp { tls: true, .. })
+    }
+
+    #[cfg(test)]
+    pub(super) fn tcp(host: &str, port: u16) -> Self {
+        Self::Tcp {
+            host: host.to_owned(),
+            port,
+            tls: false,
+        }
     }
 }
 
@@ -65,8 +63,4 @@ impl Address {
 pub(super) fn is_host(host: &str) -> bool {
     let of_a_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%[]".contains(&byte);
     (1..=255).contains(&host.len()) && host.bytes().all(of_a_host)
-}
-
-fn place(host: &str, port: u16) -> String {
-    format!("{}:{port}", host.to_ascii_lowercase())
 }

@@ -114,10 +114,7 @@ mod tests {
     }
 
     fn tcp(host: &str, port: u16) -> Address {
-        Address::Tcp {
-            host: host.into(),
-            port,
-        }
+        Address::tcp(host, port)
     }
 
     #[test]

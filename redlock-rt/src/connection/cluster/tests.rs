@@ -37,8 +37,7 @@ fn news_of_a_slot_that_were_known_already_stopped_the_client() {
     let (done, ended) = mpsc::channel();
     let told = Arc::clone(&cluster);
     thread::spawn(move || {
-        let host = "127.0.0.1".to_owned();
-        let to = Address::Tcp { host, port: 2 };
+        let to = Address::tcp("127.0.0.1", 2);
         told.is_moved(slot, &to);
         told.is_moved(slot, &to);
         done.send(told.known(slot).is_some()).unwrap();
@@ -52,7 +51,7 @@ fn a_cluster_of_more_than_a_thousand_nodes_is_not_kept() {
     let cluster = cluster();
     let named = |number: u32| {
         let host = format!("10.0.{}.{}", number / 256, number % 256);
-        cluster.is_moved(Slot::ONLY, &Address::Tcp { host, port: 1 })
+        cluster.is_moved(Slot::ONLY, &Address::tcp(&host, 1))
     };
     assert!((0..1000).all(named));
     assert!(!named(1000) && named(999));
@@ -63,8 +62,7 @@ fn a_cluster_of_more_than_a_thousand_nodes_is_not_kept() {
 #[test]
 fn a_node_that_has_left_the_cluster_is_asked_no_more() {
     let cluster = cluster();
-    let host = "127.0.0.1".to_owned();
-    let at = Address::Tcp { host, port: 2 };
+    let at = Address::tcp("127.0.0.1", 2);
     cluster.is_moved(Slot::ONLY, &at);
     let idle_for = |idle| {
         let mut state = cluster.state();
@@ -86,8 +84,7 @@ async fn a_node_that_was_left_with_a_broken_connection_was_kept_for_ever() {
     // The engine is no cluster.
     let cluster = cluster_at("redis://127.0.0.1:1", vec![]);
     for port in [listener.local_addr().port(), 1] {
-        let host = "127.0.0.1".to_owned();
-        cluster.is_moved(Slot::ONLY, &Address::Tcp { host, port });
+        cluster.is_moved(Slot::ONLY, &Address::tcp("127.0.0.1", port));
     }
     let node = |state: &ClusterState| Arc::clone(&state.nodes[0].node);
     let node = node(&cluster.state());
@@ -111,10 +108,7 @@ async fn a_node_that_was_left_with_a_broken_connection_was_kept_for_ever() {
 /// The known nodes took all the time if their addresses were silent.
 #[test]
 fn a_cluster_that_was_replaced_as_a_whole_is_found_by_its_seeds() {
-    let at = |host: &str| Address::Tcp {
-        host: host.to_owned(),
-        port: 1,
-    };
+    let at = |host: &str| Address::tcp(host, 1);
     let seeds = ["redis-0", "redis-1"].map(at);
     let cluster = with_seeds(seeds.to_vec());
     for node in 0..20 {
@@ -128,10 +122,7 @@ fn a_cluster_that_was_replaced_as_a_whole_is_found_by_its_seeds() {
 /// The seed moved the client to the other cluster: the answer with the highest epoch counts.
 #[test]
 fn a_seed_that_has_left_for_another_cluster_is_not_asked_beside_those_that_are_known() {
-    let at = |port| Address::Tcp {
-        host: "127.0.0.1".to_owned(),
-        port,
-    };
+    let at = |port| Address::tcp("127.0.0.1", port);
     let cluster = with_seeds(vec![at(1), at(2)]);
     for port in [2, 3, 4] {
         cluster.is_moved(Slot::ONLY, &at(port));

@@ -320,7 +320,9 @@ impl Dialer {
             (Some(address), _) => address,
             (None, Some(Connector(dial))) => {
                 #[cfg(feature = "tls")]
-                if let Some(Servers::One(Address::Tls { host, .. })) = &self.servers {
+                if let Some(Servers::One(Address::Tcp { host, tls, .. })) = &self.servers
+                    && *tls
+                {
                     let stream = self.tls()?.connect(host, || dial("", 0), within).await?;
                     return Ok(Box::new(stream));
                 }
@@ -328,16 +330,16 @@ impl Dialer {
             }
             (None, None) => return Err(io::ErrorKind::Unsupported.into()),
         };
-        if let (Address::Tcp { host, port }, Some(Connector(dial))) = (address, &self.to_nodes) {
-            return dial(host, *port).await;
-        }
         match address {
-            Address::Tcp { host, port } => Ok(Box::new(tcp(host, *port, within).await?)),
             #[cfg(feature = "tls")]
-            Address::Tls { host, port } => {
+            Address::Tcp { host, port, tls } if *tls => {
                 let open = || tcp(host, *port, within);
                 Ok(Box::new(self.tls()?.connect(host, open, within).await?))
             }
+            Address::Tcp { host, port, .. } => match &self.to_nodes {
+                Some(Connector(dial)) => dial(host, *port).await,
+                None => Ok(Box::new(tcp(host, *port, within).await?)),
+            },
             #[cfg(unix)]
             Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
             #[cfg(not(unix))]

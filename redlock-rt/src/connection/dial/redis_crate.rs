@@ -51,6 +51,7 @@ fn address(address: &ConnectionAddr, own_tls: bool) -> Result<Address, &'static 
         ConnectionAddr::Tcp(host, port) => Address::Tcp {
             host: host.clone(),
             port: *port,
+            tls: false,
         },
         ConnectionAddr::TcpTls { insecure: true, .. } => {
             return Err(
@@ -66,9 +67,10 @@ fn address(address: &ConnectionAddr, own_tls: bool) -> Result<Address, &'static 
             );
         }
         #[cfg(feature = "tls")]
-        ConnectionAddr::TcpTls { host, port, .. } => Address::Tls {
+        ConnectionAddr::TcpTls { host, port, .. } => Address::Tcp {
             host: host.clone(),
             port: *port,
+            tls: true,
         },
         #[cfg(not(feature = "tls"))]
         ConnectionAddr::TcpTls { .. } => return Err("TLS needs the feature `tls`"),

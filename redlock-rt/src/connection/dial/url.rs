@@ -130,13 +130,11 @@ pub(super) fn servers(
         }
         let url = url(&format!("{scheme}://{credentials}{host}{behind}"))?;
         let (host, port) = host_and_port(&url, port)?;
-        let address = match scheme {
-            #[cfg(feature = "tls")]
-            "rediss" => Address::Tls { host, port },
-            #[cfg(not(feature = "tls"))]
-            "rediss" => return Err("rediss:// needs the feature `tls`".into()),
-            _ => Address::Tcp { host, port },
-        };
+        let tls = scheme == "rediss";
+        if tls && cfg!(not(feature = "tls")) {
+            return Err("rediss:// needs the feature `tls`".into());
+        }
+        let address = Address::Tcp { host, port, tls };
         if addresses.contains(&address) {
             return Err("the same server is in the URL twice".into());
         }
@@ -281,10 +279,7 @@ mod tests {
     }
 
     fn tcp(host: &str, port: u16) -> Address {
-        Address::Tcp {
-            host: host.into(),
-            port,
-        }
+        Address::tcp(host, port)
     }
 
     #[test]
@@ -334,9 +329,10 @@ mod tests {
         let address = only("rediss://h");
         assert_eq!(
             address,
-            Address::Tls {
+            Address::Tcp {
                 host: "h".into(),
-                port: 6379
+                port: 6379,
+                tls: true
             }
         );
     }

@@ -83,7 +83,6 @@ fn listed(
             return Err(Error::bad_input(PARSE, why));
         }
         for address in addresses {
-            #[cfg(feature = "tls")]
             if all
                 .first()
                 .is_some_and(|first| first.is_tls() != address.is_tls())

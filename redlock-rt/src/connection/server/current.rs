@@ -414,11 +414,7 @@ mod tests {
     #[test]
     fn a_master_without_a_run_id_is_left_when_sentinels_name_another() {
         let server = CurrentServer::new("here".into(), S, || {});
-        let host = "10.0.0.1".to_owned();
-        let at = |port| Address::Tcp {
-            host: host.clone(),
-            port,
-        };
+        let at = |port| Address::tcp("10.0.0.1", port);
         let ties = [Some(at(1)), Some(at(2)), None].map(|at| Tie::new(at, || {}));
         for tie in &ties {
             let arrived = server.arrive(server.dial(), &Info::default(), tie);

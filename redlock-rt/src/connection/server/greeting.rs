@@ -120,7 +120,7 @@ where
         Err(turned_away) => turned_away,
     };
     // A TLS server closes without a reply to anything else, and so do other servers.
-    let suspect = hung_up && !reached && matches!(target, Some(Address::Tcp { .. }));
+    let suspect = hung_up && !reached && matches!(target, Some(Address::Tcp { tls: false, .. }));
     match suspect && clock::timeout(LOOK, speaks_tls(open(target))).await == Ok(true) {
         true => Err(Fault::not_plain()),
         false => Err(fault),

@@ -146,10 +146,7 @@ mod tests {
     }
 
     fn at(port: u16) -> Address {
-        Address::Tcp {
-            host: "h".into(),
-            port,
-        }
+        Address::tcp("h", port)
     }
 
     #[test]

@@ -146,10 +146,7 @@ mod tests {
 
     /// How a client takes what a sentinel sends of its own accord. The sentinel answers nothing.
     async fn followed(sent: &str, times: usize) -> Result<(), Fault> {
-        let sentinel = Address::Tcp {
-            host: "10.0.0.1".to_owned(),
-            port: 26379,
-        };
+        let sentinel = Address::tcp("10.0.0.1", 26379);
         let service = Service {
             name: "orders".to_owned(),
             sentinels: vec![sentinel],
