@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
-use super::credentials::{CredentialSource, Credentials, Expiry};
+use super::credentials::{CredentialSource, Expiry};
 use super::endpoint::{Endpoint, Login, Servers, Service};
 use super::look_up::{connect_to_any, of_host};
 use super::panics::caught;
@@ -288,17 +288,13 @@ impl Dialer {
         let Some(source) = &self.source else {
             return Ok((self.login.commands(), None));
         };
-        let Credentials {
-            user,
-            password,
-            valid_for,
-        } = source.ask().await?;
+        let given = source.ask().await?;
         let login = Login {
-            user,
-            password: Some(password),
+            user: given.user,
+            password: Some(given.password),
             db: self.login.db,
         };
-        Ok((login.commands(), valid_for.map(Expiry::after)))
+        Ok((login.commands(), given.valid_for.map(Expiry::after)))
     }
 
     /// As [`login`](Self::login), at a sentinel.

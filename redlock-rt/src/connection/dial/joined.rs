@@ -25,14 +25,10 @@ impl Credentials {
 }
 
 fn without_login(text: &str) -> Option<String> {
-    let Parts {
-        scheme,
-        hosts,
-        behind,
-        ..
-    } = Parts::of(text)?;
-    if !scheme.ends_with("unix") {
-        return Some(format!("{scheme}://{}{behind}", hosts.join(",")));
+    let parts = Parts::of(text)?;
+    if !parts.scheme.ends_with("unix") {
+        let hosts = parts.hosts.join(",");
+        return Some(format!("{}://{hosts}{}", parts.scheme, parts.behind));
     }
     let mut url = Url::parse(text).ok()?;
     let rest = url.query_pairs().filter(|(key, _)| key == "db");

@@ -116,15 +116,10 @@ pub(super) fn servers(
     scheme: &str,
     port: u16,
 ) -> Result<(Vec<Address>, Login, String), String> {
-    let Parts {
-        credentials,
-        hosts,
-        behind,
-        ..
-    } = parts;
-    let mut addresses = Vec::with_capacity(hosts.len());
+    let mut addresses = Vec::with_capacity(parts.hosts.len());
     let mut rest = (Login::default(), String::new());
-    for host in hosts {
+    let (credentials, behind) = (parts.credentials, parts.behind);
+    for host in &parts.hosts {
         if host.is_empty() {
             return Err("the host is missing".into());
         }
