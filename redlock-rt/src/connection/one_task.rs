@@ -177,13 +177,14 @@ fn spawn<T: Tried>(of: &Arc<T>, number: u64) {
         of: Arc::clone(of),
         number,
     };
-    // Without a runtime the future is dropped, which ends the turn.
-    let Some(task) = of.spawner().spawn(T::run(turn)) else {
+    // Without a runtime the turn is dropped, which ends it.
+    let Some(home) = of.spawner().site() else {
         return;
     };
+    let task = home.spawn(T::run(turn));
     let mut state = of.state();
     match &mut T::task(&mut state).running {
-        Some(running) if running.number == number => running.handle = Some(task.abort_handle()),
+        Some(running) if running.number == number => running.handle = Some(task),
         // It has ended, or was closed meanwhile.
         _ => task.abort(),
     }

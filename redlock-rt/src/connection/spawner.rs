@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{EnterGuard, Handle, Id, RuntimeFlavor};
-use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::clock;
 use crate::error::Error;
@@ -139,14 +139,6 @@ impl Spawner {
         });
         // Nothing is ever sent: the end of the task closes the channel.
         let _ = end.recv_timeout(limit);
-    }
-
-    /// Spawns a task; `None` if there is no runtime.
-    pub(super) fn spawn(
-        &self,
-        future: impl Future<Output = ()> + Send + 'static,
-    ) -> Option<JoinHandle<()>> {
-        Some(self.site()?.0.spawn(future))
     }
 }
 

@@ -147,11 +147,6 @@ impl Connection {
         live
     }
 
-    /// The server's name in errors.
-    pub(crate) fn place(&self) -> &Arc<str> {
-        &self.common.current.place
-    }
-
     pub(crate) fn timeouts(&self) -> Timeouts {
         self.common.timeouts
     }
@@ -244,7 +239,8 @@ impl Connection {
 
     /// Why the present server cannot wait for replicas, if that is known; `disk`: with WAITAOF.
     pub(crate) fn cannot_wait(&self, disk: bool) -> Option<Fault> {
-        self.live()?.replicas.cannot_wait(disk).cloned()
+        let link = self.live()?;
+        link.replicas.cannot_wait[usize::from(disk)].get().cloned()
     }
 
     /// Since when no command of an earlier connection can run any more, as far as the server reports it

@@ -45,7 +45,7 @@ pub(super) struct KnownReplicas {
     /// The number of replicas, or the maximum since the client connected; -1: unknown.
     count: AtomicI64,
     /// Why the server cannot wait for them: with WAIT, and with WAITAOF.
-    cannot_wait: [OnceLock<Fault>; 2],
+    pub(super) cannot_wait: [OnceLock<Fault>; 2],
 }
 
 impl KnownReplicas {
@@ -59,11 +59,6 @@ impl KnownReplicas {
     /// The number of replicas, or the maximum ([`Until::most`]); `None`: unknown.
     pub(super) fn count(&self) -> Option<u32> {
         u32::try_from(self.count.load(Ordering::Relaxed)).ok()
-    }
-
-    /// Why the server cannot wait for them, if that is known; `disk`: with WAITAOF.
-    pub(super) fn cannot_wait(&self, disk: bool) -> Option<&Fault> {
-        self.cannot_wait[usize::from(disk)].get()
     }
 
     /// Why WAIT was refused after calls that were not; `disk`: WAITAOF.

@@ -44,9 +44,7 @@ pub(crate) async fn listen(
     let Some(service) = dialer.sentinels() else {
         return Ok(());
     };
-    let Some(sentinel) = service.sentinels.get(turn % service.sentinels.len()) else {
-        return Ok(());
-    };
+    let sentinel = &service.sentinels[turn % service.sentinels.len()];
     let open = async { open(dialer, sentinel, within).await };
     let stream = clock::timeout(within, open).await;
     let stream = stream.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()))?;
