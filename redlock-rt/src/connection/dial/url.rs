@@ -54,12 +54,8 @@ impl Endpoint {
 }
 
 fn parse(text: &str) -> Result<Endpoint, String> {
-    if let Some(mistake) = mistake(text) {
-        return Err(mistake);
-    }
-    let Some(parts) = Parts::of(text) else {
-        return Err(FORM.into());
-    };
+    no_mistake(text)?;
+    let parts = Parts::of(text).ok_or(FORM)?;
     match &*parts.scheme {
         "redis" | "rediss" => {
             let (addresses, login, path) = servers(&parts, &parts.scheme, PORT)?;
@@ -75,11 +71,8 @@ fn parse(text: &str) -> Result<Endpoint, String> {
             let path = path.strip_prefix('/').unwrap_or(&path);
             let (name, db) = path.split_once('/').unwrap_or((path, ""));
             let name = decode(name).filter(|name| !name.is_empty());
-            let Some(name) = name else {
-                return Err(format!(
-                    "the name of the service is missing; {SENTINEL_FORM}"
-                ));
-            };
+            let missing = || format!("the name of the service is missing; {SENTINEL_FORM}");
+            let name = name.ok_or_else(missing)?;
             let db = database(db)?;
             Ok(Endpoint {
                 servers: Servers::Service(Service { name, sentinels }),
@@ -200,8 +193,8 @@ const SENTINEL_FORM: &str = "expected redis+sentinel://[user[:password]@]host:po
      redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster";
 const PERCENT: &str = "a % that begins no code is written %25";
 
-/// Known mistakes with URLs in configurations, and the correct form.
-pub(super) fn mistake(text: &str) -> Option<String> {
+/// Refuses known mistakes with URLs in configurations, with the correct form.
+pub(super) fn no_mistake(text: &str) -> Result<(), String> {
     let text = text.trim();
     let quotes = [
         '"', '\'', '`', '\u{201c}', '\u{201d}', '\u{2018}', '\u{2019}',
@@ -209,22 +202,22 @@ pub(super) fn mistake(text: &str) -> Option<String> {
     if text.starts_with(quotes) || text.ends_with(quotes) {
         let why = "the URL is in quotes, which belong to the file or the shell that it comes from; \
                    write redis://127.0.0.1:6379 without any";
-        return Some(why.into());
+        return Err(why.into());
     }
     let Some(Parts { scheme, behind, .. }) = Parts::of(text) else {
         // The text may be a bare password.
-        return Some(format!("the scheme is missing; {FORM}"));
+        return Err(format!("the scheme is missing; {FORM}"));
     };
     let plain = scheme.trim_end_matches(SENTINEL).trim_end_matches(CLUSTER);
     if matches!(plain, "redis" | "rediss") && behind.contains('@') {
         let why = "a / ? or # ends the password; percent-encode it: / is %2F, ? is %3F, # is %23, \
                    @ is %40, % is %25";
-        return Some(why.into());
+        return Err(why.into());
     }
     if text.contains('#') {
-        return Some("a # ends the URL; in a password it is written %23".into());
+        return Err("a # ends the URL; in a password it is written %23".into());
     }
-    None
+    Ok(())
 }
 
 fn host_and_port(url: &Url, default: u16) -> Result<(String, u16), &'static str> {

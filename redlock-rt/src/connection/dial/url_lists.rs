@@ -1,7 +1,7 @@
 //! Servers that are listed one by one.
 
 use super::endpoint::{Endpoint, Login, Servers, Service};
-use super::url::{PARSE, Parts, SENTINEL_PORT, database, mistake, servers};
+use super::url::{PARSE, Parts, SENTINEL_PORT, database, no_mistake, servers};
 use crate::connection::address::Address;
 use crate::error::Error;
 
@@ -106,9 +106,7 @@ fn sentinel(text: &str) -> Result<(Vec<Address>, Login), String> {
         true => text.to_owned(),
         false => format!("redis://{}", text.trim()),
     };
-    if let Some(mistake) = mistake(&whole) {
-        return Err(mistake);
-    }
+    no_mistake(&whole)?;
     let form = "expected host:port, redis://host:port or rediss://host:port for a sentinel";
     let parts = Parts::of(&whole).ok_or(form)?;
     match &*parts.scheme {
