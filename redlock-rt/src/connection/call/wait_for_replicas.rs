@@ -115,7 +115,7 @@ impl Link {
         let replicas = &self.replicas;
         if let Some(counted) = counted
             && let Ok(count) = last(counted.await)
-            && let Some(now) = Info::replicas_of(&count)
+            && let Some(now) = Info::of(&[count]).replicas
         {
             let least = replicas.count().filter(|_| until.most).unwrap_or(0);
             replicas

@@ -317,14 +317,14 @@ impl CurrentServer {
             self.journal.other_master(&master.place());
         }
         let mut before = None;
-        let differs = self.named.send_if_modified(|named| {
+        self.named.send_if_modified(|named| {
             let differs = named.as_ref() != Some(master);
             if differs {
                 before = named.replace(master.clone());
             }
             differs
         });
-        if differs && before.is_some() {
+        if before.is_some() {
             // Also if no connection is left, so that nothing waits for the next renewal.
             (self.on_move)();
         }

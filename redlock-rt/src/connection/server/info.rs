@@ -36,7 +36,7 @@ pub(super) enum Unfit {
 }
 
 impl Info {
-    pub(super) fn of(replies: &[Value]) -> Self {
+    pub(in crate::connection) fn of(replies: &[Value]) -> Self {
         let text = |reply: &Value| match reply {
             Value::Text(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             _ => String::new(),
@@ -70,11 +70,6 @@ impl Info {
             master: master.map(|(host, port): (_, u16)| format!("{host}:{port}")),
             has_shard_channels: false,
         }
-    }
-
-    /// The number of replicas in the reply to `INFO replication`, if an ACL does not forbid it.
-    pub(in crate::connection) fn replicas_of(reply: &Value) -> Option<u32> {
-        Self::of(std::slice::from_ref(reply)).replicas
     }
 
     /// Whether it is a master; `None`: unknown.

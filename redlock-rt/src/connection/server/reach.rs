@@ -53,8 +53,7 @@ where
             let reached = greeted.map_err(|fault| fault.of_master(&place))?;
             // Right after a failover the sentinels may name a server that is not promoted yet.
             if let Some(Unfit::Replica(why)) = reached.info.unfit(false) {
-                let why = format!("the master {place:?}: {why}");
-                return Err(Fault::unreachable(io::Error::other(why)));
+                return Err(Fault::passing(format!("the master {place:?}: {why}")));
             }
             return Ok(reached);
         },

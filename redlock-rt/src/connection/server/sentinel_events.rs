@@ -45,8 +45,7 @@ pub(crate) async fn listen(
         return Ok(());
     };
     let sentinel = &service.sentinels[turn % service.sentinels.len()];
-    let open = async { open(dialer, sentinel, within).await };
-    let stream = clock::timeout(within, open).await;
+    let stream = clock::timeout(within, open(dialer, sentinel, within)).await;
     let stream = stream.unwrap_or_else(|_| Err(Fault::connecting_took_too_long()))?;
     follow(dialer, server, service, within, stream).await
 }

@@ -256,7 +256,11 @@ impl Multiplexer {
                 let share = caller.line.map(|line| line.share);
                 state.sent(place, &ends, share, caller.since);
                 if let Some(due) = caller.due {
-                    state.is_due(due);
+                    state.next_due = Some(state.next_due.map_or(due, |known| known.min(due)));
+                    // The caller of the last command must be woken at this time.
+                    if let Some(open) = state.open.back_mut() {
+                        open.due = Some(due);
+                    }
                 }
                 state.idle.take()
             }
@@ -358,14 +362,6 @@ impl MultiplexerState {
         if let (Some(open), Some(bytes)) = (self.open.back_mut(), ends.last()) {
             self.appended += *bytes as u64;
             open.room = share.map(|share| (share, self.admission.takes(share, *bytes)));
-        }
-    }
-
-    /// The caller of the last command must be woken at this time.
-    fn is_due(&mut self, due: tokio::time::Instant) {
-        self.next_due = Some(self.next_due.map_or(due, |known| known.min(due)));
-        if let Some(open) = self.open.back_mut() {
-            open.due = Some(due);
         }
     }
 
