@@ -35,12 +35,10 @@ pub(crate) use self::introduction::Introduction;
 pub(crate) use self::task::run;
 pub(crate) use self::tracking::Tracking;
 
-/// The holds and their runtimes.
+/// The holds.
 #[derive(Default)]
 struct Scheduled {
     holds: Schedule<Arc<Hold>>,
-    /// The runtimes in which the holds were acquired.
-    homes: Homes,
     /// The holds whose keys the server is to watch, and when it was last asked.
     tracked: HashMap<LockName, (u64, Instant)>,
 }
@@ -56,7 +54,6 @@ impl Scheduled {
 
     /// A hold that is no longer scheduled has ended.
     fn forget(&mut self, hold: &Hold) {
-        self.homes.remove(hold.home.as_ref());
         let name = hold.recipe.name();
         if self
             .tracked
@@ -138,7 +135,6 @@ impl Watchdog {
             return is_valid;
         };
         let wake = schedule.holds.set(hold.number, at, Arc::clone(hold));
-        schedule.homes.add(hold.home.as_ref());
         drop(schedule);
         if wake {
             self.signal.notify();
@@ -282,9 +278,17 @@ impl Watchdog {
         items.map(|(_, hold)| Arc::clone(hold)).collect()
     }
 
-    /// The runtimes in which the holds were acquired, each once.
+    /// The runtimes in which the holds were acquired, each once. Asked only when a task has ended.
     pub(super) fn homes(&self) -> Vec<Home> {
-        lock(&self.schedule).homes.all().cloned().collect()
+        let schedule = lock(&self.schedule);
+        let mut homes = Vec::new();
+        let items = schedule.holds.items();
+        for home in items.filter_map(|(_, hold)| hold.home.as_ref()) {
+            if !homes.contains(home) {
+                homes.push(home.clone());
+            }
+        }
+        homes
     }
 
     /// The number of holds.
@@ -300,35 +304,6 @@ impl Watchdog {
             .iter()
             .filter(|hold| hold.lease().is_renewed(now))
             .count()
-    }
-}
-
-/// The runtimes of holds, each with its number of holds. There are few, however many holds there
-/// are.
-#[derive(Debug, Default)]
-struct Homes(Vec<(Home, usize)>);
-
-impl Homes {
-    fn add(&mut self, home: Option<&Home>) {
-        let Some(home) = home else { return };
-        match self.0.iter_mut().find(|(known, _)| known == home) {
-            Some((_, holds)) => *holds += 1,
-            None => self.0.push((home.clone(), 1)),
-        }
-    }
-
-    fn remove(&mut self, home: Option<&Home>) {
-        let Some(home) = home else { return };
-        if let Some(at) = self.0.iter().position(|(known, _)| known == home) {
-            self.0[at].1 -= 1;
-            if self.0[at].1 == 0 {
-                self.0.swap_remove(at);
-            }
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Home> {
-        self.0.iter().map(|(home, _)| home)
     }
 }
 
