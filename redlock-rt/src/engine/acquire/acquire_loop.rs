@@ -24,7 +24,7 @@ use crate::connection::{Caller, Fault};
 use crate::engine::ClientEngine;
 use crate::engine::guard::HoldGuard;
 use crate::engine::hand_over::{Offer, Taken};
-use crate::engine::hold::{Hold, LostReason, Request, Terms, key_of};
+use crate::engine::hold::{Hold, LostReason, Terms};
 use crate::engine::hub::Rivals;
 use crate::engine::wait::{Called, Health, NOT_POLLED, Refusal, Waits, Wake};
 use crate::error::{Error, ErrorKind};
@@ -73,8 +73,7 @@ impl<'a> AcquireLoop<'a> {
         wait: Option<Duration>,
     ) -> Self {
         let started = clock::stamp();
-        let waiters = engine.locks.waiters(key_of(&*recipe));
-        let attempt = Attempt::new(engine, recipe, waiters, terms);
+        let attempt = Attempt::new(engine, recipe, terms);
         Self {
             owner: params.owner,
             started,
@@ -308,15 +307,8 @@ impl AcquireLoop<'_> {
 
     /// Continues to wait as another owner.
     fn enter_again(&mut self) {
-        let Request {
-            engine,
-            recipe,
-            waiters,
-            terms,
-            ..
-        } = &self.attempt.request;
-        let (recipe, waiters) = (Arc::clone(recipe), Arc::clone(waiters));
-        self.attempt = Attempt::new(engine, recipe, waiters, *terms);
+        let recipe = Arc::clone(self.recipe());
+        self.attempt = Attempt::new(self.engine(), recipe, self.attempt.request.terms);
         self._asking = asking(self.owner, &self.attempt);
         self.place.enter_again(&self.attempt);
     }
@@ -418,10 +410,9 @@ pub(super) async fn try_acquire(
     if may_know && engine.locks.is_held_here(&**recipe) {
         return Ok(Err(Refusal::Held));
     }
-    let waiters = engine.locks.waiters(key_of(&**recipe));
     let attempt = match under {
-        Some(hold) => Attempt::under(hold, Arc::clone(recipe), waiters, terms),
-        None => Attempt::new(engine, Arc::clone(recipe), waiters, terms),
+        Some(hold) => Attempt::under(hold, Arc::clone(recipe), terms),
+        None => Attempt::new(engine, Arc::clone(recipe), terms),
     };
     try_once(engine, recipe, attempt, under, until).await
 }

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::connection::{Caller, Delivery, Fault};
 use crate::engine::ClientEngine;
 use crate::engine::guard::HoldGuard;
-use crate::engine::hold::{Request, Terms, key_of};
+use crate::engine::hold::{Request, Terms};
 use crate::engine::release::{OrphanedAttempt, Outstanding, abandon};
 use crate::error::Error;
 use crate::wire::{Recipe, acquire_all, first_held, is_taken_together};
@@ -87,10 +87,7 @@ struct Attempts {
 
 impl Attempts {
     fn new(engine: &Arc<ClientEngine>, recipes: &[Arc<dyn Recipe>], terms: Terms) -> Self {
-        let request = |recipe: &Arc<dyn Recipe>| {
-            let waiters = engine.locks.waiters(key_of(&**recipe));
-            Request::new(engine, Arc::clone(recipe), waiters, terms)
-        };
+        let request = |recipe: &Arc<dyn Recipe>| Request::new(engine, Arc::clone(recipe), terms);
         Self {
             requests: recipes.iter().map(request).collect(),
             lease: terms.lease,

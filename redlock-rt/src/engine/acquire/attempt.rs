@@ -7,7 +7,7 @@ use super::ACTION;
 use crate::connection::{Delivery, Fault};
 use crate::engine::ClientEngine;
 use crate::engine::guard::HoldGuard;
-use crate::engine::hold::{Claim, Hold, LockQueue, Request, Terms};
+use crate::engine::hold::{Claim, Hold, Request, Terms};
 use crate::engine::release::{OrphanedAttempt, Outstanding, abandon};
 use crate::error::Error;
 use crate::wire::{AcquireReply, Recipe, Reply, Tokens};
@@ -25,14 +25,9 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    pub(super) fn new(
-        engine: &Arc<ClientEngine>,
-        recipe: Arc<dyn Recipe>,
-        waiters: Arc<LockQueue>,
-        terms: Terms,
-    ) -> Self {
+    pub(super) fn new(engine: &Arc<ClientEngine>, recipe: Arc<dyn Recipe>, terms: Terms) -> Self {
         Self {
-            request: Request::new(engine, recipe, waiters, terms),
+            request: Request::new(engine, recipe, terms),
             delivery: Delivery::default(),
             traces: false,
             done: false,
@@ -41,13 +36,8 @@ impl Attempt {
     }
 
     /// Asks for a hold in another mode of a lock that is held.
-    pub(super) fn under(
-        hold: &Arc<Hold>,
-        recipe: Arc<dyn Recipe>,
-        waiters: Arc<LockQueue>,
-        terms: Terms,
-    ) -> Self {
-        let mut attempt = Self::new(&hold.engine, recipe, waiters, terms);
+    pub(super) fn under(hold: &Arc<Hold>, recipe: Arc<dyn Recipe>, terms: Terms) -> Self {
+        let mut attempt = Self::new(&hold.engine, recipe, terms);
         attempt.request.claim = Claim::Under(hold.owner);
         if let Some(owner) = hold.paired_owner() {
             attempt.request.owner = owner;

@@ -17,7 +17,7 @@ use super::local_wait::LocalWait;
 use crate::clock;
 use crate::connection::Connector;
 use crate::engine::hand_over::Offer;
-use crate::engine::hold::{LostReason, Request, key_of};
+use crate::engine::hold::{LostReason, Request};
 use crate::engine::release::PendingCleanup;
 use crate::engine::wait::{Called, Waits, Wake};
 use crate::engine::{ClientEngine, Config, HoldGuard, Terms};
@@ -61,17 +61,14 @@ impl World {
             recipe: Arc::new(recipe),
         };
         let (recipe, now) = (Arc::clone(&world.recipe), clock::now());
-        let waiters = world.engine.locks.waiters(key_of(&*recipe));
-        let request = Request::new(&world.engine, recipe, waiters, TERMS);
+        let request = Request::new(&world.engine, recipe, TERMS);
         let guard = HoldGuard::acquired(&request, None, now, now).0;
         (Arc::new(world), guard)
     }
 
     /// A waiter that has asked and is queued.
     fn queued(&self) -> Waiter {
-        let (engine, recipe) = (&self.engine, Arc::clone(&self.recipe));
-        let waiters = engine.locks.waiters(key_of(&*recipe));
-        let mut attempt = Attempt::new(engine, recipe, waiters, TERMS);
+        let mut attempt = Attempt::new(&self.engine, Arc::clone(&self.recipe), TERMS);
         let mut place = LocalWait::enter(&attempt, clock::now(), None);
         let called = block_on(place.called(None));
         assert!(matches!(called, Called::Wake(Wake::Try)));

@@ -8,7 +8,7 @@ use super::attempt::Attempt;
 use crate::clock;
 use crate::engine::ClientEngine;
 use crate::engine::guard::HoldGuard;
-use crate::engine::hold::{Claim, LostReason, Terms, key_of};
+use crate::engine::hold::{Claim, LostReason, Terms};
 use crate::error::{Error, ErrorKind, Theft};
 use crate::name::HoldId;
 use crate::wire::{Recipe, Steal as StealCall};
@@ -38,8 +38,7 @@ impl Steal<'_> {
         terms: Terms,
     ) -> Result<HoldGuard, Error> {
         engine.end_chain(&*recipe);
-        let waiters = engine.locks.waiters(key_of(&*recipe));
-        let mut attempt = Attempt::new(engine, Arc::clone(&recipe), waiters, terms);
+        let mut attempt = Attempt::new(engine, Arc::clone(&recipe), terms);
         attempt.request.claim = Claim::Steal(Arc::new(StealCall {
             from: self.from.cloned(),
             theft: self.why.map(|why| {

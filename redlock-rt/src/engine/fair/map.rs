@@ -8,7 +8,7 @@ use super::waiters::{FairTicket, FairWaiters};
 use crate::clock;
 use crate::connection::{Delivery, Message};
 use crate::engine::ClientEngine;
-use crate::engine::hold::{Request, Terms, key_of};
+use crate::engine::hold::{Request, Terms};
 use crate::engine::hub::{ChannelListener, Hub, Subscription};
 use crate::engine::release::{OrphanedAttempt, abandon};
 use crate::engine::signal::Signal;
@@ -123,8 +123,7 @@ impl FairMap {
         let Some(engine) = self.engine.upgrade() else {
             return;
         };
-        let waiters = engine.locks.waiters(key_of(&**recipe));
-        let mut request = Request::new(&engine, Arc::clone(recipe), waiters, Terms::WITHOUT_LEASE);
+        let mut request = Request::new(&engine, Arc::clone(recipe), Terms::WITHOUT_LEASE);
         request.owner = number;
         abandon(OrphanedAttempt {
             request,

@@ -15,7 +15,7 @@ use ::loom::thread;
 use super::{HandOver, Offer, Taken};
 use crate::clock;
 use crate::connection::Connector;
-use crate::engine::hold::{Holders, LockQueue, LostReason, RenewalPlan, Request, key_of};
+use crate::engine::hold::{Holders, LockQueue, LostReason, RenewalPlan, Request};
 use crate::engine::wait::{Health, WaiterGuard, Waits, Wake};
 use crate::engine::{ClientEngine, Config, HoldGuard, Terms};
 use crate::name::LockName;
@@ -33,6 +33,7 @@ struct World {
     engine: Arc<ClientEngine>,
     recipe: Arc<dyn Recipe>,
     waiters: Arc<LockQueue>,
+    first: Request,
     /// The guards at this moment.
     guards: AtomicUsize,
 }
@@ -48,27 +49,33 @@ impl World {
         let engine = ClientEngine::through(Connector::new(connect), config);
         engine.releases.signal.runs();
         let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
-        let waiters = engine.locks.waiters(key_of(&*recipe));
-        let world = Self {
-            engine,
-            recipe,
-            waiters,
-            guards: AtomicUsize::new(1),
-        };
-        let now = clock::now();
-        let guard = HoldGuard::acquired(&world.request(), None, now, now).0;
-        (Arc::new(world), guard)
-    }
-
-    fn request(&self) -> Request {
         let terms = Terms {
             lease: LEASE,
             renew: Some(LEASE / 3),
             max_hold: None,
             ..Terms::WITHOUT_LEASE
         };
-        let (recipe, waiters) = (Arc::clone(&self.recipe), Arc::clone(&self.waiters));
-        Request::new(&self.engine, recipe, waiters, terms)
+        let first = Request::new(&engine, Arc::clone(&recipe), terms);
+        let now = clock::now();
+        let guard = HoldGuard::acquired(&first, None, now, now).0;
+        let world = Self {
+            engine,
+            recipe,
+            waiters: Arc::clone(&first.waiters),
+            first,
+            guards: AtomicUsize::new(1),
+        };
+        (Arc::new(world), guard)
+    }
+
+    /// Another request, without the map of the queues: its mutex would only add interleavings.
+    fn request(&self) -> Request {
+        let number = self.engine.next_number();
+        Request {
+            number,
+            owner: number,
+            ..self.first.clone()
+        }
     }
 
     fn enter(&self) -> Place {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{LockQueue, Terms};
+use super::{LockQueue, Terms, key_of};
 use crate::clock;
 use crate::connection::To;
 use crate::engine::ClientEngine;
@@ -41,12 +41,8 @@ pub(crate) struct Request {
 const TOKENS: u32 = 1000;
 
 impl Request {
-    pub(crate) fn new(
-        engine: &Arc<ClientEngine>,
-        recipe: Arc<dyn Recipe>,
-        waiters: Arc<LockQueue>,
-        terms: Terms,
-    ) -> Self {
+    pub(crate) fn new(engine: &Arc<ClientEngine>, recipe: Arc<dyn Recipe>, terms: Terms) -> Self {
+        let waiters = engine.locks.waiters(key_of(&*recipe));
         let number = engine.next_number();
         let terms = terms.of_kind(recipe.profile().kind);
         Self {

@@ -43,7 +43,7 @@ impl World {
             ..Terms::WITHOUT_LEASE
         };
         let now = clock::now();
-        let request = Request::new(&engine, Arc::clone(&recipe), Arc::clone(&waiters), terms);
+        let request = Request::new(&engine, Arc::clone(&recipe), terms);
         let guard = HoldGuard::acquired(&request, None, now, now).0;
         (
             Self {
