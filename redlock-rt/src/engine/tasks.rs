@@ -13,9 +13,6 @@ impl ClientEngine {
     /// Starts the client's tasks if they do not run: the first time, and after their runtime has
     /// ended.
     pub(crate) fn ensure_tasks(self: &Arc<Self>) {
-        if self.has_its_tasks() {
-            return;
-        }
         let timeouts = &self.config.timeouts;
         self.ensure(&self.releases.signal, || {
             let clustered = self.nodes.cluster().is_some();
@@ -51,6 +48,10 @@ impl ClientEngine {
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        // Checked at each acquisition.
+        if signal.is_running() || signal.is_closed() {
+            return;
+        }
         let engine = Arc::downgrade(self);
         // Counts as a use until the task has ended: work that the last guard leaves meanwhile may still be sent.
         let ending = move || {
@@ -80,17 +81,6 @@ impl ClientEngine {
     pub(super) fn rewatch(self: &Arc<Self>, hold: &Arc<Hold>) {
         self.watchdog.rewatch(hold);
         self.ensure_tasks();
-    }
-
-    /// Whether all tasks run. Checked at each acquisition.
-    fn has_its_tasks(&self) -> bool {
-        let runs = |signal: &Signal| signal.is_running() || signal.is_closed();
-        let (failovers, fair) = (self.dialer.has_sentinels(), self.fair.is_used());
-        runs(&self.releases.signal)
-            && runs(&self.watchdog.signal)
-            && runs(&self.hub.signal)
-            && (!failovers || runs(&self.failovers))
-            && (!fair || runs(&self.fair.signal))
     }
 
     /// The runtime of a task has ended. Other users of the client start the task in their runtime: waiters when they
