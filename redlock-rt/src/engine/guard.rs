@@ -61,23 +61,19 @@ impl Hold {
         self.lease().unchain();
         let cleanup = Cleanup::update(self, lease, self.deadline());
         let mut pending = PendingCleanup::new(cleanup);
-        match pending.run(Some(deadline), None).await {
-            Some(Ok(HoldReply::Done)) => {
+        let name = self.recipe.name();
+        match pending.finish(action, name, deadline, None).await? {
+            HoldReply::Done => {
                 if let Some(reason) = self.lost_reason(clock::now()) {
                     return Err(self.lost_error(action, reason));
                 }
                 self.engine.watchdog.rewatch(self);
                 Ok(())
             }
-            Some(Ok(reply)) => {
+            reply => {
                 let reason = reply.lost().unwrap_or(LostReason::Deleted);
                 Err(self.lost_error(action, reason))
             }
-            Some(Err(fault)) => {
-                let error = pending.failed(fault, action);
-                Err(error.named(self.recipe.name().as_arc()))
-            }
-            None => Err(pending.out_of_time(action)),
         }
     }
 
@@ -275,14 +271,8 @@ impl HoldGuard {
             drop(pending);
             return Ok(Unlocked::AlreadyExpired);
         }
-        let reply = match pending.run(Some(until), Some(now)).await {
-            Some(Ok(reply)) => reply,
-            Some(Err(fault)) => {
-                let error = pending.failed(fault, ACTION);
-                return Err(error.named(hold.recipe.name().as_arc()));
-            }
-            None => return Err(pending.out_of_time(ACTION)),
-        };
+        let name = hold.recipe.name();
+        let reply = pending.finish(ACTION, name, until, Some(now)).await?;
         Ok(match (leave, reply) {
             (Leave::Last, HoldReply::Done) => Unlocked::Released,
             (Leave::Last, HoldReply::Kept) => Unlocked::Kept {

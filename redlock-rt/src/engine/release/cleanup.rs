@@ -242,6 +242,16 @@ impl Cleanup {
         journal.refuses(name, fault, effect);
     }
 
+    /// The error for a caller that cannot wait any longer. The cleanup continues in the background.
+    fn out_of_time(&self, action: &'static str) -> Error {
+        let kind = match self.sending.delivery.is_open() {
+            true => ErrorKind::OutcomeUnknown,
+            false => ErrorKind::Unavailable,
+        };
+        let server = self.engine().place_of(self.name());
+        Error::new(kind, action).detail(format!("{server}: {GOES_ON}"))
+    }
+
     /// Whether other cleanups of its hold wait for it.
     pub(in crate::engine) fn has_turn(&self) -> bool {
         self.turn.is_some()
@@ -313,13 +323,33 @@ impl PendingCleanup {
         self.cleanup.as_mut()
     }
 
+    /// Runs for a caller that waits until `until`. `name`: of its lock, for the error. `now`: the time that
+    /// this caller has just read from the clock.
+    pub(in crate::engine) async fn finish(
+        &mut self,
+        action: &'static str,
+        name: &LockName,
+        until: Instant,
+        now: Option<Instant>,
+    ) -> Result<HoldReply, Error> {
+        let outcome = self.run(Some(until), now).await;
+        let error = match (outcome, &self.cleanup) {
+            (Some(Ok(reply)), _) => return Ok(reply),
+            (Some(Err(fault)), None) => fault.into_error(action),
+            (Some(Err(fault)), Some(_)) => fault.into_error(action).and(GOES_ON),
+            (None, Some(cleanup)) => cleanup.out_of_time(action),
+            (None, None) => Error::new(ErrorKind::Unavailable, action),
+        };
+        Err(error.named(name.as_arc()))
+    }
+
     /// Runs to the end, or until there is a result for a caller that waits until `until`; `None`: `until`
-    /// came first. `now`: the time that this caller has just read from the clock.
+    /// came first. `now`: as for [`finish`](Self::finish).
     ///
     /// # Cancel safety
     ///
     /// The future may be dropped at any point, and the cleanup may be run again.
-    pub(in crate::engine) async fn run(
+    pub(super) async fn run(
         &mut self,
         until: Option<Instant>,
         now: Option<Instant>,
@@ -362,36 +392,6 @@ impl PendingCleanup {
             cleanup.over(&outcome);
             drop(self);
         }
-    }
-
-    /// The error for a caller that gets this fault.
-    pub(in crate::engine) fn failed(self, fault: Fault, action: &'static str) -> Error {
-        let error = fault.into_error(action);
-        match self.cleanup {
-            Some(_) => error.and(GOES_ON),
-            None => error,
-        }
-    }
-
-    /// The error for a caller that cannot wait any longer. The cleanup continues in the background.
-    pub(in crate::engine) fn out_of_time(self, action: &'static str) -> Error {
-        let open = self
-            .cleanup
-            .as_ref()
-            .is_some_and(|cleanup| cleanup.sending.delivery.is_open());
-        let kind = if open {
-            ErrorKind::OutcomeUnknown
-        } else {
-            ErrorKind::Unavailable
-        };
-        let mut error = Error::new(kind, action);
-        if let Some(cleanup) = &self.cleanup {
-            let name = cleanup.name();
-            error = error.named(name.as_arc());
-            let server = cleanup.engine().place_of(name);
-            error = error.detail(format!("{server}: {GOES_ON}"));
-        }
-        error
     }
 }
 

@@ -58,19 +58,15 @@ impl OnceCall {
             return Err(Fault::closed().into_error(action));
         };
         let (name, reply) = (request.name.clone(), Arc::clone(&request.reply));
-        let named = |error: Error| error.named(name.as_arc());
         // Not refused while the client shuts down: the client waits for such calls.
         engine.ensure_tasks();
         let mut pending = PendingCleanup::new(Cleanup::once(request));
-        match pending.run(Some(engine.patience(clock::now())), None).await {
-            Some(Ok(_)) => {}
-            Some(Err(fault)) => return Err(named(pending.failed(fault, action))),
-            None => return Err(pending.out_of_time(action)),
-        }
+        let until = engine.patience(clock::now());
+        pending.finish(action, &name, until, None).await?;
         match reply.get() {
             Some(reply) => Ok(*reply),
             // The reply is set before the call is over, and this call was not over before.
-            None => Err(named(Fault::closed().into_error(action))),
+            None => Err(Fault::closed().into_error(action).named(name.as_arc())),
         }
     }
 }
