@@ -8,7 +8,7 @@ use crate::clock;
 use crate::connection::{Caller, Delivery, Fault, To};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
-use crate::wire::{Call, LockRecipe, Malformed, NOTED, Operation, Reply, Slot};
+use crate::wire::{Call, LockRecipe, Malformed, NOTED, Operation, Reply, Slot, was_done};
 
 /// What to do with a call whose reply was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl ClientEngine {
             self.ended_on(channel, &news);
         }
         let named = |fault: Fault| fault.into_error(action).named(name.as_arc());
-        read(reply).map_err(|malformed| named(delivery.misread(malformed)))
+        delivery.read(Ok(reply), read).map_err(named)
     }
 
     /// Frees a lock of any holder. Sent once: a repeat could free the lock of a later holder.
@@ -115,10 +115,7 @@ impl ClientEngine {
         let (reply, news) = News::split(reply?, &delivery);
         self.ended(recipe, &news);
         let named = |fault: Fault| fault.into_error(action).named(recipe.name().as_arc());
-        match reply {
-            Reply::Int(freed @ 0..=1) => Ok(freed == 1),
-            other => Err(named(delivery.misread(Malformed(other)))),
-        }
+        delivery.read(Ok(reply), was_done).map_err(named)
     }
 
     async fn transmit(

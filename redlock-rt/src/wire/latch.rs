@@ -140,7 +140,7 @@ impl Gate for LatchWire {
     }
 }
 
-/// Reads the reply to setting or deleting.
+/// Reads the reply to setting or deleting, or to freeing by force.
 pub(crate) fn was_done(reply: Reply) -> Result<bool, Malformed> {
     match reply {
         Reply::Int(done @ 0..=1) => Ok(done == 1),

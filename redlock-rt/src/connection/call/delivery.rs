@@ -258,14 +258,20 @@ impl Delivery {
         self.exchange.is_some()
     }
 
-    /// The last reply cannot be a reply to its call. It says nothing about the call, which may have run, and
-    /// the connection is closed.
-    pub(crate) fn misread(&mut self, malformed: Malformed) -> Fault {
-        self.reopen();
-        match self.answered_on.take() {
-            Some(link) => link.misread(malformed),
-            None => Fault::nonsense(malformed),
-        }
+    /// Reads the last answer. What `read` refuses cannot be a reply to the call: it says nothing about the
+    /// call, which may have run, and the connection is closed.
+    pub(crate) fn read<T>(
+        &mut self,
+        answer: Result<Reply, Fault>,
+        read: impl FnOnce(Reply) -> Result<T, Malformed>,
+    ) -> Result<T, Fault> {
+        read(answer?).map_err(|malformed| {
+            self.reopen();
+            match self.answered_on.take() {
+                Some(link) => link.misread(malformed),
+                None => Fault::nonsense(malformed),
+            }
+        })
     }
 
     /// The call ran; its effect must still be undone.

@@ -109,9 +109,9 @@ impl Attempts {
         let to = first.to();
         let attempt = self.delivery.attempt(to, call, until);
         let late = || Err(first.engine.no_answer(first.recipe.name()));
-        let reply = attempt.await.unwrap_or_else(late)?;
-        let held = first_held(reply, requests.len());
-        let held = held.map_err(|malformed| self.delivery.misread(malformed))?;
+        let answer = attempt.await.unwrap_or_else(late);
+        let read = |reply| first_held(reply, requests.len());
+        let held = self.delivery.read(answer, read)?;
         if held.is_some() {
             self.delivery.close();
         }

@@ -71,10 +71,8 @@ impl Attempt {
     ) -> Option<Result<AcquireReply, Fault>> {
         let recipe = &self.request.recipe;
         let profile = recipe.profile();
-        let reply = answer.map(|reply| {
-            let read = recipe.acquired(reply?);
-            read.map_err(|malformed| self.delivery.misread(malformed))
-        });
+        let read = |reply| recipe.acquired(reply);
+        let reply = answer.map(|answer| self.delivery.read(answer, read));
         if let Some(Ok(reply)) = &reply
             && !matches!(reply, AcquireReply::Acquired(..))
         {

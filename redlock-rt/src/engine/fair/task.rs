@@ -12,7 +12,7 @@ use crate::clock;
 use crate::connection::{Caller, Delivery, Lane, Nodes, To};
 use crate::name::LockName;
 use crate::shim::lock;
-use crate::wire::{Beat, Heartbeat, Reply, Slot, beat};
+use crate::wire::{Beat, Heartbeat, Slot, beat};
 
 /// The number of calls in progress at once at one server: a call without a reply does not block the
 /// others.
@@ -92,12 +92,9 @@ async fn send(map: &FairMap, batch: Vec<PendingBeat>, nodes: &Nodes) {
             // Dropped beats count as failed.
             return;
         };
-        let decode = |reply: Reply| {
-            let beats = Beat::decode_all(reply, part.len());
-            beats.map_err(|malformed| delivery.misread(malformed))
-        };
+        let decode = |reply| Beat::decode_all(reply, part.len());
         let now = clock::now();
-        match asked.and_then(decode) {
+        match delivery.read(asked, decode) {
             Ok(beats) => {
                 // One random value for all, so that they stay together.
                 let spread = fastrand::f64();

@@ -186,11 +186,8 @@ async fn look(
 ) -> Option<Result<GateState, Fault>> {
     let mut delivery = Delivery::default();
     let attempt = delivery.attempt(engine.to(latch.name()), || latch.check(), deadline);
-    let reply = attempt.await?;
-    Some(reply.and_then(|reply| {
-        let look = latch.read(reply);
-        look.map_err(|malformed| delivery.misread(malformed))
-    }))
+    let answer = attempt.await?;
+    Some(delivery.read(answer, |reply| latch.read(reply)))
 }
 
 fn told(latch: &dyn Gate, outcome: Result<Ended, Fault>) -> Result<Arc<str>, Error> {

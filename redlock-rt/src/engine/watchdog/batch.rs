@@ -190,10 +190,7 @@ pub(super) async fn alone(
     let mut delivery = Delivery::of_upkeep();
     let reply = delivery.attempt(to, || call, Some(until)).await;
     let reply = reply.unwrap_or_else(|| Err(Fault::timed_out(NO_ANSWER)));
-    answered.outcome = reply.and_then(|reply| {
-        let read = decode(reply, 1);
-        read.map_err(|malformed| delivery.misread(malformed))
-    });
+    answered.outcome = delivery.read(reply, |reply| decode(reply, 1));
     answered.sent = delivery.sent.unwrap_or(now);
     drop(turn);
     answered.due.push((hold, ttl));

@@ -51,8 +51,8 @@ impl Sending {
     }
 
     pub(super) fn read(&mut self, answer: Result<Reply, Fault>) -> Result<HoldReply, Fault> {
-        let reply = HoldReply::try_from(self.hear(answer?));
-        reply.map_err(|malformed| self.delivery.misread(malformed))
+        let answer = answer.map(|reply| self.hear(reply));
+        self.delivery.read(answer, HoldReply::try_from)
     }
 }
 

@@ -39,12 +39,12 @@ impl Ending for OnceRequest {
     ) -> Option<Result<HoldReply, Fault>> {
         let (call, to) = (|| self.call.clone(), self.engine.to(&self.name));
         let answer = by.delivery.attempt(to, call, until).await?;
-        Some(answer.and_then(|reply| {
-            let read = (self.read)(by.hear(reply));
-            let reply = read.map_err(|malformed| by.delivery.misread(malformed))?;
+        let answer = answer.map(|reply| by.hear(reply));
+        let read = by.delivery.read(answer, self.read);
+        Some(read.map(|reply| {
             // Set once: nothing is sent after a reply.
             let _ = self.reply.set(reply);
-            Ok(HoldReply::Done)
+            HoldReply::Done
         }))
     }
 

@@ -35,11 +35,8 @@ impl OrphanedAttempt {
         // Nothing is sent here: the call is in progress.
         let answer = delivery.attempt(request.to(), || request.call(false, None), until);
         let answer = answer.await?;
-        let read = answer.and_then(|reply| {
-            let read = request.recipe.acquired(reply);
-            read.map_err(|malformed| delivery.misread(malformed))
-        });
-        Some(match read {
+        let read = |reply| request.recipe.acquired(reply);
+        Some(match delivery.read(answer, read) {
             Ok(
                 AcquireReply::Held(_)
                 | AcquireReply::Unset
