@@ -84,21 +84,15 @@ impl Lapse {
     }
 }
 
+/// The reply to a final call; `None`: the caller's time came first.
+type Stepped = Option<Result<HoldReply, Fault>>;
+
 /// A final call, as its runner sees it.
 pub(super) trait Ending {
     /// Whether something stays in Redis without the call.
     fn is_due(&self) -> bool {
         true
     }
-
-    /// Sends the command, and waits for the reply until `until`; `None`: that came first.
-    fn step(
-        &mut self,
-        by: &mut Sending,
-        until: Option<Instant>,
-    ) -> impl Future<Output = Option<Result<HoldReply, Fault>>> + Send
-    where
-        Self: Sized;
 
     /// The time after which nothing is sent any more; `None`: there is none, or it is not known yet.
     fn give_up(&self, by: &Sending, lapse: Lapse) -> Option<Instant>;
@@ -193,11 +187,8 @@ impl AnyEnding {
         }
     }
 
-    pub(super) async fn step(
-        &mut self,
-        by: &mut Sending,
-        until: Option<Instant>,
-    ) -> Option<Result<HoldReply, Fault>> {
+    /// Sends the command, and waits for the reply until `until`.
+    pub(super) async fn step(&mut self, by: &mut Sending, until: Option<Instant>) -> Stepped {
         match self {
             Self::Release(ending) => ending.step(by, until).await,
             Self::Update(ending) => ending.step(by, until).await,

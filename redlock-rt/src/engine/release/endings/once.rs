@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::{Ending, Lapse, Sending};
+use super::{Ending, Lapse, Sending, Stepped};
 use crate::clock;
-use crate::connection::{Delivery, Fault};
+use crate::connection::Delivery;
 use crate::engine::ClientEngine;
 use crate::engine::announcement::News;
 use crate::name::LockName;
@@ -29,14 +29,8 @@ impl OnceRequest {
         let call = || self.call.clone();
         delivery.begin(self.engine.to(&self.name), call, waker)
     }
-}
 
-impl Ending for OnceRequest {
-    async fn step(
-        &mut self,
-        by: &mut Sending,
-        until: Option<Instant>,
-    ) -> Option<Result<HoldReply, Fault>> {
+    pub(super) async fn step(&mut self, by: &mut Sending, until: Option<Instant>) -> Stepped {
         let (call, to) = (|| self.call.clone(), self.engine.to(&self.name));
         let answer = by.delivery.attempt(to, call, until).await?;
         let answer = answer.map(|reply| by.hear(reply));
@@ -47,7 +41,9 @@ impl Ending for OnceRequest {
             HoldReply::Done
         }))
     }
+}
 
+impl Ending for OnceRequest {
     /// Later the id may be gone, and the call would be executed twice.
     fn give_up(&self, by: &Sending, _: Lapse) -> Option<Instant> {
         let response = self.engine.config.timeouts.response;

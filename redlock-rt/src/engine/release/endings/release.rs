@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-use super::{Ending, Lapse, Sending};
-use crate::connection::{Delivery, Fault};
+use super::{Ending, Lapse, Sending, Stepped};
+use crate::connection::Delivery;
 use crate::engine::announcement::News;
 use crate::engine::hold::Hold;
 use crate::name::HoldId;
@@ -50,6 +50,23 @@ impl Release {
         delivery.begin(hold.to(), || call_of(hold, grant, is_first), waker)
     }
 
+    pub(super) async fn step(&mut self, by: &mut Sending, until: Option<Instant>) -> Stepped {
+        let now = by.now.take();
+        let Self { hold, grant, .. } = self;
+        if self.forgets {
+            let Some(call) = hold.recipe.forget(&hold.id(), hold.repeated) else {
+                return Some(Ok(HoldReply::Done));
+            };
+            let answer = by.delivery.attempt(hold.to(), || call, until).await?;
+            return Some(by.read(answer));
+        }
+        let is_first = by.delivery.open_since.is_none();
+        let call = || call_of(hold, grant, is_first);
+        let answer = by.delivery.attempt_at(hold.to(), call, until, now).await?;
+        let reply = by.read(answer);
+        Some(reply.map(|reply| self.judged(reply, &by.delivery)))
+    }
+
     /// Behaves as if it was sent.
     #[cfg(test)]
     pub(in crate::engine::release) fn was_sent(&mut self) {
@@ -76,27 +93,6 @@ fn call_of(hold: &Hold, grant: &mut Option<Box<Grant>>, is_first: bool) -> Call 
 impl Ending for Release {
     fn is_due(&self) -> bool {
         !self.forgets && !self.hold.is_settled()
-    }
-
-    async fn step(
-        &mut self,
-        by: &mut Sending,
-        until: Option<Instant>,
-    ) -> Option<Result<HoldReply, Fault>> {
-        let now = by.now.take();
-        let Self { hold, grant, .. } = self;
-        if self.forgets {
-            let Some(call) = hold.recipe.forget(&hold.id(), hold.repeated) else {
-                return Some(Ok(HoldReply::Done));
-            };
-            let answer = by.delivery.attempt(hold.to(), || call, until).await?;
-            return Some(by.read(answer));
-        }
-        let is_first = by.delivery.open_since.is_none();
-        let call = || call_of(hold, grant, is_first);
-        let answer = by.delivery.attempt_at(hold.to(), call, until, now).await?;
-        let reply = by.read(answer);
-        Some(reply.map(|reply| self.judged(reply, &by.delivery)))
     }
 
     fn give_up(&self, _: &Sending, lapse: Lapse) -> Option<Instant> {

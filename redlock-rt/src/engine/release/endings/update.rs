@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Ending, Lapse, Sending};
+use super::{Ending, Lapse, Sending, Stepped};
 use crate::clock;
-use crate::connection::{Delivery, Fault};
+use crate::connection::Delivery;
 use crate::engine::announcement::News;
 use crate::engine::hold::Hold;
 use crate::wire::{HoldReply, WantedLease};
@@ -16,16 +16,8 @@ pub(in crate::engine::release) struct Update {
     pub(in crate::engine::release) lease: Duration,
 }
 
-impl Ending for Update {
-    fn is_due(&self) -> bool {
-        false
-    }
-
-    async fn step(
-        &mut self,
-        by: &mut Sending,
-        until: Option<Instant>,
-    ) -> Option<Result<HoldReply, Fault>> {
+impl Update {
+    pub(super) async fn step(&mut self, by: &mut Sending, until: Option<Instant>) -> Stepped {
         let Self { hold, lease } = self;
         let count = hold.count();
         if count == 0 {
@@ -44,6 +36,12 @@ impl Ending for Update {
         let sent = by.delivery.sent.unwrap_or_else(clock::now);
         let reply = by.read(answer);
         Some(reply.inspect(|reply| hold.answered(reply, sent, *lease)))
+    }
+}
+
+impl Ending for Update {
+    fn is_due(&self) -> bool {
+        false
     }
 
     /// The call would only change a lease, and only of a lock that still exists.

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use super::{Ending, Lapse, Sending};
+use super::{Ending, Lapse, Sending, Stepped};
 use crate::connection::{Delivery, Fault};
 use crate::engine::announcement::News;
 use crate::engine::hold::Request;
-use crate::wire::{AcquireReply, HoldReply};
+use crate::wire::AcquireReply;
 
 /// An owner that may have the lock, but must not have it.
 pub(crate) struct OrphanedAttempt {
@@ -58,20 +58,16 @@ impl OrphanedAttempt {
             Err(_) => Ok(!*traces && delivery.open_since.is_none()),
         })
     }
-}
 
-impl Ending for OrphanedAttempt {
-    async fn step(
-        &mut self,
-        by: &mut Sending,
-        until: Option<Instant>,
-    ) -> Option<Result<HoldReply, Fault>> {
+    pub(super) async fn step(&mut self, by: &mut Sending, until: Option<Instant>) -> Stepped {
         let Self { request, .. } = self;
         let call = || request.recipe.withdraw(&request.id());
         let answer = by.delivery.attempt(request.to(), call, until).await?;
         Some(by.read(answer))
     }
+}
 
+impl Ending for OrphanedAttempt {
     fn give_up(&self, _: &Sending, lapse: Lapse) -> Option<Instant> {
         // State other than the lock has no lease, and stays until it is removed.
         let leaves_traces = self.request.recipe.profile().leaves_traces;
