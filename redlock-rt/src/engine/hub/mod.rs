@@ -76,47 +76,34 @@ impl Hub {
         }
     }
 
-    /// Attaches a listener to a channel. The listener is notified when the channel is confirmed.
-    /// Returns whether it is confirmed already; in that case the caller notifies the listener.
-    fn attach(
-        self: &Arc<Self>,
-        channel: String,
-        end: SubscriptionEnd,
-        listener: Arc<dyn ChannelListener>,
-    ) -> (Attachment, bool) {
+    /// Attaches a listener to a channel, for an [`Attachment`] with the returned number. The listener is
+    /// notified when the channel is confirmed. Returns whether it is confirmed already; in that case the
+    /// caller notifies the listener.
+    fn attach(&self, channel: &str, listener: Arc<dyn ChannelListener>) -> (u64, bool) {
         let mut registry = lock(&self.registry);
-        let (id, confirmed) = registry.attach(&channel, || self.place_of(&channel), listener);
+        let home = registry.home(channel, || self.place_of(channel));
+        let attached = home.attach(channel, listener);
         self.changed(registry);
-        (self.attachment(channel, end, id), confirmed)
-    }
-
-    fn attachment(self: &Arc<Self>, channel: String, end: SubscriptionEnd, id: u64) -> Attachment {
-        Attachment {
-            hub: Arc::clone(self),
-            channel,
-            end,
-            id,
-        }
+        attached
     }
 
     /// Attaches a listener to a channel only if the channel is confirmed already. Also returns until when
     /// it should let other clients try first.
     fn attach_confirmed(
-        self: &Arc<Self>,
-        channel: Channel<'_>,
-        end: SubscriptionEnd,
+        &self,
+        channel: &str,
         listener: impl FnOnce() -> Arc<dyn ChannelListener>,
-    ) -> Option<(Attachment, Option<Instant>)> {
-        let text = String::from(channel);
+    ) -> Option<(u64, Option<Instant>)> {
         let mut registry = lock(&self.registry);
-        if !registry.is_confirmed(&text) {
+        if !registry.is_confirmed(channel) {
             return None;
         }
-        let (id, _) = registry.attach(&text, || self.place_of(&text), listener());
-        let rivals = registry.rivals(&text);
+        let home = registry.home(channel, || self.place_of(channel));
+        let (id, _) = home.attach(channel, listener());
+        let rivals = home.rivals(channel);
         let yields = rivals.and_then(|rivals| rivals.asks(clock::now()));
         self.changed(registry);
-        Some((self.attachment(channel.into(), end, id), yields))
+        Some((id, yields))
     }
 
     /// The event of this message has happened. `sent`: when the call of this client was sent that
@@ -171,7 +158,8 @@ impl Hub {
         let text = String::from(channel);
         let receivers = u32::try_from(receivers).unwrap_or(u32::MAX);
         let mut registry = lock(&self.registry);
-        if registry.released(&text, || self.place_of(&text), receivers, clock::now()) {
+        let home = registry.home(&text, || self.place_of(&text));
+        if home.released(&text, receivers, clock::now()) {
             self.changed(registry);
         }
     }
@@ -252,9 +240,7 @@ mod tests {
             payload: String::new(),
         };
         assert!(!hub.announced(|| message("a"), None), "nobody listens");
-        let listener = Arc::clone(&heard) as _;
-        let (_attachment, confirmed) =
-            hub.attach("a".to_owned(), SubscriptionEnd::default(), listener);
+        let (_, confirmed) = hub.attach("a", Arc::clone(&heard) as _);
         assert!(!confirmed && hub.announced(|| message("a"), None));
         assert!(!hub.announced(|| message("b"), None));
         assert_eq!(heard.0.load(Ordering::Relaxed), 1);

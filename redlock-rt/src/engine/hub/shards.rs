@@ -63,19 +63,8 @@ impl<L: Clone> Shards<L> {
         })
     }
 
-    /// Adds a listener; returns its id and whether the channel is confirmed. `place`: where to subscribe the
-    /// channel, if it is not subscribed.
-    pub(super) fn attach(
-        &mut self,
-        channel: &str,
-        place: impl FnOnce() -> Option<SubscribedServer>,
-        listener: L,
-    ) -> (u64, bool) {
-        self.home(channel, place).attach(channel, listener)
-    }
-
-    /// Where a channel is subscribed, or will be.
-    fn home(
+    /// Where a channel is subscribed, or will be. `place`: where to subscribe it, if it is not subscribed.
+    pub(super) fn home(
         &mut self,
         channel: &str,
         place: impl FnOnce() -> Option<SubscribedServer>,
@@ -104,17 +93,6 @@ impl<L: Clone> Shards<L> {
         registries
             .find(|registry| registry.is_wanted(channel))?
             .rivals(channel)
-    }
-
-    /// See [`Registry::released`]; `place` as for [`attach`](Self::attach).
-    pub(super) fn released(
-        &mut self,
-        channel: &str,
-        place: impl FnOnce() -> Option<SubscribedServer>,
-        receivers: u32,
-        now: Instant,
-    ) -> bool {
-        self.home(channel, place).released(channel, receivers, now)
     }
 
     /// See [`Registry::expect`].

@@ -43,9 +43,10 @@ impl Subscription {
         channel: impl Into<String>,
         listener: &Arc<L>,
     ) {
-        let confirmed = self.attach(|| {
+        let confirmed = self.attach(hub, || {
             let channel = channel.into();
-            Some(hub.attach(channel, self.end, Arc::clone(listener) as _))
+            let (id, confirmed) = hub.attach(&channel, Arc::clone(listener) as _);
+            Some((channel, id, confirmed))
         });
         if confirmed == Some(true) {
             listener.joined();
@@ -63,16 +64,29 @@ impl Subscription {
         if hub.channels() == 0 {
             return None;
         }
-        self.attach(|| hub.attach_confirmed(channel, self.end, || Arc::clone(listener) as _))
+        self.attach(hub, || {
+            let channel = String::from(channel);
+            let attached = hub.attach_confirmed(&channel, || Arc::clone(listener) as _);
+            attached.map(|(id, yields)| (channel, id, yields))
+        })
     }
 
-    fn attach<T>(&self, attach: impl FnOnce() -> Option<(Attachment, T)>) -> Option<T> {
+    fn attach<T>(
+        &self,
+        hub: &Arc<Hub>,
+        attach: impl FnOnce() -> Option<(String, u64, T)>,
+    ) -> Option<T> {
         let mut known = lock(&self.attachment);
         if known.is_some() {
             return None;
         }
-        let (attachment, found) = attach()?;
-        *known = Some(Box::new(attachment));
+        let (channel, id, found) = attach()?;
+        *known = Some(Box::new(Attachment {
+            hub: Arc::clone(hub),
+            channel,
+            end: self.end,
+            id,
+        }));
         self.begun.store(true, Ordering::Release);
         Some(found)
     }

@@ -34,7 +34,7 @@ fn subscribed(channel: &str) -> Vec<(String, bool)> {
 #[test]
 fn a_channel_moves_with_its_slot_and_its_listeners_look_again() {
     let mut shards = live();
-    let (id, _) = shards.attach("c", || Some(A), 7);
+    let (id, _) = shards.home("c", || Some(A)).attach("c", 7);
     assert_eq!(settle(&mut shards, A), (subscribed("c"), vec![7]));
     assert!(shards.is_confirmed("c"));
 
@@ -61,7 +61,7 @@ fn a_channel_moves_with_its_slot_and_its_listeners_look_again() {
 #[test]
 fn a_subscription_that_ended_before_its_confirmation_was_read_was_kept() {
     let mut shards = live();
-    shards.attach("c", || Some(A), 7);
+    shards.home("c", || Some(A)).attach("c", 7);
     let effect = shards.at(A).next_effect().expect("it subscribes");
     shards.left(A, "c");
     assert_eq!(shards.confirmed(A, &effect), (vec![7], true));
@@ -79,7 +79,7 @@ fn a_subscription_that_ended_before_its_confirmation_was_read_was_kept() {
 #[test]
 fn a_subscription_that_the_server_ends_waits_for_a_place() {
     let mut shards = live();
-    shards.attach("c", || Some(A), 7);
+    shards.home("c", || Some(A)).attach("c", 7);
     settle(&mut shards, A);
     shards.left(A, "c");
     assert!(shards.has_homeless() && !shards.is_confirmed("c"));
@@ -97,7 +97,7 @@ fn a_subscription_that_the_server_ends_waits_for_a_place() {
 #[test]
 fn a_subscription_that_ended_does_not_take_the_next_one_with_it() {
     let mut shards = live();
-    shards.attach("c", || Some(A), 7);
+    shards.home("c", || Some(A)).attach("c", 7);
     settle(&mut shards, A);
     shards.rearrange(|_| Some(B));
     shards.rearrange(|_| Some(A));
@@ -110,7 +110,7 @@ fn a_subscription_that_ended_does_not_take_the_next_one_with_it() {
 #[test]
 fn a_channel_that_is_turned_away_waits_for_a_place() {
     let mut shards = live();
-    shards.attach("c", || Some(A), 7);
+    shards.home("c", || Some(A)).attach("c", 7);
     let effect = shards.at(A).next_effect().unwrap();
     shards.turned_away(A, &effect);
     assert!(shards.has_homeless());
@@ -127,10 +127,10 @@ fn a_channel_that_is_turned_away_waits_for_a_place() {
 #[test]
 fn a_new_listener_joins_those_that_have_moved() {
     let mut shards = live();
-    shards.attach("c", || Some(A), 7);
+    shards.home("c", || Some(A)).attach("c", 7);
     settle(&mut shards, A);
     shards.rearrange(|_| Some(B));
-    let (_, confirmed) = shards.attach("c", || Some(A), 8);
+    let (_, confirmed) = shards.home("c", || Some(A)).attach("c", 8);
     assert!(!confirmed);
     assert_eq!(settle(&mut shards, B), (subscribed("c"), vec![7, 8]));
 }
@@ -139,7 +139,7 @@ fn a_new_listener_joins_those_that_have_moved() {
 fn a_channel_that_is_confirmed_where_listeners_come_to_tells_them_at_once() {
     let mut shards = live();
     let now = Instant::now();
-    let (id, _) = shards.attach("c", || Some(B), 1);
+    let (id, _) = shards.home("c", || Some(B)).attach("c", 1);
     settle(&mut shards, B);
     // Lingers at B, and is wanted at A.
     shards.detach("c", id, SubscriptionEnd::Later, now);
@@ -153,12 +153,12 @@ fn a_channel_that_is_confirmed_where_listeners_come_to_tells_them_at_once() {
 #[test]
 fn a_lingering_channel_ends_when_its_slot_moves() {
     let mut shards = live();
-    let (id, _) = shards.attach("c", || Some(A), 7);
+    let (id, _) = shards.home("c", || Some(A)).attach("c", 7);
     settle(&mut shards, A);
     shards.detach("c", id, SubscriptionEnd::Later, Instant::now());
     shards.rearrange(|_| Some(B));
     assert_eq!(settle(&mut shards, B), (vec![], vec![]), "nobody listens");
-    let (_, confirmed) = shards.attach("c", || Some(B), 8);
+    let (_, confirmed) = shards.home("c", || Some(B)).attach("c", 8);
     assert!(!confirmed);
     assert_eq!(settle(&mut shards, B), (subscribed("c"), vec![8]));
 }
@@ -166,8 +166,8 @@ fn a_lingering_channel_ends_when_its_slot_moves() {
 #[test]
 fn what_a_node_had_waits_when_the_node_is_gone() {
     let mut shards = live();
-    shards.attach("c", || Some(A), 7);
-    shards.attach("d", || Some(B), 8);
+    shards.home("c", || Some(A)).attach("c", 7);
+    shards.home("d", || Some(B)).attach("d", 8);
     settle(&mut shards, A);
     shards.gone(A);
     assert!(shards.has_homeless());
@@ -183,8 +183,8 @@ fn what_a_node_had_waits_when_the_node_is_gone() {
 #[test]
 fn a_message_at_one_place_concerns_that_place_alone() {
     let mut shards = live();
-    shards.attach("c", || Some(A), 7);
-    shards.attach("d", || Some(B), 8);
+    shards.home("c", || Some(A)).attach("c", 7);
+    shards.home("d", || Some(B)).attach("d", 8);
     settle(&mut shards, A);
     settle(&mut shards, B);
     let now = Instant::now();
@@ -263,7 +263,7 @@ proptest! {
                 Step::Attach(channel) => {
                     let channel = name(channel);
                     let owner = owners[&channel];
-                    let (id, confirmed) = shards.attach(&channel, || Some(place(owner)), next);
+                    let (id, confirmed) = shards.home(&channel, || Some(place(owner))).attach(&channel, next);
                     if confirmed {
                         told.insert(next);
                     }
