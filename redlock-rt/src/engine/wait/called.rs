@@ -67,39 +67,22 @@ pub(crate) trait Waits: Sync {
                 let Some(until) = retry_at.into_iter().chain(deadline).min() else {
                     return Called::Wake(wake.await);
                 };
-                let woken = clock::timeout_at(clock::to_tokio(until), wake).await;
-                if let Some(called) = judged(self, woken.ok(), waited, retry_at, deadline) {
-                    return called;
+                let woken = clock::timeout_at(clock::to_tokio(until), wake).await.ok();
+                let now = clock::now();
+                let is_over = deadline.is_some_and(|deadline| now >= deadline);
+                match woken {
+                    // Woken by a head whose wait was over, as the wait of this one is: a try would end
+                    // before its reply. The permit is for the next head.
+                    Some(Wake::Try) if waited && is_over => {
+                        self.put_back();
+                        return Called::TimedOut;
+                    }
+                    Some(wake) => return Called::Wake(wake),
+                    None if is_over => return Called::TimedOut,
+                    None if retry_at.is_some_and(|at| now >= at) => self.retry(),
+                    None => {}
                 }
             }
-        }
-    }
-}
-
-/// The waiter was woken, or a timer fired. Returns `None` if it continues to wait.
-fn judged<W: Waits + ?Sized>(
-    place: &W,
-    wake: Option<Wake<W::Outcome, W::Offer>>,
-    waited: bool,
-    retry_at: Option<Instant>,
-    deadline: Option<Instant>,
-) -> Option<Called<W::Outcome, W::Offer>> {
-    let now = clock::now();
-    let is_over = deadline.is_some_and(|deadline| now >= deadline);
-    match wake {
-        // Woken by a head whose wait was over, as the wait of this one is: a try would end before its
-        // reply. The permit is for the next head.
-        Some(Wake::Try) if waited && is_over => {
-            place.put_back();
-            Some(Called::TimedOut)
-        }
-        Some(wake) => Some(Called::Wake(wake)),
-        None if is_over => Some(Called::TimedOut),
-        None => {
-            if retry_at.is_some_and(|at| now >= at) {
-                place.retry();
-            }
-            None
         }
     }
 }
