@@ -145,7 +145,7 @@ impl ClientEngine {
                 watchdog.doubt();
             }
         });
-        let releases = Arc::new(Releases::new());
+        let releases = Arc::<Releases>::default();
         let hub = Arc::new(Hub::new(config.linger, nodes.cluster().cloned()));
         // In a cluster each node would report on a channel of the same name.
         let tracks = config.tracking && nodes.cluster().is_none();
@@ -224,7 +224,7 @@ impl ClientEngine {
         let Some(limit) = self.config.flush_on_drop else {
             return;
         };
-        if self.releases.undelivered().all == 0 || self.releases.signal.is_closed() {
+        if self.releases.undelivered().all == 0 || self.releases.timers.signal.is_closed() {
             return;
         }
         self.ensure_tasks();
@@ -295,7 +295,7 @@ impl ClientEngine {
 
     /// Waits for `done`, at most until `until`, or until another shut-down has ended the client.
     async fn wait_until(&self, until: Instant, done: impl Fn() -> bool) {
-        while !done() && !self.releases.signal.is_closed() && clock::now() < until {
+        while !done() && !self.releases.timers.signal.is_closed() && clock::now() < until {
             clock::sleep(Duration::from_millis(2)).await;
         }
     }
@@ -441,7 +441,7 @@ impl ClientEngine {
         let signals = [
             &self.hub.signal,
             &self.watchdog.signal,
-            &self.releases.signal,
+            &self.releases.timers.signal,
             &self.fair.signal,
             &self.failovers,
         ];

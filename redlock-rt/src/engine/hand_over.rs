@@ -144,7 +144,7 @@ impl ClientEngine {
         }
         // Either this finds that the task has ended, or the end of the task finds the offer and
         // withdraws it. After a panic of the task its next start finds the timer.
-        if !self.releases.signal.is_running() {
+        if !self.releases.timers.signal.is_running() {
             waiters.withdraw_offer();
         }
     }
@@ -183,7 +183,7 @@ impl HoldGuard {
         if !possible || waiters.is_empty() || engine.is_closing() || !clock::is_there() {
             return HandOver::Impossible;
         }
-        if !engine.releases.signal.is_running() {
+        if !engine.releases.timers.signal.is_running() {
             return HandOver::Impossible;
         }
         let turns = match hold.rivals(|rivals| rivals.compete()) {

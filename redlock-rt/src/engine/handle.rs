@@ -34,7 +34,7 @@ impl ClientEngine {
         // A handle of one kind is made from one of the other kind before that one is dropped.
         let counts = [&self.uncounted, &self.handles, &self.uncounted];
         let unused = counts.iter().all(|count| count.load(Ordering::SeqCst) == 0);
-        if unused && !self.releases.signal.is_running() {
+        if unused && !self.releases.timers.signal.is_running() {
             self.releases.close();
         }
     }

@@ -14,7 +14,7 @@ impl ClientEngine {
     /// ended.
     pub(crate) fn ensure_tasks(self: &Arc<Self>) {
         let timeouts = &self.config.timeouts;
-        self.ensure(&self.releases.signal, || {
+        self.ensure(&self.releases.timers.signal, || {
             let clustered = self.nodes.cluster().is_some();
             let (releases, news) = (Arc::clone(&self.releases), Arc::clone(&self.news));
             release::run(releases, news, clustered, timeouts.reply())

@@ -47,7 +47,7 @@ impl World {
         let mut config = Config::for_tests(LEASE);
         config.hand_over = CHAIN;
         let engine = ClientEngine::through(Connector::new(connect), config);
-        engine.releases.signal.runs();
+        engine.releases.timers.signal.runs();
         let recipe: Arc<dyn Recipe> = Arc::new(RLockWire::new(LockName::new(None, "n").unwrap()));
         let terms = Terms {
             lease: LEASE,
@@ -268,7 +268,7 @@ fn an_offer_beside_the_end_of_the_tasks_is_released() {
         let first = world.enter();
         let ends = world.spawn(move |world| world.end(guard));
         let tasks = world.spawn(|world| {
-            world.engine.releases.signal.ends();
+            world.engine.releases.timers.signal.ends();
             world.engine.locks.withdraw_offers();
         });
         ends.join().unwrap();

@@ -11,7 +11,6 @@ use super::outstanding::{Outstanding, OutstandingCount, Undelivered};
 use super::queue::{Oldest, Queue};
 use crate::clock;
 use crate::connection::Came;
-use crate::engine::signal::Signal;
 use crate::engine::timers::Timers;
 use crate::meter::{self, News};
 use crate::shim::{Mutex, lock};
@@ -32,6 +31,7 @@ const MOST_DENIED: usize = 384;
 const LOOKS: u32 = 8;
 
 /// The queue. Pure state, except the signal of its task.
+#[derive(Default)]
 pub(crate) struct Releases {
     queue: Mutex<Queue<Cleanup>>,
     under_way: AtomicUsize,
@@ -43,26 +43,11 @@ pub(crate) struct Releases {
     abandoned: OutstandingCount,
     /// Releases that become unnecessary if a waiter of this client takes over; see `hand_over`.
     offered: AtomicUsize,
-    /// The same task serves these.
+    /// The same task serves these, and has their signal.
     pub(in crate::engine) timers: Arc<Timers>,
-    pub(in crate::engine) signal: Arc<Signal>,
 }
 
 impl Releases {
-    pub(in crate::engine) fn new() -> Self {
-        let timers = Arc::<Timers>::default();
-        Self {
-            signal: Arc::clone(&timers.signal),
-            queue: Mutex::new(Queue::default()),
-            under_way: AtomicUsize::new(0),
-            denied: AtomicUsize::new(0),
-            open: Arc::default(),
-            abandoned: OutstandingCount::default(),
-            offered: AtomicUsize::new(0),
-            timers,
-        }
-    }
-
     /// Hands a cleanup to the task. Never blocks.
     pub(in crate::engine) fn push(&self, cleanup: Cleanup) {
         let mut queue = lock(&self.queue);
@@ -76,7 +61,7 @@ impl Releases {
         match refused {
             Ok(()) => {
                 meter::releases_pending(1);
-                self.signal.notify();
+                self.timers.signal.notify();
             }
             // After the shut-down nothing is sent to Redis: the lease ends the hold.
             Err(cleanup) => self.abandon(cleanup),
@@ -90,7 +75,7 @@ impl Releases {
             Ok(unwatched) => {
                 meter::releases_pending(1);
                 if unwatched {
-                    self.signal.notify();
+                    self.timers.signal.notify();
                 }
                 self.hear();
             }
@@ -118,7 +103,7 @@ impl Releases {
                 Oldest::Waits => return,
                 Oldest::TakenIn => {
                     drop(queue);
-                    return self.signal.notify();
+                    return self.timers.signal.notify();
                 }
                 Oldest::Answered(cleanup) => {
                     let mut answered = self.under_way(cleanup);
@@ -146,7 +131,7 @@ impl Releases {
     pub(super) fn deny(&self) -> Denied<'_> {
         self.denied.fetch_add(1, Ordering::AcqRel);
         // Another cleanup may take its place.
-        self.signal.notify();
+        self.timers.signal.notify();
         Denied(self)
     }
 
@@ -213,7 +198,7 @@ impl Releases {
     /// Ends the task and drops the remaining items.
     pub(in crate::engine) fn close(&self) {
         let left = lock(&self.queue).close();
-        self.signal.close();
+        self.timers.signal.close();
         for cleanup in left {
             meter::releases_pending(-1);
             self.abandon(cleanup);
@@ -266,7 +251,7 @@ impl UnderWay<'_> {
             return;
         };
         // The end of the connection may be noticed before the end of this task.
-        if due && self.releases.signal.is_closed() {
+        if due && self.releases.timers.signal.is_closed() {
             self.releases.abandoned.add(lasting);
         }
     }
@@ -324,7 +309,7 @@ pub(in crate::engine) async fn run(
         false => MOST_AT_ONCE,
     };
     let mut under_way = FuturesUnordered::new();
-    while !releases.signal.is_closed() {
+    while !releases.timers.signal.is_closed() {
         let now = clock::now();
         let timers = releases.timers.look(now);
         let watch = releases.watch(now, patience);
@@ -337,7 +322,7 @@ pub(in crate::engine) async fn run(
             biased;
             Some(()) = under_way.next(), if !under_way.is_empty() => {}
             () = clock::sleep_until(look_at.unwrap_or_else(clock::now)), if look_at.is_some() => {}
-            () = releases.signal.notified() => {}
+            () = releases.timers.signal.notified() => {}
             () = news.wake_up() => {}
         }
     }
