@@ -406,15 +406,6 @@ impl Lease {
         })
     }
 
-    /// The end of renewal: the latest that any guard asks for.
-    fn horizon(&self) -> Option<Instant> {
-        let renewing = || self.tenants.iter().filter(|tenant| tenant.renew.is_some());
-        if renewing().any(|tenant| tenant.until.is_none()) {
-            return None;
-        }
-        renewing().filter_map(|tenant| tenant.until).max()
-    }
-
     /// Why the hold is lost, if the clock alone ended it; returned once, while a guard is left.
     pub(crate) fn take_expiry(&mut self, now: Instant) -> Option<LostReason> {
         self.tick(now);
@@ -453,24 +444,22 @@ impl Lease {
     /// The lease to ask for in a renewal: that of the guard with the longest, but no longer than
     /// its `max_hold` has left. Upholds invariant 5.
     fn wanted(&self, now: Instant) -> Option<Duration> {
-        let left = self.horizon();
-        let left = left.map(|end| end.saturating_duration_since(now));
+        let rest = |until: Instant| until.saturating_duration_since(now);
+        let renewing = self.renewing(now);
+        let left = renewing.map(|tenant| tenant.until.map_or(Duration::MAX, rest));
         let lease = self.renewed_lease(now)?.min(self.longest);
-        Some(left.map_or(lease, |left| left.min(lease)))
+        left.max().map(|left| left.min(lease))
     }
 
-    /// Whether it is verified without a doubt.
-    pub(crate) fn is_looked_at(&self) -> bool {
-        let rare = self.rare.as_ref();
-        rare.is_some_and(|rare| rare.look_every.is_some())
+    /// How often it is verified without a doubt, if it is.
+    pub(crate) fn look_every(&self) -> Option<Duration> {
+        self.rare.as_ref()?.look_every
     }
 
     /// How much earlier a renewal or a verification may be, to share a call with others.
     pub(crate) fn slack(&self, now: Instant) -> Duration {
         let renewals = self.renewing(now).filter_map(|tenant| tenant.renew);
-        let interval = renewals
-            .chain(self.rare.as_ref().and_then(|rare| rare.look_every))
-            .min();
+        let interval = renewals.chain(self.look_every()).min();
         interval.unwrap_or_default() / 10
     }
 
@@ -493,11 +482,7 @@ impl Lease {
         self.tick(now);
         match self.phase {
             HoldPhase::Held => {
-                let look = self
-                    .rare
-                    .as_ref()
-                    .and_then(|rare| rare.look_every)
-                    .map(|_| Duration::ZERO);
+                let look = self.look_every().map(|_| Duration::ZERO);
                 self.wanted(now).or(look)
             }
             // After a failure there is a pause. A hold that is no longer held is not renewed.

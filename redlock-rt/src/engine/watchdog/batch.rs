@@ -214,9 +214,9 @@ fn renewal(hold: &Hold, lease: Duration) -> Renewal<'_> {
     let mut state = hold.lease();
     let most = state.asks(Duration::ZERO);
     // Other clients may have shortened it (Redisson before 4.4.0: those of all readers).
-    let lease = match state.is_looked_at() {
-        true => lease.max(state.deadline().saturating_duration_since(clock::now())),
-        false => lease,
+    let lease = match state.look_every() {
+        Some(_) => lease.max(state.deadline().saturating_duration_since(clock::now())),
+        None => lease,
     };
     drop(state);
     Renewal {
