@@ -149,19 +149,15 @@ impl Default for Backoff {
     }
 }
 
-/// When one waiter tries again.
+/// When one waiter tries again. `None`: it is woken, and looks on its own only at long intervals. Boxed, since
+/// every waiting future stores it.
 #[derive(Debug)]
-pub(super) enum RetryPlan {
-    /// The waiter is woken, and looks on its own only at long intervals.
-    Woken,
-    /// Boxed, since every waiting future stores it.
-    Spins(Box<SpinRetries>),
-}
+pub(super) struct RetryPlan(Option<Box<SpinRetries>>);
 
 /// The retries of one waiter. Retries that become due behind other waiters of the process are
 /// counted but not sent, because the head of the queue has just been refused.
 #[derive(Debug)]
-pub(super) struct SpinRetries {
+struct SpinRetries {
     backoff: Backoff,
     retries: u32,
     due: Instant,
@@ -173,31 +169,26 @@ pub(super) struct SpinRetries {
 
 impl RetryPlan {
     pub(super) fn new(backoff: Option<Backoff>, now: Instant) -> Self {
-        let Some(backoff) = backoff else {
-            return Self::Woken;
-        };
-        Self::Spins(Box::new(SpinRetries {
+        let spin = |backoff: Backoff| SpinRetries {
             backoff,
             retries: 0,
             due: now,
             unanswered: false,
             gives_up_at: backoff.whole().map(|whole| after(now, whole)),
-        }))
+        };
+        Self(backoff.map(spin).map(Box::new))
     }
 
     /// The end of the wait for a waiter that has not tried, because it is behind other waiters of
     /// the process, or behind a hold of its own client.
     pub(super) fn gives_up_at(&self) -> Option<Instant> {
-        match self {
-            Self::Woken => None,
-            Self::Spins(spin) => spin.gives_up_at,
-        }
+        self.0.as_ref()?.gives_up_at
     }
 
     /// The waiter tries as the head: earlier due retries are counted, except the one that it makes
     /// now.
     pub(super) fn tries(&mut self, now: Instant) {
-        if let Self::Spins(spin) = self {
+        if let Some(spin) = &mut self.0 {
             spin.gives_up_at = None;
             if spin.unanswered {
                 spin.due = now;
@@ -223,7 +214,7 @@ impl RetryPlan {
     /// Redis does not answer: retries that become due meanwhile are not counted. A waiter that has not
     /// tried starts again.
     pub(super) fn unanswered(&mut self, now: Instant) {
-        if let Self::Spins(spin) = self {
+        if let Some(spin) = &mut self.0 {
             spin.due = now;
             match &mut spin.gives_up_at {
                 Some(at) => {
@@ -237,17 +228,15 @@ impl RetryPlan {
 
     /// A try was refused. Returns when the next is due, at the latest at `latest`; `None`: it was the last.
     pub(super) fn refused(&mut self, now: Instant, latest: Instant) -> Option<Instant> {
-        match self {
-            Self::Woken => Some(latest),
-            Self::Spins(spin) => {
-                spin.unanswered = false;
-                let pause = spin.backoff.pause(spin.retries)?;
-                spin.retries = spin.retries.saturating_add(1);
-                let pause = pause.mul_f64(1.0 + spin.backoff.jitter * fastrand::f64());
-                spin.due = after(now, pause);
-                Some(spin.due)
-            }
-        }
+        let Some(spin) = &mut self.0 else {
+            return Some(latest);
+        };
+        spin.unanswered = false;
+        let pause = spin.backoff.pause(spin.retries)?;
+        spin.retries = spin.retries.saturating_add(1);
+        let pause = pause.mul_f64(1.0 + spin.backoff.jitter * fastrand::f64());
+        spin.due = after(now, pause);
+        Some(spin.due)
     }
 }
 
@@ -280,9 +269,7 @@ mod tests {
             let now = Instant::now();
             let mut pace = RetryPlan::new(Some(backoff), now);
             pace.tries(now + days);
-            let RetryPlan::Spins(spin) = &pace else {
-                panic!("{pace:?}");
-            };
+            let spin = pace.0.unwrap();
             assert_eq!(spin.retries, expected);
             assert!(spin.due <= now + days);
         }
