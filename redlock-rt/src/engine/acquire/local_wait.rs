@@ -33,19 +33,15 @@ macro_rules! either {
 impl LocalWait {
     /// A waiter that waits for a moment lets others try first for half of that time.
     pub(super) fn enter(attempt: &Attempt, now: Instant, wait: Option<Duration>) -> Self {
-        let Request {
-            engine,
-            recipe,
-            waiters,
-            number,
-            terms,
-            ..
-        } = &attempt.request;
-        if let Some(ticket) = engine.fair.enter(recipe, *number, terms.lease) {
+        let request = &attempt.request;
+        let Request { engine, recipe, .. } = request;
+        let lease = request.terms.lease;
+        if let Some(ticket) = engine.fair.enter(recipe, request.number, lease) {
             return Self::Seat(ticket);
         }
         let poll = || engine.next_poll(now);
         let latest = wait.map(|wait| clock::after(now, wait / 2));
+        let waiters = &request.waiters;
         let mut guard = waiters.enter(&engine.hub, recipe.channel(), poll, latest);
         if recipe.permits() > 1 {
             guard.passes_on();

@@ -139,25 +139,19 @@ impl ClientEngine {
         terms: Terms,
         params: AcquireParams<'a>,
     ) -> AcquireEntry<'a> {
-        let AcquireParams {
-            wait,
-            owner,
-            ack,
-            steal,
-            ..
-        } = params;
+        let (wait, owner) = (params.wait, params.owner);
         let acquires: BoxFuture<'a, Result<HoldGuard, Error>> =
             if let Err(error) = self.ensure_open(ACTION, recipe.name()) {
                 Box::pin(ready(Err(error)))
             } else if let Some(turn) = self.body_turn(&*recipe, &params) {
                 Box::pin(self.lock_in_turn(turn, recipe, terms, params))
-            } else if let Some(ack) = ack {
+            } else if let Some(ack) = params.ack {
                 let params = AcquireParams {
                     ack: None,
                     ..params
                 };
                 Box::pin(self.lock_on_replicas(recipe, terms, params, ack))
-            } else if let Some(steal) = steal {
+            } else if let Some(steal) = params.steal {
                 Box::pin(steal.run(self, recipe, terms))
             } else if wait.is_some_and(|wait| wait.is_zero()) {
                 Box::pin(async move { self.lock_now(&recipe, terms, owner).await })

@@ -105,52 +105,43 @@ fn patience(rests: impl Iterator<Item = (Duration, bool)> + Clone, response: Dur
 
 /// Waits for the outcome of a batch, at most for half of the shortest remaining lease that it lengthens. So
 /// there is time for another try.
-pub(super) async fn answer(batch: Batch) -> Answered {
-    let Batch {
-        at,
-        due,
-        mut exchange,
-        watched,
-        response,
-        silence,
-        ready,
-    } = batch;
-    let sent = exchange.made();
+pub(super) async fn answer(mut batch: Batch) -> Answered {
+    let sent = batch.exchange.made();
     let rest = |(hold, lease): &DueHold| {
         let rest = hold.deadline().saturating_duration_since(sent);
         (rest, !lease.is_zero())
     };
-    let patience = patience(due.iter().map(rest), response);
+    let patience = patience(batch.due.iter().map(rest), batch.response);
     let until = Some(clock::after(sent, patience));
-    let reply = match ready {
+    let reply = match batch.ready {
         Some(reply) => Some(reply),
-        None => clock::before(until, &mut exchange).await,
+        None => clock::before(until, &mut batch.exchange).await,
     };
     let outcome = match reply {
         Some(reply) => reply.and_then(|reply| {
-            let read = decode(reply, due.len());
-            read.map_err(|malformed| exchange.misread(malformed))
+            let read = decode(reply, batch.due.len());
+            read.map_err(|malformed| batch.exchange.misread(malformed))
         }),
         None => {
             // A lease that is too short for a round trip says nothing about the connection, which all holds
             // share. Neither does a slow server.
-            let gives_up_at = exchange.gives_up_at(silence);
+            let gives_up_at = batch.exchange.gives_up_at(batch.silence);
             if gives_up_at.is_some_and(|at| at <= clock::now()) {
-                exchange.abandon();
+                batch.exchange.abandon();
             }
             Err(Fault::timed_out(NO_ANSWER))
         }
     };
     // Usually it comes in the same read.
-    let late = match watched {
+    let late = match batch.watched {
         Some(watched) if outcome.is_ok() => {
             clock::before(until, watched.came_late()).await == Some(true)
         }
         _ => false,
     };
     Answered {
-        at,
-        due,
+        at: batch.at,
+        due: batch.due,
         sent,
         followed: false,
         late,

@@ -240,25 +240,18 @@ impl Renewing {
 
     /// Reads the result of a batch.
     fn take_in(&mut self, answered: Answered) {
-        let Answered {
-            at,
-            due,
-            sent,
-            followed,
-            late,
-            outcome,
-        } = answered;
+        let (at, due, followed) = (answered.at, answered.due, answered.followed);
         let Some(slot) = due.first().map(|(hold, _)| slot_of(&self.nodes, hold)) else {
             return;
         };
-        let fault = match outcome {
+        let fault = match answered.outcome {
             // The slot has another master by now: this reply is true only at the old one.
             Ok(_) if !followed && number(&self.nodes.known(slot)) != number(&at) => {
                 return self.watchdog.again(due);
             }
             Ok(replies) => {
-                self.watchdog.renewed(&due, replies, sent);
-                for (hold, _) in due.iter().filter(|_| late) {
+                self.watchdog.renewed(&due, replies, answered.sent);
+                for (hold, _) in due.iter().filter(|_| answered.late) {
                     self.watchdog.written_to(Some(hold.recipe.name().as_str()));
                 }
                 return;

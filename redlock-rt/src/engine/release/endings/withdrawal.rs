@@ -24,13 +24,9 @@ impl OrphanedAttempt {
         &mut self,
         until: Option<Instant>,
     ) -> Option<Result<bool, Fault>> {
-        let Self {
-            request,
-            traces,
-            delivery,
-        } = self;
+        let (request, delivery) = (&self.request, &mut self.delivery);
         if !delivery.is_under_way() {
-            return Some(Ok(!*traces && delivery.open_since.is_none()));
+            return Some(Ok(!self.traces && delivery.open_since.is_none()));
         }
         // Nothing is sent here: the call is in progress.
         let answer = delivery.attempt(request.to(), || request.call(false, None), until);
@@ -47,15 +43,15 @@ impl OrphanedAttempt {
                 let profile = request.recipe.profile();
                 let late = delivery.open_since.is_some() && profile.notes_withdrawals;
                 // Kept for the next runtime, in case this one ends before the withdrawal arrives.
-                *traces |= late || profile.leaves_traces;
-                Ok(!*traces)
+                self.traces |= late || profile.leaves_traces;
+                Ok(!self.traces)
             }
             // From here on the number is used up: only its release is sent again.
             Ok(AcquireReply::Acquired(..)) => {
                 delivery.reopen();
                 Ok(false)
             }
-            Err(_) => Ok(!*traces && delivery.open_since.is_none()),
+            Err(_) => Ok(!self.traces && delivery.open_since.is_none()),
         })
     }
 
@@ -79,15 +75,10 @@ impl Ending for OrphanedAttempt {
     }
 
     fn over(&self, news: &News, _: &Delivery, _: bool) {
-        let Request {
-            engine,
-            recipe,
-            waiters,
-            ..
-        } = &self.request;
+        let Request { engine, recipe, .. } = &self.request;
         if let News::Announced(..) = news {
             engine.ended(&**recipe, news);
         }
-        waiters.notify();
+        self.request.waiters.notify();
     }
 }
