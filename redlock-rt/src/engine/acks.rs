@@ -149,12 +149,13 @@ impl Ack {
         }
     }
 
-    fn missed(self, action: &'static str, wanted: u32, got: u32, local: bool) -> Error {
+    fn missed(self, action: &'static str, wanted: u32, had: Had) -> Error {
+        let got = had.replicas;
         let error = Error::replicas_of(action, wanted, got);
         if !self.disk() {
             return error;
         }
-        let master = match local {
+        let master = match had.local {
             true => "",
             false => "the master did not write it to disk in time, ",
         };
@@ -187,12 +188,8 @@ struct AckRequest {
 
 #[derive(Debug, Clone)]
 enum AckOutcome {
-    Counted {
-        wanted: u32,
-        got: u32,
-        /// Whether the master has it in memory or on disk, as required.
-        local: bool,
-    },
+    /// So many replicas were wanted.
+    Counted(u32, Had),
     /// The key is gone.
     Gone,
     Failed(Fault),
@@ -285,19 +282,17 @@ impl ClientEngine {
         });
         let outcome = clock::timeout_at(clock::to_tokio(until), self.counted(&entry)).await;
         let node = self.nodes.known(entry.slot);
-        if let (Ok(AckOutcome::Counted { wanted, got, .. }), Some(node)) = (&outcome, &node) {
-            node.common.current.journal.replicated(*got, *wanted);
+        if let (Ok(AckOutcome::Counted(wanted, had)), Some(node)) = (&outcome, &node) {
+            node.common.current.journal.replicated(had.replicas, *wanted);
         }
         let error = match outcome {
-            Ok(AckOutcome::Counted { wanted, got, local }) if got >= wanted && local => {
+            Ok(AckOutcome::Counted(wanted, had)) if had.replicas >= wanted && had.local => {
                 match guard.hold.lost_reason(clock::now()) {
                     None => return Ok(guard),
                     Some(reason) => return Err(guard.hold.lost_error(action, reason)),
                 }
             }
-            Ok(AckOutcome::Counted { wanted, got, local }) => {
-                ack.missed(action, wanted, got, local)
-            }
+            Ok(AckOutcome::Counted(wanted, had)) => ack.missed(action, wanted, had),
             Ok(AckOutcome::Gone) => {
                 let lost = guard.hold.lost_reason(clock::now());
                 let reason = lost.unwrap_or(LostReason::Deleted);
@@ -307,7 +302,7 @@ impl ClientEngine {
             Ok(AckOutcome::Failed(fault)) => fault.into_error(action),
             Err(_) => {
                 let wanted = node.and_then(|node| ack.wanted(node.acks(ack.lane())));
-                ack.missed(action, wanted.unwrap_or_default(), 0, false)
+                ack.missed(action, wanted.unwrap_or_default(), Had::default())
             }
         };
         let error = error.named(name);
@@ -432,15 +427,11 @@ impl ClientEngine {
 impl AckRequest {
     /// Records the replicas after a turn. If they are too few, another turn follows while there is time.
     fn record(&self, is_there: bool, wanted: u32, had: Had, now: Instant) {
-        let Had {
-            replicas: got,
-            local,
-        } = had;
         let rest = self.until.saturating_duration_since(now);
         let outcome = match is_there {
             false => AckOutcome::Gone,
-            true if (got < wanted || !local) && rest > LATE * 3 / 2 => return,
-            true => AckOutcome::Counted { wanted, got, local },
+            true if (had.replicas < wanted || !had.local) && rest > LATE * 3 / 2 => return,
+            true => AckOutcome::Counted(wanted, had),
         };
         let _ = self.outcome.set(outcome);
     }
@@ -481,8 +472,8 @@ mod tests {
     fn the_error_says_who_has_not_written_the_lock_to_disk() {
         let missed = |fsync, local| {
             let replicas = ReplicaAck::AtLeast(2);
-            let error = Ack { replicas, fsync }.missed("lock", 2, 1, local);
-            error.to_string()
+            let had = Had { replicas: 1, local };
+            Ack { replicas, fsync }.missed("lock", 2, had).to_string()
         };
         let disk = "on disk: the master did not write it to disk in time, 1 of 2 replicas did";
         assert!(missed(Fsync::All, false).contains(disk));
@@ -508,7 +499,7 @@ mod tests {
             };
             entry.record(true, 2, Had { replicas, local }, now);
             match entry.outcome.get() {
-                Some(AckOutcome::Counted { got, local, .. }) => Some((*got, *local)),
+                Some(AckOutcome::Counted(_, had)) => Some((had.replicas, had.local)),
                 _ => None,
             }
         };

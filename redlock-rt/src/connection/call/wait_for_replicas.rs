@@ -33,7 +33,7 @@ pub(crate) struct Until {
 }
 
 /// The servers that have the write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Had {
     pub(crate) replicas: u32,
     /// Whether the master has it in memory or on disk, as required.
