@@ -169,3 +169,9 @@ pub(crate) struct To<'a> {
     pub(crate) slot: Slot,
     pub(crate) lane: Lane,
 }
+
+impl<'a> To<'a> {
+    pub(crate) fn new(nodes: &'a Nodes, slot: Slot, lane: Lane) -> Self {
+        Self { nodes, slot, lane }
+    }
+}

@@ -338,11 +338,7 @@ impl ClientEngine {
     }
 
     pub(super) fn to_slot(&self, slot: Slot) -> To<'_> {
-        To {
-            nodes: &self.nodes,
-            slot,
-            lane: Lane::Main,
-        }
+        To::new(&self.nodes, slot, Lane::Main)
     }
 
     /// The identity that the watchdog writes for this client.

@@ -77,11 +77,8 @@ pub(in crate::engine) async fn run(map: Arc<FairMap>, nodes: Arc<Nodes>) {
 /// which may be the reason, it sends each half separately.
 async fn send(map: &FairMap, batch: Vec<PendingBeat>, nodes: &Nodes) {
     let Some(first) = batch.first() else { return };
-    let to = To {
-        nodes,
-        slot: nodes.slot_of(first.waiters.name()),
-        lane: Lane::Renewals,
-    };
+    let slot = nodes.slot_of(first.waiters.name());
+    let to = To::new(nodes, slot, Lane::Renewals);
     let mut parts = vec![batch];
     while let Some(mut part) = parts.pop() {
         let of: Vec<Heartbeat<'_>> = part.iter().filter_map(heartbeat).collect();

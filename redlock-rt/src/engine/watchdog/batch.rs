@@ -173,11 +173,7 @@ pub(super) async fn alone(
         return answered;
     };
     let call = renew(&[renewal(&hold, ttl)]);
-    let to = To {
-        nodes: &nodes,
-        slot: slot_of(&nodes, &hold),
-        lane: Lane::Renewals,
-    };
+    let to = To::new(&nodes, slot_of(&nodes, &hold), Lane::Renewals);
     let mut delivery = Delivery::of_upkeep();
     let reply = delivery.attempt(to, || call, Some(until)).await;
     let reply = reply.unwrap_or_else(|| Err(Fault::timed_out(NO_ANSWER)));

@@ -49,11 +49,7 @@ impl Introduction {
         let (nodes, slot) = (Arc::clone(nodes), nodes.slot_of(&self.key));
         let call = self.identity.introduce(&self.key, lives);
         Some(async move {
-            let to = To {
-                nodes: &nodes,
-                slot,
-                lane: Lane::Renewals,
-            };
+            let to = To::new(&nodes, slot, Lane::Renewals);
             let mut delivery = Delivery::of_upkeep();
             let reply = delivery.attempt(to, || call, Some(until)).await;
             // No other code depends on the outcome.
