@@ -33,7 +33,7 @@ impl FairMap {
         let (mut horizon, mut owners) = (now, 0);
         while batch.len() < MOST_NAMES && owners < MOST_OWNERS {
             let due = lock(&self.schedule).pop_due(horizon);
-            let Some((id, weak)) = due else { break };
+            let Some((_, weak)) = due else { break };
             let Some(waiters) = weak.upgrade() else {
                 continue;
             };
@@ -41,11 +41,7 @@ impl FairMap {
             let slot = slot_of(waiters.name());
             let is_full = is_full(slot);
             if is_full || call.is_some_and(|call| call != slot) {
-                let name = HeldUp {
-                    slot,
-                    id,
-                    waiters: weak,
-                };
+                let name = HeldUp { slot, weak };
                 match is_full {
                     true => held_up.push(name),
                     false => others.push(name),
@@ -59,7 +55,11 @@ impl FairMap {
                 horizon = clock::after(now, request.since_last / 2);
             }
             owners += request.left_over.len() + request.oldest.len();
-            batch.push(PendingBeat::new(waiters, request));
+            batch.push(PendingBeat {
+                waiters,
+                request,
+                answered: false,
+            });
         }
         (batch, held_up)
     }
@@ -69,15 +69,14 @@ impl FairMap {
 /// it due again.
 pub(super) struct HeldUp {
     pub(super) slot: Slot,
-    id: u64,
-    waiters: Weak<FairWaiters>,
+    weak: Weak<FairWaiters>,
 }
 
 impl Drop for HeldUp {
     fn drop(&mut self) {
-        if let Some(waiters) = self.waiters.upgrade() {
+        if let Some(waiters) = self.weak.upgrade() {
             let mut schedule = lock(&waiters.map.schedule);
-            let _ = schedule.set(self.id, clock::now_in_drop(), Weak::clone(&self.waiters));
+            let _ = schedule.set(waiters.id, clock::now_in_drop(), Weak::clone(&self.weak));
         }
     }
 }
@@ -90,14 +89,6 @@ pub(super) struct PendingBeat {
 }
 
 impl PendingBeat {
-    fn new(waiters: Arc<FairWaiters>, request: BeatRequest) -> Self {
-        Self {
-            waiters,
-            request,
-            answered: false,
-        }
-    }
-
     /// Passes the reply to `act`.
     pub(super) fn answered(mut self, act: impl FnOnce(&FairWaiters)) {
         self.answered = true;

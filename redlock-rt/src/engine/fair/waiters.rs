@@ -27,7 +27,7 @@ pub(crate) struct FairWaiters {
     recipe: Arc<dyn Recipe>,
     /// A reference to this value, and its number in the schedule.
     weak: Weak<Self>,
-    id: u64,
+    pub(super) id: u64,
     queue: Mutex<FairWaitQueue<Arc<Seat>>>,
     /// The subscriptions to the channels of the first waiters, on which other clients announce turns. By
     /// owner number.
