@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use super::called::Waits;
 use super::health::Health;
 use super::queue::{Departure, OfferLook, Refusal, Ticket, WaitQueue, Wake};
-use super::queue_cell::QueueCell;
 use super::weak_map::WeakMap;
 use crate::clock;
 use crate::connection::Message;
 use crate::engine::hub::{ChannelListener, Hub, Subscription};
 use crate::engine::timers::Timers;
 use crate::name::LockName;
+use crate::shim::{Mutex, lock};
 use crate::wire::keys::Channel;
 
 /// How often a timer checks whether the head of a queue runs.
@@ -51,6 +51,9 @@ pub(crate) struct WaitKey {
     pub(crate) name: LockName,
 }
 
+/// The queue of a name.
+type Queue<S> = WaitQueue<<S as Subject>::Outcome, <S as Subject>::Offer>;
+
 /// The queues by name. A queue exists while a waiter, a hold or a cleanup has a reference to it.
 pub(crate) struct WaiterMap<S: Subject> {
     names: WeakMap<WaitKey, Waiters<S>>,
@@ -63,7 +66,9 @@ pub(crate) struct WaiterMap<S: Subject> {
 pub(crate) struct Waiters<S: Subject> {
     map: Arc<WaiterMap<S>>,
     key: WaitKey,
-    queue: QueueCell<S::Outcome, S::Offer>,
+    /// While it has tickets. Boxed, since each held lock stores one. Its mutex is held briefly, with no other
+    /// mutex taken inside.
+    queue: Mutex<Option<Box<Queue<S>>>>,
     pub(crate) subject: S,
     /// The subscription to the channel, while there are waiters.
     subscription: Subscription,
@@ -85,7 +90,7 @@ impl<S: Subject> WaiterMap<S> {
             Arc::new(Waiters {
                 map: Arc::clone(self),
                 key,
-                queue: QueueCell::default(),
+                queue: Mutex::default(),
                 subject: S::default(),
                 subscription: Subscription::default(),
             })
@@ -155,7 +160,7 @@ impl<S: Subject> Waiters<S> {
         let tries = (first || joined.is_some()) && self.try_unless_taken(yields);
         if first && !tries {
             let retry_at = retry_at();
-            self.queue.with(|queue| queue.set_retry(Some(retry_at)));
+            self.with_queue(|queue| queue.set_retry(Some(retry_at)));
         }
         guard
     }
@@ -171,7 +176,7 @@ impl<S: Subject> Waiters<S> {
 
     /// Joins the queue. Returns also whether the queue was empty.
     fn join(self: &Arc<Self>) -> (WaiterGuard<S>, bool) {
-        let (ticket, first, unminded) = self.queue.with(|queue| {
+        let (ticket, first, unminded) = self.with_queue(|queue| {
             let (ticket, first) = queue.enter();
             (ticket, first, queue.mind())
         });
@@ -186,6 +191,28 @@ impl<S: Subject> Waiters<S> {
             left: false,
         };
         (guard, first)
+    }
+
+    /// Acts on the queue; a new one, if there is none.
+    fn with_queue<R>(&self, act: impl FnOnce(&mut Queue<S>) -> R) -> R {
+        let mut place = lock(&self.queue);
+        let queue = place.get_or_insert_default();
+        let result = act(queue);
+        if queue.is_idle() {
+            *place = None;
+        }
+        result
+    }
+
+    /// Acts on the queue if there is one. This would not change a new one.
+    fn if_queue<R>(&self, act: impl FnOnce(&mut Queue<S>) -> R) -> Option<R> {
+        let mut place = lock(&self.queue);
+        let queue = place.as_mut()?;
+        let result = act(queue);
+        if queue.is_idle() {
+            *place = None;
+        }
+        Some(result)
     }
 
     /// Sets the timer that checks the head.
@@ -212,7 +239,7 @@ impl<S: Subject> Waiters<S> {
         if self.subject.is_taken() {
             return false;
         }
-        let named = self.queue.if_any(|queue| {
+        let named = self.if_queue(|queue| {
             let free = !queue.has_offer();
             free.then(|| match yields {
                 Some(at) => queue.notify_at(at),
@@ -240,17 +267,15 @@ impl<S: Subject> Waiters<S> {
     }
 
     /// Wakes the waiter that the queue names, with no mutex held.
-    fn wake(&self, named: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer>) -> Option<Waker>) {
-        let waker = self.queue.if_any(named).flatten();
+    fn wake(&self, named: impl FnOnce(&mut Queue<S>) -> Option<Waker>) {
+        let waker = self.if_queue(named).flatten();
         if let Some(waker) = waker {
             waker.wake();
         }
     }
 
     fn close(&self) {
-        let closed = self
-            .queue
-            .with(|queue| (queue.close(), queue.take_stranded()));
+        let closed = self.with_queue(|queue| (queue.close(), queue.take_stranded()));
         let (wakers, offer) = closed;
         drop(offer);
         wakers.into_iter().for_each(Waker::wake);
@@ -258,14 +283,14 @@ impl<S: Subject> Waiters<S> {
 
     /// Whether no other waiter has anything to try: the subject is taken, or offered to the head.
     pub(crate) fn is_taken(&self) -> bool {
-        let has_offer = || self.queue.if_any(|queue| queue.has_offer());
+        let has_offer = || self.if_queue(|queue| queue.has_offer());
         self.subject.is_taken() || has_offer().unwrap_or(false)
     }
 
     /// Offers the hold of a holder of this client to the head. Returns whether a timer must be set for
     /// [`look_at_offer`](Self::look_at_offer), or the offer, if no waiter can take it.
     pub(crate) fn offer(&self, offer: S::Offer) -> Result<bool, S::Offer> {
-        let accepted = self.queue.with(|queue| queue.offer(offer))?;
+        let accepted = self.with_queue(|queue| queue.offer(offer))?;
         if let Some(waker) = accepted.waker {
             waker.wake();
         }
@@ -278,7 +303,7 @@ impl<S: Subject> Waiters<S> {
     }
 
     fn take_offer(&self) -> Option<S::Offer> {
-        self.queue.if_any(WaitQueue::withdraw_offer).flatten()
+        self.if_queue(WaitQueue::withdraw_offer).flatten()
     }
 
     /// The timer checks the offer, and drops one that is over. Returns when to look again.
@@ -287,7 +312,7 @@ impl<S: Subject> Waiters<S> {
         now: Instant,
         until: impl FnOnce(&S::Offer) -> Instant,
     ) -> Option<Instant> {
-        let look = self.queue.if_any(|queue| queue.look_at_offer(now, until));
+        let look = self.if_queue(|queue| queue.look_at_offer(now, until));
         match look? {
             OfferLook::Again(at) => return Some(at),
             // With no mutex held, as the drop.
@@ -299,13 +324,13 @@ impl<S: Subject> Waiters<S> {
 
     /// The timer checks whether the head runs. Returns when to look again.
     fn look_at_head(&self, now: Instant) -> Option<Instant> {
-        let (waker, again) = self.queue.if_any(|queue| queue.look_at_head(now))?;
+        let (waker, again) = self.if_queue(|queue| queue.look_at_head(now))?;
         waker.into_iter().for_each(Waker::wake);
         again.then(|| clock::after(now, LOOK))
     }
 
     pub(crate) fn set_health(&self, health: Health) {
-        self.queue.with(|queue| queue.set_health(health));
+        self.with_queue(|queue| queue.set_health(health));
     }
 
     pub(crate) fn health(&self) -> Health {
@@ -313,31 +338,29 @@ impl<S: Subject> Waiters<S> {
     }
 
     pub(crate) fn set_refusal(&self, refusal: Refusal) {
-        self.queue.with(|queue| queue.refusal = refusal);
+        self.with_queue(|queue| queue.refusal = refusal);
     }
 
     /// The state of the head, for a waiter whose time runs out.
     pub(crate) fn fares(&self) -> (Health, Refusal) {
         let now = clock::now();
-        let fares = self
-            .queue
-            .if_any(|queue| (queue.health(now), queue.refusal));
+        let fares = self.if_queue(|queue| (queue.health(now), queue.refusal));
         fares.unwrap_or_default()
     }
 
     /// Whether another waiter may take over the lock that the head is about to acquire.
     pub(crate) fn will_share(&self) -> bool {
-        self.queue.if_any(WaitQueue::will_share) == Some(true)
+        self.if_queue(WaitQueue::will_share) == Some(true)
     }
 
     /// A holder of this client ends, and could not offer its lock to the head.
     pub(crate) fn could_share(&self) {
-        self.queue.if_any(WaitQueue::could_share);
+        self.if_queue(WaitQueue::could_share);
     }
 
     /// Whether the queue is empty.
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.if_any(|queue| queue.is_empty()).unwrap_or(true)
+        self.if_queue(|queue| queue.is_empty()).unwrap_or(true)
     }
 }
 
@@ -387,12 +410,12 @@ impl<S: Subject> WaiterGuard<S> {
         })
     }
 
-    fn with_queue<R>(&self, act: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer>) -> R) -> R {
-        self.waiters.queue.with(act)
+    fn with_queue<R>(&self, act: impl FnOnce(&mut Queue<S>) -> R) -> R {
+        self.waiters.with_queue(act)
     }
 
     /// A waiter that was away and is polled is in front of others again.
-    fn polled<R>(&self, act: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer>) -> R) -> R {
+    fn polled<R>(&self, act: impl FnOnce(&mut Queue<S>) -> R) -> R {
         let (polled, unminded) = self.with_queue(|queue| (act(queue), queue.mind()));
         if unminded {
             self.waiters.look_later();
@@ -432,16 +455,12 @@ impl<S: Subject> WaiterGuard<S> {
         });
     }
 
-    fn leave(
-        &mut self,
-        departure: Departure,
-        before: impl FnOnce(&mut WaitQueue<S::Outcome, S::Offer>),
-    ) {
+    fn leave(&mut self, departure: Departure, before: impl FnOnce(&mut Queue<S>)) {
         if std::mem::replace(&mut self.left, true) {
             return;
         }
         let waiters = &self.waiters;
-        let (next, alone, offer) = waiters.queue.with(|queue| {
+        let (next, alone, offer) = waiters.with_queue(|queue| {
             before(queue);
             let next = queue.leave(self.ticket, departure);
             (next, queue.is_empty(), queue.take_stranded())

@@ -16,7 +16,6 @@ mod health;
 mod latch;
 mod map;
 mod queue;
-mod queue_cell;
 mod seat;
 mod weak_map;
 
