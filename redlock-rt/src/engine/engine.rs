@@ -13,7 +13,6 @@ use super::hub::Hub;
 use super::opaque::Opaque;
 use super::release::{Cleanup, Releases};
 use super::signal::Signal;
-use super::timers::Timers;
 use super::wait::{Health, LatchWaiters, WaiterMap};
 use super::watchdog::{Introduction, Tracking, Watchdog};
 use crate::clock;
@@ -351,10 +350,6 @@ impl ClientEngine {
     /// The key with the identity of a client in this namespace, if that leaves room for one.
     pub(crate) fn client_key(&self, client: &str) -> Option<LockName> {
         LockName::new(self.config.namespace.as_deref(), &client_key(client)).ok()
-    }
-
-    pub(crate) fn timers(&self) -> &Arc<Timers> {
-        &self.releases.timers
     }
 
     pub(super) fn next_number(&self) -> u64 {

@@ -110,7 +110,7 @@ pub(crate) struct HoldGuard {
     pub(super) id: GuardId,
     pub(super) left: bool,
     /// The turn of a body that runs under this guard; see `AcquireParams::for_body`.
-    turn: Option<tokio::sync::OwnedMutexGuard<()>>,
+    pub(super) turn: Option<tokio::sync::OwnedMutexGuard<()>>,
 }
 
 /// The outcome of a release.
@@ -158,11 +158,6 @@ impl HoldGuard {
         let (hold, id) = Hold::new(request, tokens, sent);
         let is_valid = hold.engine.watch(&hold, id, sent, now);
         (Self::new(hold, id), is_valid)
-    }
-
-    /// Keeps a turn for as long as the guard lives.
-    pub(super) fn keep(&mut self, turn: tokio::sync::OwnedMutexGuard<()>) {
-        self.turn = Some(turn);
     }
 
     pub(crate) fn state(&self) -> GuardState {

@@ -245,7 +245,8 @@ impl LockOptions {
     /// Applies the `min_hold` to an acquired lock.
     pub(super) fn set_min_hold(&self, hold: &Hold) {
         if let Some(min_hold) = self.min_hold {
-            hold.set_min_hold(clock::after(clock::now(), min_hold));
+            let until = clock::after(clock::now(), min_hold);
+            hold.lease().set_min_hold(until);
         }
     }
 

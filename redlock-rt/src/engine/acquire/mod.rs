@@ -289,7 +289,7 @@ impl ClientEngine {
         };
         // Not `lock`: this call is counted already.
         let mut guard = self.entry(recipe, terms, params).run().await?;
-        guard.keep(turn);
+        guard.turn = Some(turn);
         Ok(guard)
     }
 

@@ -346,7 +346,8 @@ impl Lease {
         })
     }
 
-    /// Keeps the lock taken at least until then, also after the last guard.
+    /// Keeps the lock taken at least until then, also after the last guard. The release then sets the TTL
+    /// instead. Only if [`Recipe::min_hold`](crate::wire::Recipe::min_hold) has a call.
     pub(crate) fn set_min_hold(&mut self, until: Instant) {
         let rare = self.rare.get_or_insert_default();
         rare.min_hold = rare.min_hold.max(Some(until));

@@ -262,12 +262,6 @@ impl Hold {
         }
     }
 
-    /// Keeps the lock taken at least until then, also after its last guard. The release then sets the TTL
-    /// instead. Only if [`Recipe::min_hold`] has a call.
-    pub(crate) fn set_min_hold(&self, until: Instant) {
-        self.lease().set_min_hold(until);
-    }
-
     /// The call that ends the hold and keeps the lock taken for a while.
     pub(crate) fn min_hold_call(&self) -> Option<Call> {
         let until = self.lease().min_hold()?;
@@ -288,10 +282,6 @@ impl Hold {
 
     pub(crate) fn plan(&self, now: Instant) -> RenewalPlan {
         self.lease().plan(now)
-    }
-
-    pub(crate) fn plan_early(&self, now: Instant) -> Option<Duration> {
-        self.lease().plan_early(now)
     }
 
     /// Resolves when the lease was extended or lost, or a turn ended.

@@ -146,10 +146,6 @@ impl Cleanup {
         self.ending.engine()
     }
 
-    fn name(&self) -> &LockName {
-        self.ending.name()
-    }
-
     /// Runs until Redis has answered or refused for good, or nothing is left to do, or there is a result for
     /// a caller that waits until `until`; `None`: `until` came first.
     async fn run(&mut self, until: Option<Instant>) -> Option<CleanupProgress> {
@@ -223,7 +219,7 @@ impl Cleanup {
     /// A try failed, and no caller waits for the result.
     fn tell_nobody(&self, fault: &Fault, waits: bool) {
         let journal = &self.engine().nodes.current().journal;
-        let name = self.name().as_str();
+        let name = self.ending.name().as_str();
         match fault.is_of_dialing() {
             true => journal.holds_up(name, fault),
             false if waits && self.pause.is_first() => journal.refuses(name, fault, REPEATED),
@@ -238,7 +234,7 @@ impl Cleanup {
             false => "the lock ends with its lease",
         };
         let journal = &self.engine().nodes.current().journal;
-        let name = self.name().as_str();
+        let name = self.ending.name().as_str();
         journal.refuses(name, fault, effect);
     }
 
@@ -248,7 +244,7 @@ impl Cleanup {
             true => ErrorKind::OutcomeUnknown,
             false => ErrorKind::Unavailable,
         };
-        let server = self.engine().place_of(self.name());
+        let server = self.engine().place_of(self.ending.name());
         Error::new(kind, action).detail(format!("{server}: {GOES_ON}"))
     }
 

@@ -39,12 +39,12 @@ pub(crate) struct Releases {
     denied: AtomicUsize,
     /// Acquisitions and cleanups in progress outside the queue; see [`Outstanding`].
     open: Arc<OutstandingCount>,
-    /// The number of calls that were not sent to Redis because the queue was closed.
+    /// The number of calls that were not sent to Redis because the queue was closed, and never will be.
     abandoned: OutstandingCount,
     /// Releases that become unnecessary if a waiter of this client takes over; see `hand_over`.
     offered: AtomicUsize,
     /// The same task serves these, and has their signal.
-    pub(in crate::engine) timers: Arc<Timers>,
+    pub(crate) timers: Arc<Timers>,
 }
 
 impl Releases {
@@ -177,14 +177,9 @@ impl Releases {
         queued.and(self.open.read())
     }
 
-    /// The number of releases that were not sent before the queue was closed, and never will be.
-    pub(in crate::engine) fn abandoned(&self) -> Undelivered {
-        self.abandoned.read()
-    }
-
     /// Why the client could not end as requested; `None` if everything was sent.
     pub(in crate::engine) fn left_over(&self) -> Option<String> {
-        let left = self.undelivered().and(self.abandoned());
+        let left = self.undelivered().and(self.abandoned.read());
         let fate = match left.lasting {
             _ if left.all == 0 => return None,
             0 => "locks end with their leases",

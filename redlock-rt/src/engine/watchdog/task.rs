@@ -200,7 +200,8 @@ impl Renewing {
                 // Only together with other holds.
                 RenewalPlan::Wait(at) => {
                     let together = found.groups.contains_key(&slot);
-                    (at, hold.plan_early(now).filter(|_| together))
+                    let early = hold.lease().plan_early(now);
+                    (at, early.filter(|_| together))
                 }
                 RenewalPlan::Done => {
                     schedule.forget(&hold);

@@ -115,7 +115,7 @@ impl Quorum {
         if let Some(pair) = places.windows(2).find(|pair| pair[0] == pair[1]) {
             return refuse(format!("{} is there twice", pair[0]));
         }
-        let queues = WaiterMap::new(engines[0].timers());
+        let queues = WaiterMap::new(&engines[0].releases.timers);
         Ok(Self {
             shared: Arc::new(QuorumState {
                 engines,
