@@ -6,7 +6,7 @@ use futures::{Stream, StreamExt, TryStreamExt, stream};
 
 use super::Client;
 use crate::clock;
-use crate::engine::Handle;
+use crate::engine::{Handle, Repeat};
 use crate::error::{Error, ErrorKind};
 use crate::name::{HoldId, LockName};
 use crate::wire::{
@@ -189,7 +189,9 @@ impl Pages {
         };
         let began = clock::now();
         let call = scan(&self.cursor, &pattern_in(namespace, &self.pattern));
-        let page = self.engine.ask_in(server, SCAN, &name, call, name_page);
+        let engine = &self.engine;
+        let to = engine.to_slot(server);
+        let page = engine.send_to(to, SCAN, &name, call, Repeat::Read, name_page);
         let (next, names) = page.await?;
         if next.is_none() {
             servers.pop();

@@ -33,19 +33,6 @@ impl ClientEngine {
         self.send(action, name, call, Repeat::Read, read).await
     }
 
-    /// Asks the server with this slot about all its keys.
-    pub(crate) async fn ask_in<T>(
-        self: &Arc<Self>,
-        slot: Slot,
-        action: &'static str,
-        pattern: &LockName,
-        call: Call,
-        read: impl FnOnce(Reply) -> Result<T, Malformed>,
-    ) -> Result<T, Error> {
-        let (to, repeat) = (self.to_slot(slot), Repeat::Read);
-        self.send_to(to, action, pattern, call, repeat, read).await
-    }
-
     /// A slot of each server. `pattern`: for the error.
     pub(crate) async fn slots_of_servers(
         self: &Arc<Self>,
@@ -74,7 +61,8 @@ impl ClientEngine {
         self.send_to(to, action, name, call, repeat, read).await
     }
 
-    async fn send_to<T>(
+    /// The same to any server. `name`: for the error.
+    pub(crate) async fn send_to<T>(
         self: &Arc<Self>,
         to: To<'_>,
         action: &'static str,

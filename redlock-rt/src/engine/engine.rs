@@ -336,7 +336,7 @@ impl ClientEngine {
         self.to_slot(self.nodes.slot_of(name))
     }
 
-    pub(super) fn to_slot(&self, slot: Slot) -> To<'_> {
+    pub(crate) fn to_slot(&self, slot: Slot) -> To<'_> {
         To::new(&self.nodes, slot, Lane::Main)
     }
 
