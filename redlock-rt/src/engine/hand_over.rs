@@ -33,6 +33,7 @@
 mod loom;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::ClientEngine;
@@ -76,7 +77,8 @@ pub(crate) struct Offer {
 
 impl Offer {
     fn new(hold: &Arc<Hold>, legacy: Legacy, open: Outstanding) -> Self {
-        hold.engine.releases.count_offer(true);
+        let offered = &hold.engine.releases.offered;
+        offered.fetch_add(1, Ordering::SeqCst);
         let release = Cleanup::release(hold, hold.deadline());
         Self {
             hold: Arc::clone(hold),
@@ -130,7 +132,8 @@ impl Drop for Offer {
         }
         // Begins the release, if it was not taken.
         drop(self.release.take());
-        self.hold.engine.releases.count_offer(false);
+        let offered = &self.hold.engine.releases.offered;
+        offered.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -62,21 +62,15 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Returns the item if the queue is closed.
-    pub(in crate::engine) fn push(&mut self, item: T) -> Result<(), T> {
+    /// Adds an item, behind all others or `first`; returns it if the queue is closed.
+    pub(in crate::engine) fn push(&mut self, item: T, first: bool) -> Result<(), T> {
         if self.closed {
             return Err(item);
         }
-        self.items.push_back(item);
-        Ok(())
-    }
-
-    /// Puts an item in front of all others; returns it if the queue is closed.
-    pub(in crate::engine) fn push_first(&mut self, item: T) -> Result<(), T> {
-        if self.closed {
-            return Err(item);
+        match first {
+            true => self.items.push_front(item),
+            false => self.items.push_back(item),
         }
-        self.items.push_front(item);
         Ok(())
     }
 
@@ -177,12 +171,12 @@ mod tests {
     #[test]
     fn a_closed_queue_takes_nothing_and_gives_back_what_it_had() {
         let mut queue = Queue::default();
-        assert_eq!(queue.push(1), Ok(()));
-        assert_eq!(queue.push(2), Ok(()));
+        assert_eq!(queue.push(1, false), Ok(()));
+        assert_eq!(queue.push(2, false), Ok(()));
         assert_eq!(queue.push_sent(3), Ok(true));
         assert_eq!(queue.pop(), Some(1));
         assert_eq!(queue.close(), [3, 2]);
-        assert_eq!(queue.push(4), Err(4));
+        assert_eq!(queue.push(4, false), Err(4));
         assert_eq!(queue.push_sent(4), Err(4));
         assert_eq!(queue.pop(), None);
     }
@@ -227,7 +221,7 @@ mod tests {
     #[test]
     fn what_needs_more_than_its_reply_is_run_and_all_behind_it() {
         let mut queue = Queue::default();
-        assert!(queue.push(9).is_ok());
+        assert!(queue.push(9, false).is_ok());
         (1..=3).for_each(|item| assert!(queue.push_sent(item).is_ok()));
         assert_eq!(queue.oldest(|_| Came::Other), Oldest::TakenIn);
         let run: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();

@@ -42,7 +42,7 @@ pub(crate) struct Releases {
     /// The number of calls that were not sent to Redis because the queue was closed, and never will be.
     abandoned: OutstandingCount,
     /// Releases that become unnecessary if a waiter of this client takes over; see `hand_over`.
-    offered: AtomicUsize,
+    pub(in crate::engine) offered: AtomicUsize,
     /// The same task serves these, and has their signal.
     pub(crate) timers: Arc<Timers>,
 }
@@ -50,14 +50,9 @@ pub(crate) struct Releases {
 impl Releases {
     /// Hands a cleanup to the task. Never blocks.
     pub(in crate::engine) fn push(&self, cleanup: Cleanup) {
-        let mut queue = lock(&self.queue);
         // Cleanups that wait for its turn would otherwise wait for ever.
-        let refused = if cleanup.has_turn() {
-            queue.push_first(cleanup)
-        } else {
-            queue.push(cleanup)
-        };
-        drop(queue);
+        let first = cleanup.has_turn();
+        let refused = lock(&self.queue).push(cleanup, first);
         match refused {
             Ok(()) => {
                 meter::releases_pending(1);
@@ -150,14 +145,6 @@ impl Releases {
     pub(crate) fn len(&self) -> usize {
         let queued = lock(&self.queue).iter().count();
         queued + self.under_way.load(Ordering::Acquire) + self.offered.load(Ordering::Acquire)
-    }
-
-    /// Counts a release that is offered to a waiter, or no longer offered.
-    pub(in crate::engine) fn count_offer(&self, offered: bool) {
-        match offered {
-            true => self.offered.fetch_add(1, Ordering::SeqCst),
-            false => self.offered.fetch_sub(1, Ordering::SeqCst),
-        };
     }
 
     /// Whether there are offers, including one that is not in its queue yet. Read after the end of a task

@@ -20,7 +20,7 @@ fn nothing_is_lost_and_nothing_is_run_after_the_end() {
             let (queue, refused) = (Arc::clone(&queue), Arc::clone(&refused));
             thread::spawn(move || {
                 for item in 0..2 {
-                    if lock(&queue).push(item).is_err() {
+                    if lock(&queue).push(item, false).is_err() {
                         refused.fetch_add(1, Ordering::AcqRel);
                     }
                 }
@@ -37,7 +37,7 @@ fn nothing_is_lost_and_nothing_is_run_after_the_end() {
                 // The second item cannot be finished: its runtime ends, and it goes back.
                 let taken = lock(&queue).pop();
                 if let Some(item) = taken
-                    && lock(&queue).push_first(item).is_err()
+                    && lock(&queue).push(item, true).is_err()
                 {
                     refused.fetch_add(1, Ordering::AcqRel);
                 }
