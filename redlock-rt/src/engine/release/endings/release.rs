@@ -23,7 +23,6 @@ use super::{Ending, Lapse, Sending, Stepped};
 use crate::connection::Delivery;
 use crate::engine::announcement::News;
 use crate::engine::hold::Hold;
-use crate::name::HoldId;
 use crate::wire::{Call, HoldReply, Mark};
 
 /// The end of a hold.
@@ -163,11 +162,13 @@ impl Grant {
         let Some(waiters) = engine.fair.get(hold.recipe.name().as_str()) else {
             return;
         };
-        if let Some((waiter, sent)) = granted(news)
+        if let News::Announced(announcement, sent) = news
+            && announcement.is_granted
+            && let Some(waiter) = &announcement.waiter
             && answered
         {
             // The lease may be that of the first try.
-            let sent = delivery.open_since.map_or(sent, |first| first.min(sent));
+            let sent = delivery.open_since.map_or(*sent, |first| first.min(*sent));
             if let Some(number) = engine.id.number_of(waiter) {
                 waiters.grant(number, sent);
             }
@@ -177,15 +178,5 @@ impl Grant {
                 let _ = waiters.is_next(*number, None);
             }
         }
-    }
-}
-
-/// The waiter that has the lock now, and when the call was sent whose reply says so.
-fn granted(news: &News) -> Option<(&HoldId, Instant)> {
-    match news {
-        News::Announced(announcement, sent) if announcement.is_granted => {
-            Some((announcement.waiter.as_ref()?, *sent))
-        }
-        _ => None,
     }
 }

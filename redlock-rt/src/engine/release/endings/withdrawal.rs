@@ -33,23 +33,17 @@ impl OrphanedAttempt {
         let answer = answer.await?;
         let read = |reply| request.recipe.acquired(reply);
         Some(match delivery.read(answer, read) {
-            Ok(
-                AcquireReply::Held(_)
-                | AcquireReply::Unset
-                | AcquireReply::Queued(_)
-                | AcquireReply::Over
-                | AcquireReply::Orphaned,
-            ) => {
+            // From here on the number is used up: only its release is sent again.
+            Ok(AcquireReply::Acquired(..)) => {
+                delivery.reopen();
+                Ok(false)
+            }
+            Ok(_) => {
                 let profile = request.recipe.profile();
                 let late = delivery.open_since.is_some() && profile.notes_withdrawals;
                 // Kept for the next runtime, in case this one ends before the withdrawal arrives.
                 self.traces |= late || profile.leaves_traces;
                 Ok(!self.traces)
-            }
-            // From here on the number is used up: only its release is sent again.
-            Ok(AcquireReply::Acquired(..)) => {
-                delivery.reopen();
-                Ok(false)
             }
             Err(_) => Ok(!self.traces && delivery.open_since.is_none()),
         })
