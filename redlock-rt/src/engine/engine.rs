@@ -14,7 +14,7 @@ use super::opaque::Opaque;
 use super::release::{Cleanup, Releases};
 use super::signal::Signal;
 use super::wait::{Health, LatchWaiters, WaiterMap};
-use super::watchdog::{Introduction, Tracking, Watchdog};
+use super::watchdog::{Tracking, Watchdog};
 use crate::clock;
 #[cfg(test)]
 use crate::connection::{Connector, RetryPolicy};
@@ -338,13 +338,6 @@ impl ClientEngine {
 
     pub(crate) fn to_slot(&self, slot: Slot) -> To<'_> {
         To::new(&self.nodes, slot, Lane::Main)
-    }
-
-    /// The identity that the watchdog writes for this client.
-    pub(super) fn introduction(&self) -> Option<Introduction> {
-        let identity = self.config.identity.clone()?;
-        let key = self.client_key(self.id.as_str())?;
-        Some(Introduction::new(identity, key, self.config.lease))
     }
 
     /// The key with the identity of a client in this namespace, if that leaves room for one.

@@ -7,6 +7,7 @@ use super::engine::ClientEngine;
 use super::handle::Handle;
 use super::hold::{GuardId, Hold};
 use super::signal::Signal;
+use super::watchdog::Introduction;
 use super::{failover, fair, hub, release, signal, watchdog};
 
 impl ClientEngine {
@@ -21,7 +22,7 @@ impl ClientEngine {
         });
         self.ensure(&self.watchdog.signal, || {
             let (watchdog, nodes) = (Arc::clone(&self.watchdog), Arc::clone(&self.nodes));
-            let (introduction, tracking) = (self.introduction(), self.tracking.clone());
+            let (introduction, tracking) = (Introduction::of(self), self.tracking.clone());
             watchdog::run(watchdog, nodes, introduction, tracking)
         });
         self.ensure(&self.hub.signal, || {

@@ -24,7 +24,7 @@ use crate::connection::{Caller, Fault};
 use crate::engine::ClientEngine;
 use crate::engine::guard::HoldGuard;
 use crate::engine::hand_over::{Offer, Taken};
-use crate::engine::hold::{Hold, LostReason, Terms};
+use crate::engine::hold::{Claim, Hold, LostReason, Terms};
 use crate::engine::hub::Rivals;
 use crate::engine::wait::{Called, Health, NOT_POLLED, Refusal, Waits, Wake};
 use crate::error::{Error, ErrorKind};
@@ -436,7 +436,7 @@ pub(super) async fn try_once(
         // Only this caller can resolve the state of its other mode, so it asks again, as for a re-entry.
         let repeats = match under {
             Some(hold) => hold.is_valid(),
-            None => attempt.steals(),
+            None => matches!(attempt.request.claim, Claim::Steal(_)),
         };
         let repeats = repeats && fault.is_passing_for(Caller::Waiter);
         let again = repeats.then(|| retry.again(&mut tries, until));

@@ -61,10 +61,6 @@ impl Steal<'_> {
 }
 
 impl Attempt {
-    pub(super) fn steals(&self) -> bool {
-        matches!(self.request.claim, Claim::Steal(_))
-    }
-
     /// The lock was taken. A holder of this client learns the thief and the reason before the thief has the lock.
     pub(super) fn tell_victim(&self) {
         if let Claim::Steal(steal) = &self.request.claim

@@ -269,7 +269,11 @@ impl<L: Clone> Registry<L> {
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.phase = ChannelPhase::Lingering { until };
             self.lingering.push_back((until, channel.to_owned()));
-            self.bound_lingering();
+            while self.lingering.len() > MOST_LINGERING
+                && let Some((until, channel)) = self.lingering.pop_front()
+            {
+                self.end_if_lingering(&channel, until);
+            }
         }
     }
 
@@ -297,15 +301,6 @@ impl<L: Clone> Registry<L> {
             entry.rivals.heard(now, 1);
         }
         begins
-    }
-
-    fn bound_lingering(&mut self) {
-        while self.lingering.len() > MOST_LINGERING {
-            let Some((until, channel)) = self.lingering.pop_front() else {
-                return;
-            };
-            self.end_if_lingering(&channel, until);
-        }
     }
 
     fn end_if_lingering(&mut self, channel: &str, until: Instant) {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock;
 use crate::connection::{Delivery, Lane, Nodes, To};
+use crate::engine::ClientEngine;
 use crate::name::LockName;
 use crate::wire::ClientIdentity;
 
@@ -21,13 +22,14 @@ pub(crate) struct Introduction {
 }
 
 impl Introduction {
-    pub(crate) fn new(identity: ClientIdentity, key: LockName, lives: Duration) -> Self {
-        Self {
-            identity,
-            key,
-            lives,
+    /// The identity that the watchdog writes for this client.
+    pub(in crate::engine) fn of(engine: &ClientEngine) -> Option<Self> {
+        Some(Self {
+            identity: engine.config.identity.clone()?,
+            key: engine.client_key(engine.id.as_str())?,
+            lives: engine.config.lease,
             due: None,
-        }
+        })
     }
 
     /// Renewals are sent, which extend locks by at most `longest`. Returns the call to send with them, if it
