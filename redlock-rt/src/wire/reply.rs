@@ -36,6 +36,18 @@ pub(crate) struct Announcement {
     pub(crate) is_granted: bool,
 }
 
+impl Announcement {
+    /// `made`: one more than the number of receivers; 0: it was refused.
+    pub(crate) fn of(made: i64) -> Self {
+        Self {
+            is_made: made > 0,
+            receivers: u64::try_from(made - 1).unwrap_or(0),
+            waiter: None,
+            is_granted: false,
+        }
+    }
+}
+
 /// Replaces the result of a PUBLISH: the waiter has the lock now.
 const GRANTED: i64 = 2;
 
@@ -45,18 +57,14 @@ impl Reply {
         let Self::List(mut items) = self else {
             return (self, None);
         };
-        // `made`: one more than the number of receivers, which is not reported beside a waiter; 0: it was refused.
-        let (made, waiter) = match &items[..] {
-            [_, Self::Int(made @ 0..)] => (*made, None),
-            [_, Self::Int(made @ 0..=GRANTED), Self::Text(waiter)] => (*made, Some(waiter)),
+        let announcement = match &items[..] {
+            [_, Self::Int(made @ 0..)] => Announcement::of(*made),
+            [_, Self::Int(made @ 0..=GRANTED), Self::Text(waiter)] => Announcement {
+                waiter: Some(HoldId::from_wire(waiter)),
+                is_granted: *made == GRANTED,
+                ..Announcement::of((*made).min(1))
+            },
             _ => return (Self::List(items), None),
-        };
-        let receivers = if waiter.is_none() { made - 1 } else { 0 };
-        let announcement = Announcement {
-            is_made: made > 0,
-            receivers: u64::try_from(receivers).unwrap_or(0),
-            is_granted: waiter.is_some() && made == GRANTED,
-            waiter: waiter.map(|waiter| HoldId::from_wire(waiter)),
         };
         (items.swap_remove(0), Some(announcement))
     }
