@@ -283,7 +283,10 @@ impl ClientEngine {
         let outcome = clock::timeout_at(clock::to_tokio(until), self.counted(&entry)).await;
         let node = self.nodes.known(entry.slot);
         if let (Ok(AckOutcome::Counted(wanted, had)), Some(node)) = (&outcome, &node) {
-            node.common.current.journal.replicated(had.replicas, *wanted);
+            node.common
+                .current
+                .journal
+                .replicated(had.replicas, *wanted);
         }
         let error = match outcome {
             Ok(AckOutcome::Counted(wanted, had)) if had.replicas >= wanted && had.local => {

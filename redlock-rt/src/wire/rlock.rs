@@ -105,7 +105,7 @@ pub(super) fn min_hold(recipe: &(impl Recipe + ?Sized), owner: &str, rest: Durat
         None => call.key(name.as_str()),
     };
     let call = call.arg(&recipe.field(owner)).number(millis(rest));
-    let call = match queue.map(FairQueue::prefix).or(recipe.channel()) {
+    let call = match queue.map(FairQueue::prefix).or_else(|| recipe.channel()) {
         Some(channel) => call.channel_arg(channel),
         None => call.arg(""),
     };
