@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, thread, time::Duration};
 
-use redis::{RedisResult, aio::MultiplexedConnection};
+use redis::{RedisResult, Value, aio::MultiplexedConnection};
 use redlock_rt::Client;
 
 use crate::{DEADLINE, RedisServer, eventually::eventually};
@@ -103,20 +103,9 @@ impl LeakCheck {
     pub async fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         if let Some(connection) = &self.connection {
-            let mut connection = connection.clone();
-            for db in 0..DATABASES {
-                let keys = keys(&mut connection, db, &self.prefix).await;
-                match keys {
-                    Ok(keys) => left.extend(keys.iter().map(|key| format!("key {key} of db {db}"))),
-                    // Fewer databases than usual.
-                    Err(_) if db > 0 => break,
-                    Err(error) => left.push(format!("keys are unknown: {error}")),
-                }
-            }
-            match channels(&mut connection, &self.prefix).await {
-                Ok(channels) => left.extend(channels.iter().map(|name| format!("channel {name}"))),
-                Err(error) => left.push(format!("channels are unknown: {error}")),
-            }
+            let there = there(&mut connection.clone(), &self.prefix).await;
+            let unknown = |error| vec![format!("keys and channels are unknown: {error}")];
+            left.extend(there.unwrap_or_else(unknown));
         }
         for (what, probe) in &self.probes {
             left.extend(probe().map(|rest| format!("{what}: {rest}")));
@@ -178,40 +167,41 @@ impl fmt::Display for Leaked {
     }
 }
 
-async fn keys(
-    connection: &mut MultiplexedConnection,
-    db: u8,
-    prefix: &str,
-) -> RedisResult<Vec<String>> {
-    redis::cmd("SELECT").arg(db).exec_async(connection).await?;
-    let mut found = Vec::new();
-    let mut cursor = 0_u64;
-    loop {
-        let (next, keys): (u64, Vec<Vec<u8>>) = redis::cmd("SCAN")
-            .arg(cursor)
-            .arg(&["MATCH", &format!("*{prefix}*"), "COUNT", "1000"])
-            .query_async(connection)
-            .await?;
-        found.extend(
-            keys.iter()
-                .map(|key| String::from_utf8_lossy(key).into_owned()),
-        );
-        if next == 0 {
-            return Ok(found);
-        }
-        cursor = next;
-    }
-}
-
-async fn channels(
-    connection: &mut MultiplexedConnection,
-    prefix: &str,
-) -> RedisResult<Vec<String>> {
+/// The keys of all databases, and the channels, that contain this prefix. One request, since each test repeats
+/// it until nothing is left.
+async fn there(connection: &mut MultiplexedConnection, prefix: &str) -> RedisResult<Vec<String>> {
     let pattern = format!("*{prefix}*");
-    let list = |which: &str| redis::cmd("PUBSUB").arg(which).arg(&pattern).to_owned();
-    let mut channels: Vec<String> = list("CHANNELS").query_async(connection).await?;
+    let mut request = redis::pipe();
+    for db in 0..DATABASES {
+        request.cmd("SELECT").arg(db);
+        request.cmd("KEYS").arg(&pattern);
+    }
+    for which in ["CHANNELS", "SHARDCHANNELS"] {
+        request.cmd("PUBSUB").arg(which).arg(&pattern);
+    }
+    request.ignore_errors();
+    let replies: Vec<RedisResult<Value>> = request.query_async(connection).await?;
+    let mut replies = replies.into_iter();
+    let mut next = || replies.next().expect("each command has a reply");
+    let mut there = Vec::new();
+    for db in 0..DATABASES {
+        let (selected, keys) = (next(), next());
+        match selected {
+            Ok(_) => {}
+            // Fewer databases than usual.
+            Err(_) if db > 0 => continue,
+            Err(error) => return Err(error),
+        }
+        let keys: Vec<Vec<u8>> = redis::from_redis_value(keys?)?;
+        let keys = keys.iter().map(|key| String::from_utf8_lossy(key));
+        there.extend(keys.map(|key| format!("key {key} of db {db}")));
+    }
+    let (channels, sharded) = (next()?, next());
+    let mut channels: Vec<String> = redis::from_redis_value(channels)?;
     // Servers below 7.0 have none.
-    let sharded: RedisResult<Vec<String>> = list("SHARDCHANNELS").query_async(connection).await;
-    channels.extend(sharded.unwrap_or_default());
-    Ok(channels)
+    if let Ok(sharded) = sharded {
+        channels.extend(redis::from_redis_value::<Vec<String>>(sharded)?);
+    }
+    there.extend(channels.iter().map(|name| format!("channel {name}")));
+    Ok(there)
 }
