@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, aio::MultiplexedConnection};
 use redlock_rt::{
     Client, ClientBuilder, Error, FairLock, FencedLock, Kind, Lock, LockGuard, LockOptions, RLock,
     RLockGuard, ReadWriteLock, Unlocked, embedded::Engine,
@@ -298,7 +298,13 @@ impl Stage {
         }
         eventually(DEADLINE, async || {
             let mut left = in_use(&self.client);
-            for control in &self.control {
+            // The servers are asked once the client is at rest.
+            let asked = if left.is_empty() {
+                &self.control[..]
+            } else {
+                &[]
+            };
+            for control in asked {
                 let mut control = control.clone();
                 let here = left_at(&mut control).await;
                 // It stays by design, and other cases run on the same servers.
@@ -340,21 +346,21 @@ fn builder(backend: &Backend, wires: &Wires) -> ClientBuilder {
     }
 }
 
-/// What is left at a server: keys, channels, patterns.
+/// What is left at a server: keys, channels, patterns. One request, since it is asked at every point.
 async fn left_at(redis: &mut MultiplexedConnection) -> Vec<String> {
-    let mut left: Vec<String> = ask(redis, &["KEYS", "*"]).await;
-    for what in ["CHANNELS", "SHARDCHANNELS"] {
-        let channels = redis::cmd("PUBSUB").arg(what).query_async(redis).await;
-        match channels {
-            Ok(channels) => left.extend::<Vec<String>>(channels),
-            // Unknown to the engine, and before Redis 7.0.
-            Err(_) if what == "SHARDCHANNELS" => {}
-            Err(error) => panic!("{error}"),
-        }
+    let mut request = redis::pipe();
+    request.cmd("KEYS").arg("*");
+    for what in ["CHANNELS", "SHARDCHANNELS", "NUMPAT"] {
+        request.cmd("PUBSUB").arg(what);
     }
+    let replies = request.ignore_errors().query_async(redis).await;
+    let (mut left, channels, sharded, patterns): (Vec<String>, Vec<_>, RedisResult<Vec<_>>, usize) =
+        replies.unwrap();
+    left.extend(channels);
+    // Unknown to the engine, and before Redis 7.0.
+    left.extend(sharded.unwrap_or_default());
     // Where sentinels talk to each other.
     left.retain(|name| !name.starts_with("__sentinel__"));
-    let patterns: usize = ask(redis, &["PUBSUB", "NUMPAT"]).await;
     left.extend((patterns > 0).then(|| format!("{patterns} patterns")));
     left
 }
