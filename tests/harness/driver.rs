@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 
 use tempfile::TempDir;
-use tests::{Driver, is_alive};
+use tests::{Answer, Driver, is_alive};
 
 /// `keep` is answered when `release` comes, before `release` itself.
 const PROGRAM: &str = r#"#!/bin/sh
@@ -75,4 +75,20 @@ async fn the_end_of_stdin_is_the_drivers_end() {
     let mut driver = Driver::start(path);
     driver.close_stdin();
     assert_eq!(driver.wait_exit().code(), Some(7));
+}
+
+#[test]
+fn answers_are_parsed() {
+    let (id, answer) = Answer::parse("7 ok {\"held\": 1} 12ms").unwrap();
+    assert_eq!((id, answer.took), ("7", Some(Duration::from_millis(12))));
+    assert_eq!(answer.ok(), "{\"held\": 1}");
+    let (id, answer) = Answer::parse("x err timed_out: lock a: not within 5ms").unwrap();
+    let error = answer.result.unwrap_err();
+    assert_eq!((id, error.kind.as_str()), ("x", "timed_out"));
+    assert_eq!(error.message, "lock a: not within 5ms");
+    assert!(
+        ["", "7", "7 ok true", "7 ok true 1s", "7 maybe"]
+            .iter()
+            .all(|line| Answer::parse(line).is_none())
+    );
 }

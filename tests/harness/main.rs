@@ -3,6 +3,7 @@
 mod cluster;
 mod driver;
 mod eventually;
+mod frames;
 mod history;
 mod leak;
 mod monitor;

@@ -1,7 +1,7 @@
 //! MONITOR.
 
 use redis::AsyncCommands;
-use tests::{Monitor, RedisServer, ask, unique};
+use tests::{Monitor, MonitorLine, RedisServer, ask, unique};
 
 #[tokio::test]
 async fn commands_of_clients_are_counted_apart_from_those_of_scripts() {
@@ -25,4 +25,15 @@ async fn commands_of_clients_are_counted_apart_from_those_of_scripts() {
 
     monitor.mark().await;
     assert!(monitor.counts().await.is_empty());
+}
+
+#[test]
+fn lines_are_parsed() {
+    let parse = |line| MonitorLine::parse(line).unwrap();
+    let line = parse(r#"+1.5 [0 127.0.0.1:4711] "SET" "a \"b\"\r\n" "\x00\xff" """#);
+    assert_eq!(line.source, "127.0.0.1:4711");
+    assert_eq!(line.args, ["SET", "a \"b\"\r\n", "\0\u{fffd}", ""]);
+    let inner = parse(r#"+1.5 [0 lua] "get" "k""#);
+    assert!(inner.is_inner());
+    assert_eq!(inner.command(), "GET");
 }

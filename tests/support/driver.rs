@@ -43,6 +43,34 @@ impl Answer {
     pub fn err_kind(self) -> String {
         self.result.expect_err("the command succeeded").kind
     }
+
+    /// The ID and the answer of a line `ID ok RESULT <n>ms` or `ID err KIND: message`.
+    pub fn parse(line: &str) -> Option<(&str, Self)> {
+        let (id, rest) = line.split_once(' ')?;
+        if let Some(error) = rest.strip_prefix("err ") {
+            let (kind, message) = error.split_once(": ")?;
+            let error = DriverError {
+                kind: kind.to_owned(),
+                message: message.to_owned(),
+            };
+            return Some((
+                id,
+                Self {
+                    result: Err(error),
+                    took: None,
+                },
+            ));
+        }
+        let (result, took) = rest.strip_prefix("ok ")?.rsplit_once(' ')?;
+        let took = Duration::from_millis(took.strip_suffix("ms")?.parse().ok()?);
+        Some((
+            id,
+            Self {
+                result: Ok(result.to_owned()),
+                took: Some(took),
+            },
+        ))
+    }
 }
 
 /// An `err KIND: message` of the driver.
@@ -259,7 +287,7 @@ fn write_lines(mut stdin: ChildStdin, queue: &mpsc::Receiver<String>) {
 
 fn read_answers(stdout: ChildStdout, waiting: &Waiting) {
     for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-        match parse(&line) {
+        match Answer::parse(&line) {
             Some((id, answer)) => {
                 let waiter = waiting
                     .answers()
@@ -273,53 +301,4 @@ fn read_answers(stdout: ChildStdout, waiting: &Waiting) {
     }
     // Drops the senders, so that waiting tasks learn that no answer will come.
     waiting.answers().take();
-}
-
-/// Parses `ID ok RESULT <n>ms` and `ID err KIND: message`.
-fn parse(line: &str) -> Option<(&str, Answer)> {
-    let (id, rest) = line.split_once(' ')?;
-    if let Some(error) = rest.strip_prefix("err ") {
-        let (kind, message) = error.split_once(": ")?;
-        let error = DriverError {
-            kind: kind.to_owned(),
-            message: message.to_owned(),
-        };
-        return Some((
-            id,
-            Answer {
-                result: Err(error),
-                took: None,
-            },
-        ));
-    }
-    let (result, took) = rest.strip_prefix("ok ")?.rsplit_once(' ')?;
-    let took = Duration::from_millis(took.strip_suffix("ms")?.parse().ok()?);
-    Some((
-        id,
-        Answer {
-            result: Ok(result.to_owned()),
-            took: Some(took),
-        },
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_are_parsed() {
-        let (id, answer) = parse("7 ok {\"held\": 1} 12ms").unwrap();
-        assert_eq!((id, answer.took), ("7", Some(Duration::from_millis(12))));
-        assert_eq!(answer.ok(), "{\"held\": 1}");
-        let (id, answer) = parse("x err timed_out: lock a: not within 5ms").unwrap();
-        let error = answer.result.unwrap_err();
-        assert_eq!((id, error.kind.as_str()), ("x", "timed_out"));
-        assert_eq!(error.message, "lock a: not within 5ms");
-        assert!(
-            ["", "7", "7 ok true", "7 ok true 1s", "7 maybe"]
-                .iter()
-                .all(|l| parse(l).is_none())
-        );
-    }
 }

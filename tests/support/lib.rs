@@ -92,7 +92,7 @@ pub use self::{
     port::ReservedPort,
     postgres::{Postgres, shared_postgres},
     process::{ChildProcess, is_alive, stdin_is_closed},
-    proxy::{CALL, Frame, Gate, Loss, Matcher, Proxy, Which},
+    proxy::{CALL, Frame, Gate, Loss, Matcher, Proxy, Which, resp},
     random::Random,
     redisson::{
         RedissonClient, RedissonCountDownLatch, RedissonFairLock, RedissonFencedLock,

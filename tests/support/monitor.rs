@@ -34,6 +34,19 @@ impl MonitorLine {
             .first()
             .map_or_else(String::new, |name| name.to_ascii_uppercase())
     }
+
+    /// Parses `+TIME [DB SOURCE] "ARG" "ARG"…`.
+    pub fn parse(line: &str) -> Option<Self> {
+        let (head, mut rest) = line.strip_prefix('+')?.split_once("] ")?;
+        let source = head.split_once(" [")?.1.split_once(' ')?.1.to_owned();
+        let mut args = Vec::new();
+        while let Some(text) = rest.trim_start().strip_prefix('"') {
+            let (arg, after) = unquote(text)?;
+            args.push(arg);
+            rest = after;
+        }
+        Some(Self { source, args })
+    }
 }
 
 /// Collects the commands of all clients of a server since the last mark.
@@ -135,7 +148,7 @@ impl Drop for Monitor {
 
 impl Seen {
     fn add(&self, line: &str) {
-        if let Some(line) = parse(line) {
+        if let Some(line) = MonitorLine::parse(line) {
             self.lines().push(line);
             self.count.send_modify(|count| *count += 1);
         }
@@ -161,19 +174,6 @@ fn monitor(server: &RedisServer) -> io::Result<(TcpStream, BufReader<TcpStream>)
         }
     }
     Ok((stream, reader))
-}
-
-/// Parses `+TIME [DB SOURCE] "ARG" "ARG"…`.
-fn parse(line: &str) -> Option<MonitorLine> {
-    let (head, mut rest) = line.strip_prefix('+')?.split_once("] ")?;
-    let source = head.split_once(" [")?.1.split_once(' ')?.1.to_owned();
-    let mut args = Vec::new();
-    while let Some(text) = rest.trim_start().strip_prefix('"') {
-        let (arg, after) = unquote(text)?;
-        args.push(arg);
-        rest = after;
-    }
-    Some(MonitorLine { source, args })
 }
 
 /// Undoes the server's quoting up to the closing quote; also returns the rest.
@@ -202,20 +202,5 @@ fn unquote(text: &str) -> Option<(String, &str)> {
             }),
             (_, other) => arg.push(other),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_parsed() {
-        let line = parse(r#"+1.5 [0 127.0.0.1:4711] "SET" "a \"b\"\r\n" "\x00\xff" """#).unwrap();
-        assert_eq!(line.source, "127.0.0.1:4711");
-        assert_eq!(line.args, ["SET", "a \"b\"\r\n", "\0\u{fffd}", ""]);
-        let inner = parse(r#"+1.5 [0 lua] "get" "k""#).unwrap();
-        assert!(inner.is_inner());
-        assert_eq!(inner.command(), "GET");
     }
 }

@@ -6,7 +6,7 @@ mod link;
 mod listen;
 mod loss;
 mod replies;
-mod resp;
+pub mod resp;
 mod state;
 
 use std::{
