@@ -26,11 +26,11 @@ impl Stage {
     async fn open() -> Self {
         let server = RedisServer::start();
         let builder = Client::builder().url(&server.url()).tracking(true);
-        let client = builder
-            .lease(Duration::from_secs(3))
-            .connect()
-            .await
-            .unwrap();
+        // A loaded machine takes seconds for what is huge; a call that is given up breaks its connection too.
+        let builder = builder
+            .response_timeout(DEADLINE)
+            .lease(Duration::from_secs(3));
+        let client = builder.connect().await.unwrap();
         let bystander = client.rlock("bystander").lock().await.unwrap();
         let mut stage = Self {
             tenant: server.connect().await.unwrap(),

@@ -143,7 +143,7 @@ impl Call {
     }
 
     /// Adds the channel on which the script publishes, and the command for it.
-    /// [`Reply::split`](super::Reply::split) reads the reply.
+    /// [`Reply::split`](super::Reply::split) reads the reply, so no other reply to it is a list of two numbers.
     pub(super) fn announcing(mut self, channel: Channel<'_>) -> Self {
         self.0.channel = Some(self.0.ends.len());
         self.channel_arg(channel).publishing()

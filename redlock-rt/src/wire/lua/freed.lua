@@ -3,7 +3,7 @@
 -- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: owner -> hold count)
 -- ARGV: none
--- Returns: 0 = it was free
+-- Returns: 0 = it was free, or an error; otherwise the script goes on
 --
 -- Invariants:
 -- * A key or a hash that is not a lock is refused (WRONGTYPE), not deleted.

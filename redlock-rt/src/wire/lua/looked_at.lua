@@ -3,7 +3,7 @@
 -- Prelude: lock_hash
 -- KEYS: 1 the lock (HASH: field -> hold count)
 -- ARGV: none
--- Returns: nothing
+-- Returns: the error, if it is none; otherwise the script goes on
 --
 -- Invariants: reads only. A hash that is not a lock is refused (WRONGTYPE).
 -- Redisson: none.

@@ -9,7 +9,7 @@
 --   For a lock of another kind under the same name (a read-write lock has a field `mode`), one of
 --   its holders is returned.
 -- Redisson: isLocked, getHoldCount, remainTimeToLive, each a command of its own.
-fields = redis.call('HGETALL', KEYS[1])
+local fields = redis.call('HGETALL', KEYS[1])
 for at = 1, #fields, 2 do
     if fields[at] ~= 'mode' then
         return {fields[at], tonumber(fields[at + 1]) or 0, redis.call('PTTL', KEYS[1])}

@@ -14,7 +14,7 @@ local readers = {}
 if not redis.call('HGET', KEYS[1], 'mode') then
     return readers
 end
-fields = redis.call('HGETALL', KEYS[1])
+local fields = redis.call('HGETALL', KEYS[1])
 for at = 1, #fields, 2 do
     local field, count = fields[at], tonumber(fields[at + 1])
     if field ~= 'mode' and count and string.sub(field, -6) ~= ':write' then

@@ -7,7 +7,7 @@
 --
 -- Invariants: reads only; one consistent reply. A hash that is not a lock is refused (WRONGTYPE).
 -- Redisson: WriteLock.isLocked, getHoldCount, remainTimeToLive, each a command of its own.
-fields = redis.call('HGETALL', KEYS[1])
+local fields = redis.call('HGETALL', KEYS[1])
 local writer, is_written = nil, false
 for at = 1, #fields, 2 do
     if fields[at] == 'mode' then
