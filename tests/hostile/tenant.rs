@@ -26,10 +26,10 @@ impl Stage {
     async fn open() -> Self {
         let server = RedisServer::start();
         let builder = Client::builder().url(&server.url()).tracking(true);
-        // A loaded machine takes seconds for what is huge; a call that is given up breaks its connection too.
-        let builder = builder
-            .response_timeout(DEADLINE)
-            .lease(Duration::from_secs(3));
+        // A loaded machine takes seconds for what is huge. A call that is given up breaks its connection too, and a
+        // renewal is given up within a part of the lease.
+        let builder = builder.response_timeout(DEADLINE);
+        let builder = builder.lease(Duration::from_secs(30));
         let client = builder.connect().await.unwrap();
         let bystander = client.rlock("bystander").lock().await.unwrap();
         let mut stage = Self {
