@@ -7,13 +7,12 @@
 use std::{
     alloc::System,
     sync::{Mutex, PoisonError},
-    time::Duration,
 };
 
 use redlock_rt::embedded::{Engine, Session};
 use redlock_rt::{Client, FairLock, Kind, Lock};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use tests::{RedisServer, eventually};
+use tests::{DEADLINE, RedisServer, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[global_allocator]
@@ -112,10 +111,14 @@ async fn each_waiter<K: Kind>(
     queued: impl AsyncFn(Lock<K>, usize) -> bool,
 ) -> usize {
     let server = RedisServer::start();
-    let [client, other] = [
-        Client::connect(&server.url()).await.expect("it answers"),
-        Client::connect(&server.url()).await.expect("it answers"),
-    ];
+    // Thousands of calls of one thread take a loaded machine seconds.
+    let client = || {
+        Client::builder()
+            .url(&server.url())
+            .response_timeout(DEADLINE)
+    };
+    let client = async || client().connect().await.expect("it answers");
+    let [client, other] = [client().await, client().await];
     let _held = lock(&other).lock().await.expect("it is free");
     let wait = async |count| {
         let all = client.stats().waiting + count;
@@ -131,7 +134,7 @@ async fn each_waiter<K: Kind>(
                 && (1..=2).contains(&stats.subscriptions)
                 && queued(lock(&client), all).await
         };
-        eventually(Duration::from_secs(20), wait).await;
+        eventually(DEADLINE, wait).await;
         tasks
     };
     each(wait).await
