@@ -10,7 +10,7 @@ use std::{
 };
 
 use redlock_rt::embedded::{Engine, Session};
-use redlock_rt::{Client, FairLock, Kind, Lock};
+use redlock_rt::{Client, FairLock, Kind, Lock, Ticket};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tests::{DEADLINE, RedisServer, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -81,6 +81,18 @@ fn a_pair_takes_few_allocations() {
         let taken = allocations() - before;
         let of_a_pair = taken as f64 / PAIRS as f64;
         assert_eq!(of_a_pair.round() as usize, OF_A_PAIR, "{of_a_pair}");
+    });
+}
+
+/// A text from elsewhere, sixteen bytes a dot.
+#[test]
+fn a_ticket_of_dots_took_sixteen_times_its_length() {
+    run(async || {
+        let text = format!("ticket1.{}", ".".repeat(1 << 20));
+        let before = ALLOCATOR.stats().bytes_allocated;
+        text.parse::<Ticket>().unwrap_err();
+        let taken = ALLOCATOR.stats().bytes_allocated - before;
+        assert!(taken < text.len(), "{taken} bytes");
     });
 }
 

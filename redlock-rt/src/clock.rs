@@ -5,12 +5,14 @@
 //! suspend, but a lease in Redis does not.
 
 use std::cell::Cell;
-use std::sync::OnceLock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle};
 use tokio::time::{Sleep, Timeout};
+
+use crate::shim::lock_std;
 
 /// Returns the present moment.
 pub(crate) fn now() -> Instant {
@@ -88,17 +90,25 @@ fn timer<T>(make: impl FnOnce() -> T) -> T {
         "redlock-rt is used outside of a tokio runtime: enter one, or make the client with \
          ClientBuilder::dedicated_thread(true)"
     );
-    static TIMERS: OnceLock<Option<Handle>> = OnceLock::new();
-    let timers = TIMERS.get_or_init(|| {
-        let runtime = Builder::new_current_thread().enable_time().build().ok()?;
-        let handle = runtime.handle().clone();
-        let thread = std::thread::Builder::new().name("redlock-rt timers".into());
-        let run = move || runtime.block_on(std::future::pending::<()>());
-        thread.spawn(run).ok()?;
-        Some(handle)
-    });
-    let _entered = timers.as_ref().map(Handle::enter);
+    let _entered = timers().as_ref().map(Handle::enter);
     make()
+}
+
+/// The runtime that only drives timers. Its thread is not in a child that this process forks.
+fn timers() -> Option<Handle> {
+    static TIMERS: Mutex<Option<(u32, Handle)>> = Mutex::new(None);
+    let process = std::process::id();
+    let mut timers = lock_std(&TIMERS);
+    if let Some((_, handle)) = timers.as_ref().filter(|(of, _)| *of == process) {
+        return Some(handle.clone());
+    }
+    let runtime = Builder::new_current_thread().enable_time().build().ok()?;
+    let handle = runtime.handle().clone();
+    let thread = std::thread::Builder::new().name("redlock-rt timers".into());
+    let run = move || runtime.block_on(std::future::pending::<()>());
+    thread.spawn(run).ok()?;
+    *timers = Some((process, handle.clone()));
+    Some(handle)
 }
 
 /// Limits a future by a deadline, also outside of a runtime.

@@ -83,3 +83,10 @@ fn a_client_with_a_thread_of_its_own_shared_its_connection_with_a_child() {
 fn a_guard_that_a_child_dropped_released_the_lock_of_its_parent() {
     assert_one_holder("held", 1);
 }
+
+/// The thread with the timers is not in the child.
+#[test]
+fn a_wait_outside_of_a_runtime_had_no_end_in_a_child() {
+    let (said, _) = run("blocking");
+    assert_eq!(said, "child: TimedOut\nparent: held true, Released\n");
+}

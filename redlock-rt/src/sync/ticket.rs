@@ -131,7 +131,7 @@ impl Ticket {
     }
 
     fn read(text: &str) -> Option<Self> {
-        let parts: Vec<&str> = text.strip_prefix("ticket1.")?.split('.').collect();
+        let parts: Vec<&str> = text.strip_prefix("ticket1.")?.splitn(6, '.').collect();
         let [name, owner, deadline, token, ttl] = parts[..] else {
             return None;
         };

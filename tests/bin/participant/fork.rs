@@ -2,11 +2,13 @@
 //!
 //! The parent takes a lock, the child tries to take it with the same client, and both tell what came of it,
 //! a line each. HOW is what the client was before the fork: `unused`; `used` in a runtime that has ended;
-//! with a `dedicated` thread and a connection; or `held`: there is a guard, which the child drops.
+//! with a `dedicated` thread and a connection; `blocking`: the same, and it has waited outside of a runtime; or
+//! `held`: there is a guard, which the child drops.
 
 use std::{error::Error, time::Duration};
 
 use fork::{Fork, fork, waitpid};
+use redlock_rt::blocking::BlockOn as _;
 use redlock_rt::{Client, Error as LockError, LockOptions, RLockGuard};
 use tokio::runtime::{Builder, Runtime};
 
@@ -18,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) fn run(url: &str, name: &str, how: &str) -> Result<(), Failure> {
     let client = Client::builder()
         .url(url)
-        .dedicated_thread(how == "dedicated")
+        .dedicated_thread(matches!(how, "dedicated" | "blocking"))
         .build()?;
     let parents = runtime()?;
     let held = match how {
@@ -32,12 +34,23 @@ pub(crate) fn run(url: &str, name: &str, how: &str) -> Result<(), Failure> {
             parents.block_on(async { client.rlock("before").lock().await?.unlock().await })?;
             None
         }
+        "blocking" => {
+            let guard = client.rlock(name).lock().block_on()?;
+            wait_in_no_runtime(&client, name);
+            Some(guard)
+        }
         "held" => Some(parents.block_on(client.rlock(name).lock())?),
         other => return Err(format!("no such client: {other}").into()),
     };
     match fork()? {
         Fork::Child => {
-            child(&client, url, name, held)?;
+            match how {
+                "blocking" => {
+                    let own = Client::builder().url(url).dedicated_thread(true).build()?;
+                    say(&format!("child: {}", wait_in_no_runtime(&own, name)))?;
+                }
+                _ => child(&client, url, name, held)?,
+            }
             // The parent's runtime is not that of the child, which could not end it.
             std::process::exit(0);
         }
@@ -46,6 +59,12 @@ pub(crate) fn run(url: &str, name: &str, how: &str) -> Result<(), Failure> {
             parents.block_on(parent(&client, name, held))
         }
     }
+}
+
+/// Waits for a lock that another client or caller has.
+fn wait_in_no_runtime(client: &Client, name: &str) -> String {
+    let options = LockOptions::new().wait(PATIENCE / 10);
+    told(client.rlock(name).lock_with(options).block_on().map(Some))
 }
 
 async fn parent(client: &Client, name: &str, held: Option<RLockGuard>) -> Result<(), Failure> {

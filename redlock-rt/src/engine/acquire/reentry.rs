@@ -30,6 +30,16 @@ struct FrameData {
     turn: BodyTurn,
 }
 
+impl Drop for FrameData {
+    /// One after the other: a frame that drops the next one overflows the stack at some ten thousand locks.
+    fn drop(&mut self) {
+        let mut parent = self.parent.take();
+        while let Some(Frame(data)) = parent {
+            parent = Arc::into_inner(data).and_then(|mut data| data.parent.take());
+        }
+    }
+}
+
 /// The hold that a body runs under, if there is one. Another hold may replace it.
 #[derive(Default)]
 pub(crate) struct CurrentHold(Mutex<Option<Arc<Hold>>>);
@@ -146,4 +156,15 @@ pub(super) fn enclosing(client: &ClientId, recipe: &dyn Recipe) -> Option<Enclos
         Some(around)
     });
     around.reduce(EnclosingHold::or)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_of_a_hundred_thousand_locks_overflowed_the_stack() {
+        let held = Arc::<CurrentHold>::default();
+        drop(ReentryScope::of_all(&vec![held; 100_000]));
+    }
 }
