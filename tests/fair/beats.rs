@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redlock_rt::{Client, ErrorKind, FairLock, FairLockGuard, LockOptions, Owner};
+use redlock_rt::{Client, ErrorKind, FairLock, FairLockGuard};
 use tests::{Frame, Proxy, Which, calls, eventually, within};
 
-use crate::stage::{DEADLINE, NEVER, Stage, Waiting, pass, wait};
+use crate::stage::{DEADLINE, NEVER, Stage, Waiting, pass, pass_all, waiter};
 
 /// The subscription was confirmed while a beat was in progress. Only a later beat finds an earlier
 /// announcement, and once, no beat was sent before the next regular one, 30 s later.
@@ -16,14 +16,14 @@ async fn a_beat_asked_for_while_one_was_under_way_was_forgotten() {
     let (proxy, mut stage) = Stage::behind_a_proxy("fair-asked").await;
     let others = stage.client().fair_lock(&stage.name);
     let first = others.lock().await.unwrap();
-    let second = wait(&others, &Owner::new(), LockOptions::new());
+    let second = waiter(&others);
     stage.queued(1).await;
     stage.url = proxy.url();
     let client = stage.client_with(|builder| builder.waiter_timeout(NEVER).response_timeout(NEVER));
     let ours = client.fair_lock(&stage.name);
     // The beat that follows the subscription finds that another client is next.
     let under_way = proxy.hold_reply(calls("fair_beat"));
-    let third = wait(&ours, &Owner::new(), LockOptions::new());
+    let third = waiter(&ours);
     stage.queued(2).await;
     under_way.reached().await;
     // The turn of our waiter is announced while the client is not subscribed.
@@ -53,7 +53,7 @@ async fn waited_for(
     for at in 0..count {
         guards.push(holder.fair_lock(name(at)).lock().await.unwrap());
         let lock: FairLock = client.fair_lock(name(at));
-        waiting.push(wait(&lock, &Owner::new(), LockOptions::new()));
+        waiting.push(waiter(&lock));
     }
     for at in 0..count {
         let lock = holder.fair_lock(name(at));
@@ -101,9 +101,7 @@ async fn each_name_that_was_waited_for_had_heartbeats_of_its_own() {
     for guard in guards {
         guard.unlock().await.unwrap();
     }
-    for task in waiting {
-        pass(task).await;
-    }
+    pass_all(waiting).await;
     stage.assert_clean().await;
 }
 
@@ -138,8 +136,6 @@ async fn a_name_whose_beats_are_refused_disturbs_no_other() {
     for guard in guards {
         guard.unlock().await.unwrap();
     }
-    for task in waiting {
-        pass(task).await;
-    }
+    pass_all(waiting).await;
     stage.assert_clean().await;
 }

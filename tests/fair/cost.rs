@@ -2,11 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redlock_rt::{LockOptions, Owner};
 use tests::{Proxy, RedisServer, calls, lock_and_unlock, within};
 use tokio::sync::Semaphore;
 
-use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
+use crate::stage::{DEADLINE, NEVER, Stage, pass_all, waiter};
 
 #[tokio::test]
 async fn without_waiters_a_pair_costs_two_calls() {
@@ -116,13 +115,11 @@ async fn a_turn_takes_two_calls_and_twenty_commands() {
     let mut waiting = stage.queue_up(&lock, 1).await;
     let before = commands().await;
     for number in 2..=TURNS {
-        waiting.push(wait(&lock, &Owner::new(), LockOptions::new()));
+        waiting.push(waiter(&lock));
         stage.queued(number).await;
     }
     guard.unlock().await.unwrap();
-    for waiting in waiting {
-        pass(waiting).await;
-    }
+    pass_all(waiting).await;
     let after = commands().await;
     let (calls, inside) = (after.0 - before.0, after.1 - before.1);
     // The first waiter has queued before, and the last one releases a lock for which nobody waits. Three
@@ -142,9 +139,7 @@ async fn a_waiting_client_beats_three_times_in_the_waiter_timeout() {
     let alive = Duration::from_millis(600);
     let client = stage.client_with(|builder| builder.waiter_timeout(alive));
     let lock = client.fair_lock(&stage.name);
-    let waiting: Vec<_> = (0..20)
-        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
-        .collect();
+    let waiting: Vec<_> = (0..20).map(|_| waiter(&lock)).collect();
     stage.queued(20).await;
     proxy.wait_for_answer(calls("fair_beat")).await;
     proxy.mark();
@@ -158,8 +153,6 @@ async fn a_waiting_client_beats_three_times_in_the_waiter_timeout() {
         "for twenty waiters: {counts:?}"
     );
     guard.unlock().await.unwrap();
-    for task in waiting {
-        pass(task).await;
-    }
+    pass_all(waiting).await;
     stage.assert_clean().await;
 }

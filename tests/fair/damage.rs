@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, ErrorKind, LockOptions, Owner};
+use redlock_rt::{Client, ErrorKind};
 use tests::within;
 
-use crate::stage::{DEADLINE, NEVER, Stage, Waiting, pass, wait};
+use crate::stage::{DEADLINE, NEVER, Stage, Waiting, pass_all, waiter};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -71,11 +71,9 @@ async fn waiters_whose_deadlines_were_deleted_stood_in_the_queue_twice() {
     })
     .await;
     // The last waiter is behind all others, and keeps their client alive.
-    let last = wait(&lock, &Owner::new(), LockOptions::new());
+    let last = waiter(&lock);
     guard.unlock().await.unwrap();
-    for task in waiting.into_iter().chain([last]) {
-        pass(task).await;
-    }
+    pass_all(waiting.into_iter().chain([last])).await;
     stage.queued(0).await;
     stage.assert_clean().await;
 }
@@ -91,9 +89,7 @@ async fn waiters_whose_queue_was_deleted_without_their_deadlines_waited_for_ever
     let _: i64 = stage.redis(&["DEL", &stage.queue_key()]).await;
     stage.queued(3).await;
     guard.unlock().await.unwrap();
-    for task in waiting {
-        pass(task).await;
-    }
+    pass_all(waiting).await;
     stage.assert_clean().await;
 }
 
@@ -105,14 +101,11 @@ async fn a_deleted_key_of_ours_came_back_without_a_ttl() {
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
     let java = "00000000-0000-0000-0000-000000000000:1";
-    let later = format!("{:.0}", stage.now().await + 60_000.0);
-    let _: i64 = stage.redis(&["RPUSH", &stage.queue_key(), java]).await;
-    let deadlines = stage.deadlines_key();
-    let _: i64 = stage.redis(&["ZADD", &deadlines, &later, java]).await;
-    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.plant(java, 60_000.0).await;
+    let waiting = waiter(&lock);
     stage.queued(2).await;
     // This waiter stays, and its client sends no beat within the test.
-    let last = wait(&lock, &Owner::new(), LockOptions::new());
+    let last = waiter(&lock);
     stage.queued(3).await;
     let key = format!("redlock_fair:{{{}}}", stage.name);
     assert!(stage.redis::<i64>(&["PTTL", &key]).await > 0);
@@ -122,9 +115,8 @@ async fn a_deleted_key_of_ours_came_back_without_a_ttl() {
     assert_ne!(stage.redis::<i64>(&["PTTL", &key]).await, -1);
     last.abort();
     stage.queued(1).await;
-    let _: i64 = stage
-        .redis(&["DEL", &stage.queue_key(), &deadlines, &key])
-        .await;
+    let keys = [stage.queue_key(), stage.deadlines_key()];
+    let _: i64 = stage.redis(&["DEL", &keys[0], &keys[1], &key]).await;
     guard.unlock().await.unwrap();
     stage.assert_clean().await;
 }

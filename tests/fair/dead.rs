@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_rt::{Client, LockOptions, Owner, embedded::Engine};
+use redlock_rt::{Client, LockOptions, embedded::Engine};
 use tests::{Driver, calls, within};
 
-use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
+use crate::stage::{DEADLINE, NEVER, Stage, pass_all, waiter};
 
 /// The delay of the scheduler, and of a beat that was just sent.
 /// How late an event may be if threads have to wait for a processor.
@@ -24,7 +24,7 @@ async fn a_killed_waiter_delays_those_behind_it_by_the_waiter_timeout() {
         .await;
     let _dead = driver.send(&format!("fair.lock {} dead", stage.name));
     stage.queued(1).await;
-    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    let waiting = waiter(&lock);
     stage.queued(2).await;
     driver.kill();
     let killed = Instant::now();
@@ -53,11 +53,7 @@ async fn the_release_finds_that_the_first_waiters_are_dead() {
     stage.queued(3).await;
     // Beats are rare, so the release must find out.
     let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
-    let waiting = wait(
-        &client.fair_lock(&stage.name),
-        &Owner::new(),
-        LockOptions::new(),
-    );
+    let waiting = waiter(&client.fair_lock(&stage.name));
     stage.queued(4).await;
     driver.kill();
     drop(dead);
@@ -81,10 +77,7 @@ async fn nobody_spins_behind_a_head_that_does_not_come() {
     let holder = stage.client().fair_lock(&stage.name);
     let guard = holder.lock().await.unwrap();
     let java = "00000000-0000-0000-0000-000000000000:1";
-    let later = format!("{:.0}", stage.now().await + 4_000.0);
-    let _: i64 = stage.redis(&["RPUSH", &stage.queue_key(), java]).await;
-    let deadlines = stage.deadlines_key();
-    let _: i64 = stage.redis(&["ZADD", &deadlines, &later, java]).await;
+    stage.plant(java, 4_000.0).await;
     stage.url = proxy.url();
     let alive = Duration::from_millis(1500);
     let client = stage.client_with(|builder| {
@@ -93,9 +86,7 @@ async fn nobody_spins_behind_a_head_that_does_not_come() {
             .poll_interval(Duration::from_secs(1))
     });
     let lock = client.fair_lock(&stage.name);
-    let waiting: Vec<_> = (0..50)
-        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
-        .collect();
+    let waiting: Vec<_> = (0..50).map(|_| waiter(&lock)).collect();
     stage.queued(51).await;
     proxy.wait_for_answer(calls("fair_beat")).await;
     proxy.mark();
@@ -111,9 +102,7 @@ async fn nobody_spins_behind_a_head_that_does_not_come() {
     // A beat every half second for four seconds, and the tries of the next waiter after that.
     assert!(calls <= 14, "{counts:?}");
     guard.unlock().await.unwrap();
-    for task in waiting {
-        pass(task).await;
-    }
+    pass_all(waiting).await;
     stage.assert_clean().await;
 }
 
@@ -131,7 +120,7 @@ async fn a_paused_process_queues_again() {
         .await;
     let paused = driver.send(&format!("fair.lock {} paused", stage.name));
     stage.queued(1).await;
-    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    let waiting = waiter(&lock);
     stage.queued(2).await;
     driver.pause();
     guard.unlock().await.unwrap();

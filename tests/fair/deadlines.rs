@@ -12,7 +12,7 @@ use redlock_rt::{FairLock, LockOptions, Owner};
 use tests::{RedissonClient, RedissonFairLock, eventually, lock_and_unlock, within};
 use tokio::task::JoinHandle;
 
-use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
+use crate::stage::{DEADLINE, NEVER, Stage, pass, pass_all, wait, waiter};
 
 const S: Duration = Duration::from_secs(1);
 /// The lease of the holder, which is part of the first deadline of a queue.
@@ -45,18 +45,12 @@ async fn a_dead_java_waiter_behind(count: usize) {
     let lock = ours(&stage);
     let (_client, theirs) = java(&stage).await;
     let guard = lock.lock().await.unwrap();
-    let mut waiting = Vec::new();
-    for queued in 1..=count {
-        waiting.push(wait(&lock, &Owner::new(), LockOptions::new()));
-        stage.queued(queued).await;
-    }
+    let waiting = stage.queue_up(&lock, count).await;
     // A killed waiter, and a live one behind it.
     assert!(theirs.attempt(1, Some(3 * S)).await.unwrap().is_some());
     assert!(theirs.attempt(2, Some(60 * S)).await.unwrap().is_some());
     guard.unlock().await.unwrap();
-    for task in waiting {
-        pass(task).await;
-    }
+    pass_all(waiting).await;
     assert_eq!(stage.queue().await[0], theirs.owner(1));
     let left = left(&stage, &theirs.owner(1)).await;
     assert!(left < (LEASE + 3 * S + MORE).as_secs_f64(), "{left} s");
@@ -121,7 +115,7 @@ async fn a_java_waiter_lost_its_place_when_the_one_before_it_gave_up() {
     let lock = ours(&stage);
     let (_client, theirs) = java(&stage).await;
     let guard = lock.lock().await.unwrap();
-    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    let waiting = waiter(&lock);
     stage.queued(1).await;
     for thread in [1, 2] {
         let queued = theirs.attempt(thread, Some(3 * S)).await.unwrap();
@@ -378,11 +372,8 @@ async fn a_dead_waiter_of_ours_stayed_until_its_deadline_when_the_notes_were_evi
     let guard = lock.lock().await.unwrap();
     // A killed waiter, whose notes are gone.
     let dead = "00000000-0000-8fa1-8000-000000000000:1";
-    let later = format!("{:.0}", stage.now().await + 300_000.0);
-    let _: i64 = stage.redis(&["RPUSH", &stage.queue_key(), dead]).await;
-    let deadlines = stage.deadlines_key();
-    let _: i64 = stage.redis(&["ZADD", &deadlines, &later, dead]).await;
-    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    stage.plant(dead, 300_000.0).await;
+    let waiting = waiter(&lock);
     stage.queued(2).await;
     // A live client sends a beat within 35 s. As if these were over:
     let key = format!("redlock_fair:{{{}}}", stage.name);
@@ -401,7 +392,7 @@ async fn clients_that_came_and_went_were_noted_for_ever() {
     let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
-    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    let waiting = waiter(&lock);
     stage.queued(1).await;
     let key = format!("redlock_fair:{{{}}}", stage.name);
     let mut most = 0;
@@ -429,13 +420,13 @@ async fn beside_java_a_live_waiter_without_a_bound_lost_its_place_after_five_min
     let lock = client.fair_lock(&stage.name);
     let (_client, theirs) = java(&stage).await;
     let guard = lock.lock().await.unwrap();
-    let mut waiting = vec![wait(&lock, &Owner::new(), LockOptions::new())];
+    let mut waiting = vec![waiter(&lock)];
     stage.queued(1).await;
     let first = stage.queue().await.remove(0);
     assert!(theirs.attempt(1, Some(60 * S)).await.unwrap().is_some());
     // Each new waiter of ours reads the queue.
     for queued in 2..=4 {
-        waiting.push(wait(&lock, &Owner::new(), LockOptions::new()));
+        waiting.push(waiter(&lock));
         stage.queued(queued + 1).await;
         if queued == 2 {
             // As if the five minutes were over.
@@ -449,9 +440,7 @@ async fn beside_java_a_live_waiter_without_a_bound_lost_its_place_after_five_min
     assert_eq!(stage.queue().await[0], first);
     theirs.give_up(1, Some(60 * S)).await.unwrap();
     guard.unlock().await.unwrap();
-    for task in waiting {
-        pass(task).await;
-    }
+    pass_all(waiting).await;
     stage.assert_clean().await;
 }
 
@@ -464,15 +453,12 @@ async fn a_waiter_behind_only_dead_waiters_of_a_mixed_queue_got_an_error() {
     // A killed waiter; a waiter of Java behind it has given up.
     let client = "00000000-0000-8fa1-8000-000000000000";
     let dead = format!("{client}:1");
-    let later = format!("{:.0}", stage.now().await + 300_000.0);
-    let _: i64 = stage.redis(&["RPUSH", &stage.queue_key(), &dead]).await;
-    let deadlines = stage.deadlines_key();
-    let _: i64 = stage.redis(&["ZADD", &deadlines, &later, &dead]).await;
+    stage.plant(&dead, 300_000.0).await;
     let key = format!("redlock_fair:{{{}}}", stage.name);
     let _: i64 = stage
         .redis(&["HSET", &key, client, "1", "since", "1", "mixed", "1"])
         .await;
-    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    let waiting = waiter(&lock);
     eventually(DEADLINE, async || {
         let queue = stage.queue().await;
         match queue.len() == 1 && queue[0] != dead {

@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_rt::{LockOptions, Owner};
 use tests::{
     RedissonClient, RedissonFairLock, RedissonUnlock, eventually, lock_and_unlock, within,
 };
 
-use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
+use crate::stage::{DEADLINE, NEVER, Stage, pass, pass_all, waiter};
 
 /// How soon a waiter gets a lock of the other side; its lease would end after 30 s.
 const WAKES: Duration = Duration::from_secs(5);
@@ -34,11 +33,11 @@ async fn each_wakes_the_other_in_turn() {
     let ours = stage.client().fair_lock(&stage.name);
     let (client, theirs) = java(&stage).await;
     assert!(theirs.lock(1, None).await.unwrap());
-    let first = wait(&ours, &Owner::new(), LockOptions::new());
+    let first = waiter(&ours);
     stage.queued(1).await;
     let second = java_waits(&theirs, 2).await;
     stage.queued(2).await;
-    let third = wait(&ours, &Owner::new(), LockOptions::new());
+    let third = waiter(&ours);
     stage.queued(3).await;
     // Both sides are subscribed before anything is announced.
     eventually(DEADLINE, async || client.channels().len() == 1).await;
@@ -64,7 +63,7 @@ async fn neither_passes_over_the_other() {
     let (_client, theirs) = java(&stage).await;
     let guard = ours.lock().await.unwrap();
     assert!(theirs.attempt(1, None).await.unwrap().is_some());
-    let waiting = wait(&ours, &Owner::new(), LockOptions::new());
+    let waiting = waiter(&ours);
     stage.queued(2).await;
     guard.unlock().await.unwrap();
     // It is Redisson's turn: neither a new waiter of ours nor the one behind takes the lock.
@@ -89,9 +88,7 @@ async fn a_java_head_that_acquires_does_not_drop_our_live_waiters() {
     let long = Some(Duration::from_secs(900));
     assert!(theirs.lock(1, None).await.unwrap());
     assert!(theirs.attempt(2, long).await.unwrap().is_some());
-    let waiting: Vec<_> = (0..3)
-        .map(|_| wait(&ours, &Owner::new(), LockOptions::new()))
-        .collect();
+    let waiting: Vec<_> = (0..3).map(|_| waiter(&ours)).collect();
     stage.queued(4).await;
     let queue = stage.queue().await;
     theirs.unlock(1).await.unwrap();
@@ -101,9 +98,7 @@ async fn a_java_head_that_acquires_does_not_drop_our_live_waiters() {
     assert_eq!(stage.queue().await[..3], queue[1..]);
     theirs.give_up(3, None).await.unwrap();
     theirs.unlock(2).await.unwrap();
-    for task in waiting {
-        pass(task).await;
-    }
+    pass_all(waiting).await;
     stage.assert_clean().await;
 }
 
@@ -117,11 +112,7 @@ async fn a_forced_release_of_java_woke_ours_only_by_the_next_beat() {
     let guard = ours.lock().await.unwrap();
     let waiting = stage.queue_up(&ours, 2).await;
     let channel = theirs.channel_of(&stage.queue().await[0]);
-    eventually(DEADLINE, async || {
-        let (_, listeners): (String, usize) = stage.redis(&["PUBSUB", "NUMSUB", &channel]).await;
-        listeners == 1
-    })
-    .await;
+    stage.subscribed_to(&channel, 1).await;
     // As Redisson's `forceUnlock` does.
     let force = "redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', ARGV[1], '0')";
     let forced = Instant::now();
@@ -129,9 +120,7 @@ async fn a_forced_release_of_java_woke_ours_only_by_the_next_beat() {
         .redis(&["EVAL", force, "1", &stage.name, &channel])
         .await;
     assert_eq!(heard, 1);
-    for task in waiting {
-        pass(task).await;
-    }
+    pass_all(waiting).await;
     assert!(forced.elapsed() < WAKES, "{:?}", forced.elapsed());
     drop(guard);
     stage.assert_clean().await;
@@ -150,11 +139,7 @@ async fn a_waiter_of_ours_that_moved_up_listens_for_a_forced_release_of_java() {
     let channel = theirs.channel_of(&stage.queue().await[1]);
     guard.unlock().await.unwrap();
     let held = within(DEADLINE, waiting.remove(0)).await.unwrap().unwrap();
-    eventually(DEADLINE, async || {
-        let (_, listeners): (String, usize) = stage.redis(&["PUBSUB", "NUMSUB", &channel]).await;
-        listeners == 1
-    })
-    .await;
+    stage.subscribed_to(&channel, 1).await;
     held.unlock().await.unwrap();
     pass(waiting.remove(0)).await;
     stage.assert_clean().await;
@@ -167,7 +152,7 @@ async fn a_live_waiter_past_its_deadline_is_kept_and_gets_a_new_one() {
     let client = stage.client_with(|builder| builder.waiter_timeout(alive));
     let ours = client.fair_lock(&stage.name);
     let guard = ours.lock().await.unwrap();
-    let waiting = wait(&ours, &Owner::new(), LockOptions::new());
+    let waiting = waiter(&ours);
     stage.queued(1).await;
     let owner = stage.queue().await.remove(0);
     let (deadlines, past) = (stage.deadlines_key(), stage.now().await - 1_000.0);
@@ -214,7 +199,7 @@ async fn after_a_thousand_hand_overs_a_java_waiter_gets_a_sane_deadline() {
         within(3 * DEADLINE, task).await.unwrap();
     }
     let guard = ours.lock().await.unwrap();
-    let waiting = wait(&ours, &Owner::new(), LockOptions::new());
+    let waiting = waiter(&ours);
     stage.queued(1).await;
     assert!(theirs.attempt(1, None).await.unwrap().is_some());
     let deadline = stage.deadline(&theirs.owner(1)).await.unwrap();
@@ -236,7 +221,7 @@ async fn a_leaving_waiter_shortens_the_deadlines_of_java_waiters() {
     let ours = stage.client().fair_lock(&stage.name);
     let (_client, theirs) = java(&stage).await;
     let guard = ours.lock().await.unwrap();
-    let waiting = wait(&ours, &Owner::new(), LockOptions::new());
+    let waiting = waiter(&ours);
     stage.queued(1).await;
     assert!(theirs.attempt(1, None).await.unwrap().is_some());
     let before = stage.deadline(&theirs.owner(1)).await.unwrap();
@@ -257,7 +242,7 @@ async fn java_finds_what_it_expects() {
     let guard = ours.lock().await.unwrap();
     let hash: Vec<(String, String)> = stage.redis(&["HGETALL", &stage.name]).await;
     assert_eq!(hash, [(guard.hold_id().to_string(), "1".to_owned())]);
-    let waiting = wait(&ours, &Owner::new(), LockOptions::new());
+    let waiting = waiter(&ours);
     stage.queued(1).await;
     let owner = stage.queue().await.remove(0);
     assert!(owner.starts_with(client.uuid()), "{owner}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_rt::{FairLock, FairLockGuard, LockOptions, Owner, Shutdown};
 use tests::{Proxy, RedisServer, calls, eventually, shared_server, within};
 
-use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
+use crate::stage::{DEADLINE, NEVER, Stage, pass, pass_all, wait, waiter};
 
 #[tokio::test]
 async fn waiters_of_a_client_that_is_shut_down_leave_the_queue() {
@@ -13,9 +13,7 @@ async fn waiters_of_a_client_that_is_shut_down_leave_the_queue() {
     let (ours, others) = (stage.client(), stage.client());
     let guard = others.fair_lock(&stage.name).lock().await.unwrap();
     let lock = ours.fair_lock(&stage.name);
-    let waiting: Vec<_> = (0..5)
-        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
-        .collect();
+    let waiting: Vec<_> = (0..5).map(|_| waiter(&lock)).collect();
     stage.queued(5).await;
     ours.shutdown(Shutdown::ReleaseAll).await.unwrap();
     assert!(stage.queue().await.is_empty());
@@ -37,7 +35,7 @@ async fn a_waiter_whose_first_answer_was_lost_leaves_the_queue() {
     let lock = client.fair_lock(&stage.name);
     lock.is_locked().await.unwrap();
     proxy.swallow_reply(calls("fair_acquire"), 1);
-    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    let waiting = waiter(&lock);
     stage.queued(1).await;
     waiting.abort();
     stage.queued(0).await;
@@ -59,11 +57,7 @@ async fn a_waiter_dropped_in_an_outage_leaves_the_queue_after_it() {
     });
     let holder = stage.client();
     let guard = holder.fair_lock(&stage.name).lock().await.unwrap();
-    let waiting = wait(
-        &client.fair_lock(&stage.name),
-        &Owner::new(),
-        LockOptions::new(),
-    );
+    let waiting = waiter(&client.fair_lock(&stage.name));
     stage.queued(1).await;
     server.pause();
     waiting.abort();
@@ -87,17 +81,13 @@ async fn waiters_that_are_not_queued_any_more_queue_again() {
     let client = stage.client_with(|builder| builder.waiter_timeout(short));
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
-    let waiting: Vec<_> = (0..120)
-        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
-        .collect();
+    let waiting: Vec<_> = (0..120).map(|_| waiter(&lock)).collect();
     stage.queued(120).await;
     let keys = [stage.queue_key(), stage.deadlines_key()];
     let _: i64 = stage.redis(&["DEL", &keys[0], &keys[1]]).await;
     stage.queued(120).await;
     guard.unlock().await.unwrap();
-    for task in waiting {
-        pass(task).await;
-    }
+    pass_all(waiting).await;
     stage.assert_clean().await;
 }
 
@@ -113,7 +103,7 @@ async fn a_wait_in_vain_for_a_dead_redis_is_unavailable() {
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
     // Behind another waiter, so that it has no timer.
-    let first = wait(&lock, &Owner::new(), LockOptions::new());
+    let first = waiter(&lock);
     stage.queued(1).await;
     let options = LockOptions::new().wait(Duration::from_secs(2));
     let second = wait(&lock, &Owner::new(), options);
@@ -143,9 +133,7 @@ async fn without_the_right_to_subscribe_waiters_hear_from_their_beats() {
     let guard = lock.lock().await.unwrap();
     let waiting = stage.queue_up(&lock, 2).await;
     guard.unlock().await.unwrap();
-    for task in waiting {
-        pass(task).await;
-    }
+    pass_all(waiting).await;
     let _: i64 = stage.redis(&["ACL", "DELUSER", &user]).await;
     eventually(DEADLINE, async || client.stats().subscriptions == 0).await;
     stage.assert_clean().await;
@@ -175,10 +163,10 @@ async fn a_waiter_without_a_task_blocked_everybody() {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
     let (stage, guard, lock) = held_behind(&server, &proxy, "fair-phantom").await;
-    let cancelled = wait(&lock, &Owner::new(), LockOptions::new());
+    let cancelled = waiter(&lock);
     stage.queued(1).await;
     proxy.wait_for_answer(calls("fair_beat")).await;
-    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    let waiting = waiter(&lock);
     stage.queued(2).await;
     proxy.answer(calls("fair_release"), "-NOPERM not now\r\n", 1);
     cancelled.abort();
@@ -195,11 +183,9 @@ async fn waiters_without_tasks_are_taken_out_one_after_the_other() {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
     let (stage, guard, lock) = held_behind(&server, &proxy, "fair-phantoms").await;
-    let waiting: Vec<_> = (0..GONE)
-        .map(|_| wait(&lock, &Owner::new(), LockOptions::new()))
-        .collect();
+    let waiting: Vec<_> = (0..GONE).map(|_| waiter(&lock)).collect();
     stage.queued(GONE).await;
-    let last = wait(&lock, &Owner::new(), LockOptions::new());
+    let last = waiter(&lock);
     stage.queued(GONE + 1).await;
     proxy.answer(calls("fair_release"), "-NOPERM not now\r\n", GONE);
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
@@ -231,27 +217,23 @@ async fn a_call_that_queues_after_its_leave(waits_besides: bool) {
     stage.url = proxy.url();
     let ours = stage.client_with(|builder| builder.waiter_timeout(alive));
     let lock = ours.fair_lock(&stage.name);
-    let cancelled = wait(&lock, &Owner::new(), LockOptions::new());
+    let cancelled = waiter(&lock);
     stage.queued(1).await;
     let call = a_try(&proxy, &stage.name);
     cancelled.abort();
     stage.queued(0).await;
     let words: Vec<&str> = call.iter().map(String::as_str).collect();
     let _: redis::Value = stage.redis(&words).await;
-    let late: Vec<String> = stage
-        .redis(&["LRANGE", &stage.queue_key(), "0", "-1"])
-        .await;
+    let late = stage.queue().await;
     assert_eq!(late.len(), 1);
     // Its client sends further beats for another waiter, or does not.
     let waiting = match waits_besides {
-        true => wait(&lock, &Owner::new(), LockOptions::new()),
-        false => wait(&held, &Owner::new(), LockOptions::new()),
+        true => waiter(&lock),
+        false => waiter(&held),
     };
     // The late entry may be removed as soon as the other waiter is queued.
     eventually(DEADLINE, async || {
-        let queued: Vec<String> = stage
-            .redis(&["LRANGE", &stage.queue_key(), "0", "-1"])
-            .await;
+        let queued = stage.queue().await;
         match queued.iter().any(|owner| *owner != late[0]) {
             true => Ok(()),
             false => Err(format!("{queued:?} are queued")),
@@ -293,14 +275,10 @@ async fn a_waiter_without_a_task_and_short_waits(may_subscribe: bool) {
     let ours = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     let lock = ours.fair_lock(&stage.name);
     // During the whole test the client is subscribed, or knows that it may not subscribe.
-    let long = wait(
-        &ours.fair_lock(&elsewhere),
-        &Owner::new(),
-        LockOptions::new(),
-    );
+    let long = waiter(&ours.fair_lock(&elsewhere));
     proxy.wait_for_answer(calls("fair_beat")).await;
     proxy.mark();
-    let cancelled = wait(&lock, &Owner::new(), LockOptions::new());
+    let cancelled = waiter(&lock);
     stage.queued(1).await;
     let call = a_try(&proxy, &stage.name);
     cancelled.abort();

@@ -43,15 +43,13 @@ async fn a_try_is_refused_while_the_queue_is_not_empty() {
     let guard = lock.lock().await.unwrap();
     // A waiter whose client does not react: no task plays it.
     let java = "00000000-0000-0000-0000-000000000000:1";
-    let later = format!("{:.0}", stage.now().await + 60_000.0);
-    let _: i64 = stage.redis(&["RPUSH", &stage.queue_key(), java]).await;
-    let deadlines = stage.deadlines_key();
-    let _: i64 = stage.redis(&["ZADD", &deadlines, &later, java]).await;
+    stage.plant(java, 60_000.0).await;
     guard.unlock().await.unwrap();
     let barging = others.fair_lock(&stage.name);
     assert!(barging.try_lock().await.unwrap().is_none());
     assert_eq!(stage.queue().await, [java], "it has not queued");
-    let _: i64 = stage.redis(&["DEL", &stage.queue_key(), &deadlines]).await;
+    let keys = [stage.queue_key(), stage.deadlines_key()];
+    let _: i64 = stage.redis(&["DEL", &keys[0], &keys[1]]).await;
     let guard = barging.try_lock().await.unwrap().unwrap();
     guard.unlock().await.unwrap();
     stage.assert_clean().await;

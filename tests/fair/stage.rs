@@ -79,6 +79,14 @@ impl Stage {
         seconds * 1000.0 + micros / 1000.0
     }
 
+    /// Queues a waiter that no task has, whose deadline comes after so many milliseconds.
+    pub(crate) async fn plant(&self, owner: &str, millis: f64) {
+        let deadline = format!("{:.0}", self.now().await + millis);
+        let _: i64 = self.redis(&["RPUSH", &self.queue_key(), owner]).await;
+        let key = self.deadlines_key();
+        let _: i64 = self.redis(&["ZADD", &key, &deadline, owner]).await;
+    }
+
     /// The processor time of the server.
     pub(crate) async fn processor_time(&self) -> Duration {
         let info: String = self.redis(&["INFO", "cpu"]).await;
@@ -115,7 +123,7 @@ impl Stage {
     pub(crate) async fn queue_up(&self, lock: &FairLock, count: usize) -> Vec<Waiting> {
         let mut waiting = Vec::new();
         for number in 1..=count {
-            waiting.push(wait(lock, &Owner::new(), LockOptions::new()));
+            waiting.push(waiter(lock));
             self.queued(number).await;
         }
         waiting
@@ -128,8 +136,19 @@ pub(crate) fn wait(lock: &FairLock, owner: &Owner, options: LockOptions) -> Wait
     tokio::spawn(async move { lock.lock_with(options).await })
 }
 
+/// Likewise, for an owner of its own, for as long as it takes.
+pub(crate) fn waiter(lock: &FairLock) -> Waiting {
+    wait(lock, &Owner::new(), LockOptions::new())
+}
+
 /// Asserts that the task gets the lock in time, and releases it.
 pub(crate) async fn pass(waiting: Waiting) {
     let guard = within(DEADLINE, waiting).await.unwrap().unwrap();
     guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn pass_all(waiting: impl IntoIterator<Item = Waiting>) {
+    for waiting in waiting {
+        pass(waiting).await;
+    }
 }

@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use redlock_rt::{LockOptions, Owner};
 use tests::{RedisServer, RedissonClient, Which, calls, eventually, within};
 
-use crate::stage::{DEADLINE, NEVER, Stage, pass, wait};
+use crate::stage::{DEADLINE, NEVER, Stage, pass, pass_all, waiter};
 
 /// The number of the oldest waiters of a name that have separate channels beside Redisson's waiters.
 const HEADS: usize = 4;
@@ -51,7 +50,7 @@ async fn each_fair_lock_that_was_waited_for_cost_every_publish() {
     let mut waiting = Vec::new();
     for at in 0..NAMES {
         guards.push(lock(&others, at).lock().await.unwrap());
-        waiting.push(wait(&lock(&ours, at), &Owner::new(), LockOptions::new()));
+        waiting.push(waiter(&lock(&ours, at)));
     }
     for at in 0..NAMES {
         let lock = lock(&ours, at);
@@ -62,9 +61,7 @@ async fn each_fair_lock_that_was_waited_for_cost_every_publish() {
     for guard in guards {
         guard.unlock().await.unwrap();
     }
-    for task in waiting {
-        pass(task).await;
-    }
+    pass_all(waiting).await;
     let stats: String = stage.redis(&["INFO", "commandstats"]).await;
     assert!(stats.contains("cmdstat_subscribe:"), "{stats}");
     assert!(!stats.contains("psubscribe"), "{stats}");
@@ -78,11 +75,7 @@ async fn a_client_hears_on_its_channel_which_waiter_is_next_for_which_lock() {
     let ours = stage.client_with(|builder| never(builder).namespace("svc"));
     let others = stage.client_with(|builder| never(builder).namespace("svc"));
     let guard = others.fair_lock(&stage.name).lock().await.unwrap();
-    let waiting = wait(
-        &ours.fair_lock(&stage.name),
-        &Owner::new(),
-        LockOptions::new(),
-    );
+    let waiting = waiter(&ours.fair_lock(&stage.name));
     eventually(DEADLINE, async || ours.stats().subscriptions == 2).await;
     let whole = format!("svc:{}", stage.name);
     let queue = format!("redisson_lock_queue:{{{whole}}}");
@@ -118,11 +111,11 @@ async fn each_java_release_wakes_ours_however_long_the_queue() {
     assert!(theirs.lock(0, None).await.unwrap());
     let mut waiting = Vec::new();
     for turn in 1..=TURNS {
-        waiting.push(wait(&ours, &Owner::new(), LockOptions::new()));
+        waiting.push(waiter(&ours));
         stage.queued(waiting.len() * 2 - 1).await;
         assert!(theirs.attempt(turn, None).await.unwrap().is_some());
     }
-    let last = wait(&ours, &Owner::new(), LockOptions::new());
+    let last = waiter(&ours);
     stage.queued(waiting.len() * 2 + 1).await;
     some_have_channels(&stage, client.uuid()).await;
     for (turn, task) in (0..).zip(waiting) {
@@ -145,15 +138,9 @@ async fn where_java_is_not_only_the_head_listens_for_it() {
     let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
     let lock = client.fair_lock(&stage.name);
     let guard = lock.lock().await.unwrap();
-    let mut waiting = Vec::new();
-    for at in 0..2 * HEADS {
-        waiting.push(wait(&lock, &Owner::new(), LockOptions::new()));
-        stage.queued(at + 1).await;
-    }
+    let waiting = stage.queue_up(&lock, 2 * HEADS).await;
     guard.unlock().await.unwrap();
-    for task in waiting {
-        pass(task).await;
-    }
+    pass_all(waiting).await;
     let counts = proxy.counts();
     assert_eq!(counts.get("SUBSCRIBE"), Some(&2), "{counts:?}");
     stage.assert_clean().await;
@@ -172,16 +159,12 @@ async fn a_turn_that_java_announces_before_ours_listen_is_found() {
     let theirs = java.fair_lock(&stage.name);
     assert!(theirs.lock(1, None).await.unwrap());
     // The client is subscribed to its channel.
-    let other = wait(
-        &client.fair_lock(&elsewhere),
-        &Owner::new(),
-        LockOptions::new(),
-    );
+    let other = waiter(&client.fair_lock(&elsewhere));
     proxy.wait_for_answer(calls("fair_beat")).await;
     proxy.mark();
     let late = proxy.hold_request(tests::Matcher::command("SUBSCRIBE").mentioning("redisson_"));
     let ours = client.fair_lock(&stage.name);
-    let waiting = wait(&ours, &Owner::new(), LockOptions::new());
+    let waiting = waiter(&ours);
     late.reached().await;
     // The first beat finds the lock held.
     let name = stage.name.clone();
@@ -206,16 +189,12 @@ async fn a_waiter_for_another_name_is_heard_at_once() {
     let second_guard = holder.fair_lock(&second).lock().await.unwrap();
     stage.url = proxy.url();
     let client = stage.client_with(|builder| builder.waiter_timeout(NEVER));
-    let first = wait(
-        &client.fair_lock(&stage.name),
-        &Owner::new(),
-        LockOptions::new(),
-    );
+    let first = waiter(&client.fair_lock(&stage.name));
     proxy.wait_for_answer(calls("fair_beat")).await;
     proxy.mark();
     let beat = proxy.hold_request(calls("fair_beat").mentioning(second.clone()));
     let lock = client.fair_lock(&second);
-    let waiting = wait(&lock, &Owner::new(), LockOptions::new());
+    let waiting = waiter(&lock);
     eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 1).await;
     beat.reached().await;
     second_guard.unlock().await.unwrap();
@@ -235,15 +214,13 @@ async fn a_turn_announced_for_the_name_in_braces_is_heard() {
     let plain = client.fair_lock(&stage.name);
     let braced = client.fair_lock(format!("{{{}}}", stage.name));
     let (one, other) = (plain.lock().await.unwrap(), braced.lock().await.unwrap());
-    let first = wait(&plain, &Owner::new(), LockOptions::new());
+    let first = waiter(&plain);
     stage.queued(1).await;
-    let second = wait(&braced, &Owner::new(), LockOptions::new());
+    let second = waiter(&braced);
     stage.queued(2).await;
     other.unlock().await.unwrap();
     one.unlock().await.unwrap();
-    for task in [first, second] {
-        pass(task).await;
-    }
+    pass_all([first, second]).await;
     stage.assert_clean().await;
 }
 
@@ -262,7 +239,7 @@ async fn turns_of_several_names_announced_while_nobody_listened_are_found() {
     let mut waiting = Vec::new();
     for name in &names {
         let lock = client.fair_lock(name);
-        waiting.push(wait(&lock, &Owner::new(), LockOptions::new()));
+        waiting.push(waiter(&lock));
         eventually(DEADLINE, async || lock.queue_len().await.unwrap() == 1).await;
     }
     proxy.wait_for_answer(calls("fair_beat")).await;
@@ -272,8 +249,6 @@ async fn turns_of_several_names_announced_while_nobody_listened_are_found() {
         guard.unlock().await.unwrap();
     }
     proxy.accept();
-    for task in waiting {
-        pass(task).await;
-    }
+    pass_all(waiting).await;
     stage.assert_clean().await;
 }
