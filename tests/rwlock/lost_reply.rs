@@ -6,7 +6,7 @@ use futures::future::join_all;
 use redlock_rt::{Client, LockOptions, ReadWriteLock, Unlocked};
 use tests::{Loss, Matcher, Proxy, calls, shared_server, within};
 
-use crate::{DEADLINE, LATE, Stage};
+use crate::{DEADLINE, LATE, Stage, writer};
 
 /// Short, since each lost reply costs half of it; and far longer than a reply takes.
 const RESPONSE: Duration = Duration::from_millis(2400);
@@ -186,10 +186,7 @@ async fn end_of_a_shortest_hold(loss: Loss, min_hold: Duration) {
     let guard = faulty.lock.write_with(options).await.unwrap();
     let until = tokio::time::Instant::now() + min_hold;
     let other = faulty.stage.lock();
-    let writer = tokio::spawn({
-        let other = other.clone();
-        async move { (other.write().await.unwrap(), tokio::time::Instant::now()) }
-    });
+    let writer = writer(&other);
     faulty.stage.subscribed(1).await;
     // On a busy machine its time may be over before it is released.
     let (kept, over) = (calls("rw_write_min_hold"), calls("rw_write_release"));

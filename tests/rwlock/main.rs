@@ -17,8 +17,9 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::{Client, HoldId, ReadWriteLock};
-use tests::{DEADLINE, World, shared_server, waits};
+use redlock_rt::{Client, HoldId, ReadGuard, ReadWriteLock, WriteGuard};
+use tests::{DEADLINE, World, eventually, shared_server, waits, within};
+use tokio::{task::JoinHandle, time::Instant};
 
 /// A poll interval longer than any test, so that only an announcement wakes.
 const NEVER: Duration = Duration::from_secs(600);
@@ -72,6 +73,12 @@ impl Stage {
         format!("redlock_rw_writers:{{{}}}", self.name)
     }
 
+    /// Waits until a preferred writer has noted its wish.
+    async fn wished(&self) {
+        let key = self.writers_key();
+        eventually(DEADLINE, async || self.keys().await.contains(&key)).await;
+    }
+
     /// All keys of the lock.
     async fn keys(&self) -> BTreeSet<String> {
         self.redis(&["KEYS", &format!("*{}*", self.name)]).await
@@ -102,4 +109,24 @@ impl Stage {
     async fn end(self) {
         self.world.assert_clean().await;
     }
+}
+
+/// A task that waits for the lock, and returns it with the time of its acquisition.
+fn reader(lock: &ReadWriteLock) -> JoinHandle<(ReadGuard, Instant)> {
+    let lock = lock.clone();
+    tokio::spawn(async move { (lock.read().await.unwrap(), Instant::now()) })
+}
+
+/// Likewise.
+fn writer(lock: &ReadWriteLock) -> JoinHandle<(WriteGuard, Instant)> {
+    let lock = lock.clone();
+    tokio::spawn(async move { (lock.write().await.unwrap(), Instant::now()) })
+}
+
+/// The guard of a task that had the lock soon after it was free.
+async fn served<G>(waiter: JoinHandle<(G, Instant)>, freed: Instant) -> G {
+    let (guard, served) = within(DEADLINE, waiter).await.unwrap();
+    let late = served.saturating_duration_since(freed);
+    assert!(late < LATE, "{late:?}");
+    guard
 }

@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{DEADLINE, LATE, Stage, waits};
+use crate::{DEADLINE, LATE, Stage, reader, served, waits};
 
 /// Readers that overlap, so that the lock is never free.
 struct Stream {
@@ -127,10 +127,7 @@ async fn while_a_preferred_writer_waits_only_who_holds_it_reads() {
     let waiter = elsewhere.clone().prefer_writers(true);
     let writer = tokio::spawn(async move { waiter.write().await.unwrap() });
     stage.subscribed(1).await;
-    eventually(DEADLINE, async || {
-        stage.keys().await.contains(&stage.writers_key())
-    })
-    .await;
+    stage.wished().await;
     let ttl = stage.ttl_of(&stage.writers_key()).await.unwrap();
     assert!(ttl > Duration::ZERO);
 
@@ -182,12 +179,8 @@ async fn a_preferred_writer_that_gives_up_wakes_the_readers() {
         let waiter = preferred.clone();
         let options = LockOptions::new().wait(wait);
         let writer = tokio::spawn(async move { waiter.write_with(options).await });
-        eventually(DEADLINE, async || {
-            stage.keys().await.contains(&stage.writers_key())
-        })
-        .await;
-        let behind = lock.clone();
-        let behind = tokio::spawn(async move { (behind.read().await.unwrap(), Instant::now()) });
+        stage.wished().await;
+        let behind = reader(&lock);
         waits(&client, 1).await;
         stage.subscribed(2).await;
         assert!(!behind.is_finished());
@@ -199,8 +192,7 @@ async fn a_preferred_writer_that_gives_up_wakes_the_readers() {
             assert!(writer.await.unwrap().unwrap_err().is_timed_out());
             gone = Instant::now();
         }
-        let (second, served) = within(DEADLINE, behind).await.unwrap();
-        assert!(served.saturating_duration_since(gone) < LATE);
+        let second = served(behind, gone).await;
         assert!(!stage.keys().await.contains(&stage.writers_key()));
         reading.unlock().await.unwrap();
         second.unlock().await.unwrap();
@@ -251,10 +243,7 @@ async fn the_last_preferred_writer_that_gives_up_wakes_the_readers_beside_one_th
     let reading = lock.read().await.unwrap();
     let waiter = elsewhere.prefer_writers(true);
     let writer = tokio::spawn(async move { waiter.write().await });
-    eventually(DEADLINE, async || {
-        stage.keys().await.contains(&stage.writers_key())
-    })
-    .await;
+    stage.wished().await;
     let behind = lock.clone();
     let behind = tokio::spawn(async move { behind.read().await.unwrap() });
     waits(&client, 1).await;

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use fastrand::Rng;
 use redlock_rt::{Error, LockOptions, ReadGuard, ReadWriteLock, WriteGuard};
 use tests::{RedissonClient, RedissonReadWriteLock, shared_server, within};
 use tokio::{
@@ -58,31 +59,18 @@ impl Oracle {
     }
 }
 
-/// A failure prints its seed, which repeats the run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        // xorshift64*
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % end
-    }
-
-    async fn pause(&mut self) {
-        match self.below(4) {
-            0 => sleep(Duration::from_millis(self.below(4))).await,
-            1 => yield_now().await,
-            _ => {}
-        }
+async fn pause(random: &mut Rng) {
+    match random.u64(..4) {
+        0 => sleep(Duration::from_millis(random.u64(..4))).await,
+        1 => yield_now().await,
+        _ => {}
     }
 }
 
 struct Task {
     lock: ReadWriteLock,
     oracle: Oracle,
-    random: Random,
+    random: Rng,
     done: Arc<AtomicU64>,
 }
 
@@ -90,19 +78,19 @@ impl Task {
     /// Waits without a limit, with a limit, or until the call is cancelled.
     fn patience(&mut self) -> (LockOptions, Duration) {
         let options = LockOptions::new().lease(Duration::from_secs(5));
-        match self.random.below(3) {
+        match self.random.u64(..3) {
             0 => (options, DEADLINE),
             1 => {
-                let wait = Duration::from_millis(self.random.below(20));
+                let wait = Duration::from_millis(self.random.u64(..20));
                 (options.wait(wait), DEADLINE)
             }
-            _ => (options, Duration::from_micros(self.random.below(3000))),
+            _ => (options, Duration::from_micros(self.random.u64(..3000))),
         }
     }
 
     async fn turn(&mut self) {
         let (options, until) = self.patience();
-        if self.random.below(3) == 0 {
+        if self.random.u64(..3) == 0 {
             let call = timeout(until, self.lock.write_with(options)).await;
             if let Some(guard) = acquired(call, until) {
                 self.oracle.writes(0);
@@ -118,10 +106,10 @@ impl Task {
     }
 
     async fn write(&mut self, guard: WriteGuard) {
-        self.random.pause().await;
+        pause(&mut self.random).await;
         self.done.fetch_add(1, Ordering::SeqCst);
         assert!(guard.is_valid());
-        match self.random.below(4) {
+        match self.random.u64(..4) {
             0 => {
                 self.oracle.writes_no_more(0);
                 guard.unlock().await.unwrap();
@@ -133,7 +121,7 @@ impl Task {
             2 => {
                 let joined = guard.run(self.lock.read()).await.unwrap().unwrap();
                 let inner = guard.reenter().await.unwrap();
-                self.random.pause().await;
+                pause(&mut self.random).await;
                 guard.unlock().await.unwrap();
                 self.oracle.writes_no_more(1);
                 inner.unlock().await.unwrap();
@@ -148,17 +136,17 @@ impl Task {
     }
 
     async fn end_reading(&mut self, guard: ReadGuard) {
-        self.random.pause().await;
+        pause(&mut self.random).await;
         assert!(guard.is_valid());
         self.oracle.reads_no_more();
         guard.unlock().await.unwrap();
     }
 
     async fn read(&mut self, guard: ReadGuard) {
-        self.random.pause().await;
+        pause(&mut self.random).await;
         self.done.fetch_add(1, Ordering::SeqCst);
         assert!(guard.is_valid());
-        match self.random.below(4) {
+        match self.random.u64(..4) {
             0 => self.end_reading(guard).await,
             1 => {
                 let inner = guard.reenter().await.unwrap();
@@ -172,7 +160,7 @@ impl Task {
             _ => match guard.try_upgrade().await {
                 Ok(writing) => {
                     self.oracle.writes(1);
-                    self.random.pause().await;
+                    pause(&mut self.random).await;
                     self.oracle.writes_no_more(0);
                     writing.unlock().await.unwrap();
                 }
@@ -203,18 +191,18 @@ fn acquired<G>(
     }
 }
 
-async fn java(lock: &RedissonReadWriteLock, thread: u64, oracle: &Oracle, random: &mut Random) {
+async fn java(lock: &RedissonReadWriteLock, thread: u64, oracle: &Oracle, random: &mut Rng) {
     let wait = Some(Duration::from_millis(30));
-    if random.below(3) == 0 {
+    if random.u64(..3) == 0 {
         if lock.write.lock_for(thread, wait, None).await.unwrap() {
             oracle.writes(0);
-            random.pause().await;
+            pause(random).await;
             oracle.writes_no_more(0);
             lock.write.unlock(thread).await.unwrap();
         }
     } else if lock.read.lock_for(thread, wait, None).await.unwrap() {
         oracle.reads();
-        random.pause().await;
+        pause(random).await;
         oracle.reads_no_more();
         lock.read.unlock(thread).await.unwrap();
     }
@@ -227,6 +215,7 @@ async fn a_writer_excludes_all_others() {
         Ok(seed) => seed.parse().unwrap(),
         Err(_) => std::process::id().into(),
     };
+    // A failure prints its seed, which repeats the run.
     println!("REDLOCK_SEED={seed}");
     // A message of Redisson wakes one waiter; the others poll.
     let clients = [(); 3]
@@ -239,7 +228,7 @@ async fn a_writer_excludes_all_others() {
         let mut task = Task {
             lock: lock.prefer_writers(number % 2 == 0),
             oracle: oracle.clone(),
-            random: Random(seed * 100 + number + 1),
+            random: Rng::with_seed(seed * 100 + number + 1),
             done: Arc::clone(&done),
         };
         tasks.spawn(async move {
@@ -252,7 +241,7 @@ async fn a_writer_excludes_all_others() {
     let redisson = redisson.unwrap();
     for thread in 1..=2 {
         let lock = redisson.read_write_lock(&stage.name);
-        let (oracle, mut random) = (oracle.clone(), Random(seed * 100 + 50 + thread));
+        let (oracle, mut random) = (oracle.clone(), Rng::with_seed(seed * 100 + 50 + thread));
         let done = Arc::clone(&done);
         tasks.spawn(async move {
             while Instant::now() < end || done.load(Ordering::SeqCst) <= TURNS {
