@@ -16,9 +16,10 @@ use std::{
 };
 
 use futures::future::{join_all, ready};
-use redlock_rt::{Client, GuardState, RLockGuard};
+use redlock_rt::{Client, GuardState, RLockGuard, embedded::Engine};
 use tests::{
-    DEADLINE, Driver, LeakCheck, ask, eventually, shared_server, trace_init, unique, within,
+    DEADLINE, Driver, LeakCheck, ask, connection_over, eventually, shared_server, trace_init,
+    unique, valid_until, within,
 };
 
 /// How late an event may be if threads have to wait for a processor. A missed event would come with
@@ -39,6 +40,24 @@ fn held_beyond(guard: &RLockGuard, moment: Instant) -> impl Future<Output = ()> 
             state => Err(format!("{state:?}")),
         })
     })
+}
+
+/// Waits until each guard was renewed; returns until when they were valid before.
+async fn all_renewed(guards: &[RLockGuard]) -> Vec<Instant> {
+    let end = |guard: &RLockGuard| valid_until(&guard.state());
+    let ends: Vec<_> = guards.iter().map(end).collect();
+    for (guard, end) in guards.iter().zip(&ends) {
+        held_beyond(guard, *end).await;
+    }
+    ends
+}
+
+/// Panics if anything with this name is left in the engine, or anything in these clients.
+async fn assert_clean<const N: usize>(engine: &Engine, name: &str, clients: [&Client; N]) {
+    let redis = connection_over(engine.connect()).await.unwrap();
+    let check = LeakCheck::over(redis, name);
+    let check = clients.into_iter().fold(check, LeakCheck::client);
+    check.assert_clean().await;
 }
 
 /// The holder's process is killed: the next waiter gets the lock when the lease is over.

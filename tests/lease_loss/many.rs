@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redlock_rt::{Client, LockOptions, LostReason, RLockGuard};
 use tests::{
-    LeakCheck, Proxy, Which, ask, calls, eventually, shared_server, trace_init, unique,
-    valid_until, within,
+    LeakCheck, Proxy, Which, ask, calls, eventually, shared_server, trace_init, unique, within,
 };
 
-use crate::{DEADLINE, LATE, held_beyond};
+use crate::{DEADLINE, LATE, all_renewed};
 
 async fn hold(
     client: &Client,
@@ -55,13 +54,7 @@ async fn renew_many(options: &LockOptions, interval: Duration) {
     let apart = begun.elapsed().div_duration_f64(interval / 10) as usize;
     let a_round = CALLS + apart.min(10);
     // The first round.
-    let ends: Vec<_> = guards
-        .iter()
-        .map(|guard| valid_until(&guard.state()))
-        .collect();
-    for (guard, end) in guards.iter().zip(ends) {
-        held_beyond(guard, end).await;
-    }
+    all_renewed(&guards).await;
     proxy.mark();
     let start = Instant::now();
     let renewals = calls("renew");
@@ -98,13 +91,7 @@ async fn one_bad_key_among_a_hundred() {
     let start = Instant::now();
     assert_eq!(within(DEADLINE, poisoned.lost()).await, LostReason::Taken);
     assert!(start.elapsed() < INTERVAL + LATE, "{:?}", start.elapsed());
-    let ends: Vec<_> = guards
-        .iter()
-        .map(|guard| valid_until(&guard.state()))
-        .collect();
-    for (guard, end) in guards.iter().zip(&ends) {
-        held_beyond(guard, *end).await;
-    }
+    let ends = all_renewed(&guards).await;
     // No lock was renewed so late that it was nearly lost.
     let first = *ends.iter().min().unwrap();
     assert!(Instant::now() < first, "renewed {:?} late", first.elapsed());

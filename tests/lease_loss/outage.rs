@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, GuardState, LockOptions, LostReason, RLock, RLockGuard, Unlocked};
 use tests::{
-    LeakCheck, Matcher, Proxy, RedisServer, ServerOptions, Which, ask, calls, eventually,
-    trace_init, unique, valid_until, within,
+    Matcher, Proxy, RedisServer, ServerOptions, Which, ask, calls, eventually, trace_init, unique,
+    valid_until, within,
 };
 use tokio::task::{JoinHandle, block_in_place};
 
@@ -80,12 +80,7 @@ impl Rig {
 
     /// Asserts that the lock is free for others, and that nothing is left.
     async fn assert_clean(&self) {
-        let leaks = LeakCheck::on(&self.server, &self.name).await;
-        leaks
-            .client(&self.client)
-            .client(&self.other)
-            .assert_clean()
-            .await;
+        tests::assert_clean(&self.server, &self.name, [&self.client, &self.other]).await;
     }
 }
 
@@ -246,12 +241,8 @@ async fn a_restart_with_its_data_keeps_the_lock() {
     assert_eq!(holder.as_ref(), Some(guard.hold_id()));
     assert!(!waiter.is_finished());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    within(DEADLINE, waiter)
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    let next = within(DEADLINE, waiter).await.unwrap();
+    next.unlock().await.unwrap();
     rig.assert_clean().await;
 }
 

@@ -3,56 +3,23 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, GuardState, LockOptions, LostReason, Unlocked, embedded::Engine};
 use tests::{
     LeakCheck, RedisServer, RedissonClient, Which, Wires, ask, connection_over, eventually,
     trace_init, unique, valid_until, within,
 };
 
-use crate::{DEADLINE, LATE, LINGER, NEVER, held_beyond};
+use crate::{DEADLINE, LATE, LINGER, NEVER, assert_clean, held_beyond, tracked::End};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Operations of other clients on a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Misdeed {
-    Delete,
-    Flush,
-    ForceUnlock,
-    Steal,
-    Overwrite,
-}
-
-const MISDEEDS: [Misdeed; 5] = [
-    Misdeed::Delete,
-    Misdeed::Flush,
-    Misdeed::ForceUnlock,
-    Misdeed::Steal,
-    Misdeed::Overwrite,
+const MISDEEDS: [End; 5] = [
+    End::Deleted,
+    End::Flushed,
+    End::Forced,
+    End::Stolen,
+    End::Overwritten,
 ];
-
-impl Misdeed {
-    async fn commit(self, name: &str, redis: &MultiplexedConnection, other: &Client) {
-        match self {
-            Self::Delete => assert!(ask::<bool>(redis, &["DEL", name]).await),
-            Self::Flush => drop(ask::<String>(redis, &["FLUSHALL"]).await),
-            Self::ForceUnlock => assert!(other.rlock(name).force_unlock().await.unwrap()),
-            Self::Steal => {
-                let script = "redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], 'thief', 1) \
-                              redis.call('PEXPIRE', KEYS[1], 60000) return 1";
-                let _: u8 = ask(redis, &["EVAL", script, "1", name]).await;
-            }
-            Self::Overwrite => drop(ask::<String>(redis, &["SET", name, "x"]).await),
-        }
-    }
-
-    fn reason(self) -> LostReason {
-        match self {
-            Self::Delete | Self::Flush | Self::ForceUnlock => LostReason::Deleted,
-            Self::Steal | Self::Overwrite => LostReason::Taken,
-        }
-    }
-}
 
 fn options() -> LockOptions {
     LockOptions::new()
@@ -70,7 +37,7 @@ async fn a_loss_is_told_within_a_renewal_interval() {
         let redis = connection_over(engine.connect()).await.unwrap();
         let guard = client.rlock(&name).lock_with(options()).await.unwrap();
         tokio::time::sleep(Duration::from_millis(777)).await;
-        misdeed.commit(&name, &redis, &other).await;
+        misdeed.come(&name, &redis, &other).await;
         let start = tokio::time::Instant::now();
         let reason = within(DEADLINE, guard.lost()).await;
         assert_eq!(reason, misdeed.reason(), "{misdeed:?}");
@@ -81,8 +48,7 @@ async fn a_loss_is_told_within_a_renewal_interval() {
         );
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
         let _: usize = ask(&redis, &["DEL", &name]).await;
-        let leaks = LeakCheck::over(redis, &name).client(&client).client(&other);
-        leaks.assert_clean().await;
+        assert_clean(&engine, &name, [&client, &other]).await;
     }
 }
 
@@ -93,7 +59,7 @@ async fn a_loss_on_a_server_is_told_within_a_renewal_interval() {
     join_all(MISDEEDS.map(tell_on_a_server)).await;
 }
 
-async fn tell_on_a_server(misdeed: Misdeed) {
+async fn tell_on_a_server(misdeed: End) {
     // A separate server, since one case flushes it.
     let (server, name) = (RedisServer::start(), unique("server"));
     let redis = server.connect().await.unwrap();
@@ -101,7 +67,7 @@ async fn tell_on_a_server(misdeed: Misdeed) {
     let other = Client::connect(&server.url()).await.unwrap();
     let guard = client.rlock(&name).lock_with(options()).await.unwrap();
     held_beyond(&guard, valid_until(&guard.state())).await;
-    misdeed.commit(&name, &redis, &other).await;
+    misdeed.come(&name, &redis, &other).await;
     let start = Instant::now();
     assert_eq!(within(DEADLINE, guard.lost()).await, misdeed.reason());
     let took = start.elapsed();
@@ -112,8 +78,7 @@ async fn tell_on_a_server(misdeed: Misdeed) {
     let after: Option<Vec<u8>> = ask(&redis, &["DUMP", &name]).await;
     assert_eq!(before, after, "{misdeed:?}");
     let _: usize = ask(&redis, &["DEL", &name]).await;
-    let leaks = LeakCheck::on(&server, &name).await;
-    leaks.client(&client).client(&other).assert_clean().await;
+    tests::assert_clean(&server, &name, [&client, &other]).await;
 }
 
 /// Redisson takes the lock by force: our guard is lost, and Redisson's lock is unchanged.
@@ -147,15 +112,12 @@ async fn a_loss_that_nobody_looks_for_is_told_at_the_deadline() {
     let fixed = LockOptions::new().lease(lease).renew(false);
     let start = tokio::time::Instant::now();
     let guard = client.rlock(&name).lock_with(fixed).await.unwrap();
-    Misdeed::Delete.commit(&name, &redis, &client).await;
+    End::Deleted.come(&name, &redis, &client).await;
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Expired);
     let took = start.elapsed();
     assert!(took <= lease && took >= lease * 95 / 100, "{took:?}");
     drop(guard);
-    LeakCheck::over(redis, &name)
-        .client(&client)
-        .assert_clean()
-        .await;
+    assert_clean(&engine, &name, [&client]).await;
 }
 
 /// The scripts are flushed repeatedly: holding, waiting, extending and releasing continue.
@@ -217,8 +179,7 @@ async fn a_guard_outlived_its_key_when_the_reply_to_a_renewal_came_late() {
     let ttl = Duration::from_millis(ask(&redis, &["PTTL", &name]).await);
     assert!(left <= ttl, "{left:?}, and the key for {ttl:?}");
     guard.unlock().await.unwrap();
-    let leaks = LeakCheck::over(redis, &name).client(&client);
-    leaks.assert_clean().await;
+    assert_clean(&engine, &name, [&client]).await;
 }
 
 /// The client learns of it by the unlock.
@@ -228,11 +189,10 @@ async fn an_unlock_of_a_lock_that_was_gone_said_released() {
     let client = Client::builder().embedded(&engine).build().unwrap();
     let redis = connection_over(engine.connect()).await.unwrap();
     let guard = client.rlock(&name).lock_with(options()).await.unwrap();
-    Misdeed::Delete.commit(&name, &redis, &client).await;
+    End::Deleted.come(&name, &redis, &client).await;
     assert!(guard.is_valid());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
-    let leaks = LeakCheck::over(redis, &name).client(&client);
-    leaks.assert_clean().await;
+    assert_clean(&engine, &name, [&client]).await;
 }
 
 /// The lease ended while there was no connection; then the first try of the release was lost.
@@ -251,9 +211,7 @@ async fn an_unlock_that_was_sent_after_the_lease_said_released() {
     wires.accept();
     let unlocked = within(DEADLINE, unlocked).await.unwrap();
     assert_eq!(unlocked.unwrap(), Unlocked::AlreadyExpired);
-    let redis = connection_over(engine.connect()).await.unwrap();
-    let leaks = LeakCheck::over(redis, &name).client(&client);
-    leaks.assert_clean().await;
+    assert_clean(&engine, &name, [&client]).await;
 }
 
 /// Both guards of one process reported held until the next renewal of the first.

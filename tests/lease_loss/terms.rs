@@ -6,11 +6,11 @@ use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, LockOptions, LostReason, Unlocked, embedded::Engine};
 use tests::{
-    LeakCheck, Matcher, Proxy, ask, connection_over, shared_server, trace_init, unique, within,
+    Matcher, Proxy, ask, connection_over, shared_server, trace_init, unique, within,
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{DEADLINE, LATE};
+use crate::{DEADLINE, LATE, assert_clean};
 
 const DEFAULT: Duration = Duration::from_millis(450);
 const EXPLICIT: Duration = Duration::from_millis(600);
@@ -133,8 +133,7 @@ async fn the_eight_combinations_to_the_millisecond() {
     for terms in combinations(1) {
         observe(&client, &redis, terms, Duration::from_millis(2)).await;
     }
-    let leaks = LeakCheck::over(redis, "test:terms").client(&client);
-    leaks.assert_clean().await;
+    assert_clean(&engine, "test:terms", [&client]).await;
 }
 
 #[tokio::test]
@@ -154,8 +153,7 @@ async fn the_eight_combinations_on_a_server() {
             .map(|terms| observe(client, redis, terms, LATE)),
     )
     .await;
-    let leaks = LeakCheck::on(&server, "test:terms").await.client(client);
-    leaks.assert_clean().await;
+    tests::assert_clean(&server, "test:terms", [client]).await;
 }
 
 /// The guard is invalid after its longest hold, also if another guard shares the hold and renews it.
@@ -179,11 +177,7 @@ async fn the_longest_hold_is_the_guards_own() {
     assert!(inner.reenter().await.unwrap_err().is_lost());
     assert_eq!(lock.holder().await.unwrap().as_ref(), Some(outer.hold_id()));
     drop((inner, outer));
-    let redis = connection_over(engine.connect()).await.unwrap();
-    LeakCheck::over(redis, &name)
-        .client(&client)
-        .assert_clean()
-        .await;
+    assert_clean(&engine, &name, [&client]).await;
 }
 
 /// The reason of a loss does not change.
@@ -200,11 +194,7 @@ async fn the_reason_of_a_loss_stays() {
     sleep(2 * LONGEST).await;
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Expired);
     drop(guard);
-    let redis = connection_over(engine.connect()).await.unwrap();
-    LeakCheck::over(redis, &name)
-        .client(&client)
-        .assert_clean()
-        .await;
+    assert_clean(&engine, &name, [&client]).await;
 }
 
 /// Once, a renewal that the server read behind the release made a lease of what was left.

@@ -6,11 +6,10 @@ use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, GuardState, LockOptions, LostReason, RLockGuard, Unlocked};
 use tests::{
-    LeakCheck, Matcher, Proxy, RedisServer, ask, calls, eventually, trace_init, unique,
-    valid_until, within,
+    LeakCheck, Matcher, Proxy, RedisServer, ask, calls, eventually, trace_init, unique, within,
 };
 
-use crate::{DEADLINE, LINGER, held_beyond};
+use crate::{DEADLINE, LINGER, all_renewed};
 
 /// No renewal is due before the end of the test.
 const LONG: Duration = Duration::from_secs(600);
@@ -42,7 +41,7 @@ pub(crate) async fn until_watched(redis: &MultiplexedConnection, keys: usize) {
 
 /// What ends a lock, or takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(crate) enum End {
     Deleted,
     Forced,
     Stolen,
@@ -77,14 +76,14 @@ impl End {
         }
     }
 
-    fn reason(self) -> LostReason {
+    pub(crate) fn reason(self) -> LostReason {
         match self {
             Self::Stolen | Self::Overwritten => LostReason::Taken,
             _ => LostReason::Deleted,
         }
     }
 
-    async fn come(self, name: &str, redis: &MultiplexedConnection, other: &Client) {
+    pub(crate) async fn come(self, name: &str, redis: &MultiplexedConnection, other: &Client) {
         match self {
             Self::Deleted => assert!(ask::<bool>(redis, &["DEL", name]).await),
             Self::Forced => assert!(other.rlock(name).force_unlock().await.unwrap()),
@@ -150,12 +149,7 @@ impl Stage {
         for key in keys {
             let _: usize = ask(&self.redis, &["DEL", &key]).await;
         }
-        let leaks = LeakCheck::on(&self.server, prefix).await;
-        leaks
-            .client(&self.client)
-            .client(&self.other)
-            .assert_clean()
-            .await;
+        tests::assert_clean(&self.server, prefix, [&self.client, &self.other]).await;
     }
 }
 
@@ -299,13 +293,7 @@ async fn what_this_client_renews_is_told_to_nobody() {
     proxy
         .wait_for_count(calls("renew"), ROUNDS * LOCKS.div_ceil(100))
         .await;
-    let ends: Vec<_> = guards
-        .iter()
-        .map(|guard| valid_until(&guard.state()))
-        .collect();
-    for (guard, end) in guards.iter().zip(ends) {
-        held_beyond(guard, end).await;
-    }
+    all_renewed(&guards).await;
     assert_eq!(told.held(), 0);
     assert_eq!(watched(&redis).await, LOCKS, "one key for each");
     // A gate that counts what is told.
