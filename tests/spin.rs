@@ -9,7 +9,7 @@ use redlock_rt::{
     Backoff, Client, Error, ErrorKind, LockOptions, SpinLock, Unlocked, embedded::Engine,
 };
 use tests::{
-    CALL, DEADLINE, LeakCheck, Monitor, Proxy, Wires, ask, connection_over, eventually,
+    CALL, DEADLINE, Monitor, Proxy, Wires, ask, assert_clean, connection_over, eventually,
     lock_and_unlock, shared_server, unique, within,
 };
 use tokio::time::Instant;
@@ -225,7 +225,6 @@ async fn a_release_whose_reply_is_lost_is_a_release() {
     let proxy = Proxy::to(&shared_server());
     let name = unique("lost-reply");
     let client = Client::connect(&proxy.url()).await.unwrap();
-    let leaks = LeakCheck::on(&shared_server(), &name).await.client(&client);
     let lock = client.spin_lock(&name);
     // Loads the scripts.
     lock_and_unlock(&lock).await;
@@ -247,7 +246,7 @@ async fn a_release_whose_reply_is_lost_is_a_release() {
     let released = within(DEADLINE, release).await.unwrap();
     assert_eq!(released.unwrap(), Unlocked::Released);
     assert_eq!(newer.unlock().await.unwrap(), Unlocked::Released);
-    leaks.assert_clean().await;
+    assert_clean(&shared_server(), &name, [&client]).await;
 }
 
 /// The commands at the server, with contention, hand-overs, drops and forced releases.

@@ -5,9 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, LockOptions, LostReason, Unlocked, embedded::Engine};
-use tests::{
-    Matcher, Proxy, ask, connection_over, shared_server, trace_init, unique, within,
-};
+use tests::{Matcher, Proxy, ask, connection_over, shared_server, trace_init, unique, within};
 use tokio::time::{Instant, sleep};
 
 use crate::{DEADLINE, LATE, assert_clean};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_rt::{
     Client, ErrorKind, LockOptions, MultiLock, Owner, Part, Unlocked, embedded::Engine,
 };
-use tests::{LeakCheck, Proxy, RedisServer, eventually, lock_and_unlock, within};
+use tests::{Proxy, RedisServer, assert_clean, eventually, lock_and_unlock, within};
 
 use crate::{DEADLINE, client, names, settings};
 
@@ -26,8 +26,6 @@ fn url_by_name(server: &RedisServer) -> String {
 async fn a_server_under_two_addresses_is_taken_once() {
     let (server, prefix, names) = names("addresses");
     let (number, name) = (client(&server), by_name(&server));
-    let leaks = LeakCheck::on(&server, &prefix).await;
-    let leaks = leaks.client(&number).client(&name);
     let [a, b, c] = &names;
     let lock = MultiLock::new([
         number.rlock(a),
@@ -56,7 +54,7 @@ async fn a_server_under_two_addresses_is_taken_once() {
     }
     let held = within(DEADLINE, lock.with(async |guard| guard.hold_ids().len()));
     assert_eq!(held.await.unwrap(), 3);
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&number, &name]).await;
 }
 
 /// The servers of connectors cannot be compared by address.
@@ -95,8 +93,6 @@ async fn two_clients_of_one_engine_are_one_server() {
 async fn two_kinds_of_one_name_under_two_addresses_are_refused_at_once() {
     let (server, prefix, names) = names("kinds");
     let (number, name) = (client(&server), by_name(&server));
-    let leaks = LeakCheck::on(&server, &prefix).await;
-    let leaks = leaks.client(&number).client(&name);
     let [a, b, _] = &names;
     let rw = number.read_write_lock(b);
     let pairs: [(Part, Part); 4] = [
@@ -116,7 +112,7 @@ async fn two_kinds_of_one_name_under_two_addresses_are_refused_at_once() {
             assert!(!number.rlock(free).is_locked().await.unwrap());
         }
     }
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&number, &name]).await;
 }
 
 /// Another database has other keys.
@@ -125,13 +121,11 @@ async fn two_databases_of_a_server_are_two_locks() {
     let (server, prefix, names) = names("databases");
     let zero = client(&server);
     let one = settings(Client::builder().url(&format!("{}/1", url_by_name(&server))));
-    let leaks = LeakCheck::on(&server, &prefix).await;
-    let leaks = leaks.client(&zero).client(&one);
     let lock = MultiLock::new([zero.rlock(&names[0]), one.rlock(&names[0])]);
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     assert_eq!(guard.hold_ids().len(), 2);
     guard.unlock().await.unwrap();
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&zero, &one]).await;
 }
 
 /// Only an answer shows whether it is another server.

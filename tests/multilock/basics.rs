@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, ErrorKind, GuardState, LockOptions, MultiLock, Part, Unlocked};
-use tests::{CALL, LeakCheck, Monitor, Proxy, RedisServer, ask, within};
+use tests::{CALL, Monitor, Proxy, RedisServer, ask, assert_clean, within};
 
 use crate::{DEADLINE, client, names, settings};
 
@@ -11,7 +11,6 @@ use crate::{DEADLINE, client, names, settings};
 async fn all_are_rlocks_with_an_owner_each_and_one_lease() {
     let (server, prefix, names) = names("wire");
     let client = client(&server);
-    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     let mut redis = server.connect().await.unwrap();
 
     let lock = client.multi_lock(&names);
@@ -47,7 +46,7 @@ async fn all_are_rlocks_with_an_owner_each_and_one_lease() {
     assert!(matches!(guard.state(), GuardState::Held { .. }));
 
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client]).await;
 }
 
 #[tokio::test]
@@ -81,8 +80,6 @@ async fn uncontended_it_is_one_round_trip_and_its_release_one_for_each() {
 async fn none_is_taken_where_one_is_held() {
     let (server, prefix, names) = names("none");
     let (client, other) = (client(&server), client(&server));
-    let leaks = LeakCheck::on(&server, &prefix).await;
-    let leaks = leaks.client(&client).client(&other);
     for held in &names {
         let there = other.rlock(held).lock().await.unwrap();
         let lock = client.multi_lock(&names);
@@ -100,7 +97,7 @@ async fn none_is_taken_where_one_is_held() {
         assert_eq!(error.name(), Some(&**held));
         there.unlock().await.unwrap();
     }
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client, &other]).await;
 }
 
 #[tokio::test]
@@ -139,8 +136,6 @@ async fn bad_parts_are_refused() {
 async fn a_lock_named_twice_is_taken_once_also_through_two_clients() {
     let (server, prefix, names) = names("twice");
     let (client, other) = (client(&server), client(&server));
-    let leaks = LeakCheck::on(&server, &prefix).await;
-    let leaks = leaks.client(&client).client(&other);
     let [a, b, _] = &names;
     let lock = client.multi_lock([b, a, b]);
     assert_eq!(lock.names(), [a, b]);
@@ -151,7 +146,7 @@ async fn a_lock_named_twice_is_taken_once_also_through_two_clients() {
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     assert_eq!(guard.hold_ids().len(), 1);
     guard.unlock().await.unwrap();
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client, &other]).await;
 }
 
 #[tokio::test]
@@ -175,7 +170,6 @@ async fn several_servers_and_clients_are_one_lock() {
 async fn a_body_reenters_each_lock_and_the_whole() {
     let (server, prefix, names) = names("body");
     let client = client(&server);
-    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     let lock = client.multi_lock(&names);
     let guard = lock.lock().await.unwrap();
     let inside = guard.run(async {
@@ -201,7 +195,7 @@ async fn a_body_reenters_each_lock_and_the_whole() {
     });
     assert_eq!(within(DEADLINE, counts).await.unwrap(), (2, 1));
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client]).await;
 }
 
 #[tokio::test]
@@ -209,8 +203,6 @@ async fn the_lease_begins_for_all_when_the_last_is_there() {
     const LEASE: Duration = Duration::from_secs(6);
     let (server, prefix, names) = names("lease");
     let (client, other) = (client(&server), client(&server));
-    let leaks = LeakCheck::on(&server, &prefix).await;
-    let leaks = leaks.client(&client).client(&other);
     let last = other.rlock(&names[2]).lock().await.unwrap();
     let options = LockOptions::new().lease(LEASE).renew(false);
     let call = tokio::spawn({
@@ -236,14 +228,13 @@ async fn the_lease_begins_for_all_when_the_last_is_there() {
     assert_eq!(client.stats().renewals, 0);
     within(DEADLINE, guard.lost()).await;
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client, &other]).await;
 }
 
 #[tokio::test]
 async fn inspection_covers_all_locks_also_if_some_are_held() {
     let (server, prefix, names) = names("asked");
     let client = client(&server);
-    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     let lock = client.multi_lock(&names);
     let [a, b, c] = &names;
     let second = client.rlock(b).lock().await.unwrap();
@@ -267,7 +258,7 @@ async fn inspection_covers_all_locks_also_if_some_are_held() {
     let _: u8 = ask(&redis, &["PERSIST", b]).await;
     assert_eq!(lock.remaining_ttl().await.unwrap(), None);
     drop((first, again, second, third));
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client]).await;
 }
 
 /// Another program can write any counts.
@@ -275,7 +266,6 @@ async fn inspection_covers_all_locks_also_if_some_are_held() {
 async fn the_sum_of_the_counts_of_readers_overflowed() {
     let (server, prefix, names) = names("sum");
     let client = client(&server);
-    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     let redis = server.connect().await.unwrap();
     let most = "9000000000000000000";
     let fields = ["mode", "read", "x:1", most, "x:2", most, "x:3", most];
@@ -288,7 +278,7 @@ async fn the_sum_of_the_counts_of_readers_overflowed() {
     assert_eq!(lock.hold_count().await.unwrap(), u64::MAX);
     let [one, two, three] = &leases;
     let _: u8 = ask(&redis, &["DEL", &names[0], one, two, three]).await;
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client]).await;
 }
 
 /// A part is a lock of any kind, but no two of one name, which would exclude each other.
@@ -296,8 +286,6 @@ async fn the_sum_of_the_counts_of_readers_overflowed() {
 async fn parts_may_be_of_any_kind() {
     let (server, prefix, names) = names("kinds");
     let (client, other) = (client(&server), client(&server));
-    let leaks = LeakCheck::on(&server, &prefix).await;
-    let leaks = leaks.client(&client).client(&other);
     let [a, b, c] = &names;
     let lock = MultiLock::new([
         Part::from(client.fair_lock(c)),
@@ -319,5 +307,5 @@ async fn parts_may_be_of_any_kind() {
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     let guard = within(DEADLINE, last.lock()).await.unwrap();
     guard.unlock().await.unwrap();
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client, &other]).await;
 }

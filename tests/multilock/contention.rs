@@ -6,7 +6,7 @@ use std::{
 };
 
 use redlock_rt::{Client, ErrorKind, LockOptions, MultiLock, embedded::Engine};
-use tests::{LeakCheck, Matcher, Proxy, RedisServer, eventually, within};
+use tests::{Matcher, Proxy, RedisServer, assert_clean, eventually, within};
 use tokio::time::Instant;
 
 use crate::{DEADLINE, client, names, settings};
@@ -15,8 +15,6 @@ use crate::{DEADLINE, client, names, settings};
 async fn a_release_wakes_who_waits_for_several() {
     let (server, prefix, names) = names("wake");
     let (client, other) = (client(&server), client(&server));
-    let leaks = LeakCheck::on(&server, &prefix).await;
-    let leaks = leaks.client(&client).client(&other);
     let all = other.multi_lock(&names).lock().await.unwrap();
     let lock = client.multi_lock(&names);
     let call = tokio::spawn(async move { lock.lock().await });
@@ -26,7 +24,7 @@ async fn a_release_wakes_who_waits_for_several() {
     all.unlock().await.unwrap();
     let guard = within(DEADLINE, call).await.unwrap().unwrap();
     guard.unlock().await.unwrap();
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client, &other]).await;
 }
 
 /// A lock without renewal ended while its caller waited for the next one.
@@ -90,8 +88,6 @@ async fn it_joins_the_local_queue_of_each() {
     let proxy = Proxy::to(&server);
     let client = settings(Client::builder().url(&proxy.url()));
     let other = crate::client(&server);
-    let leaks = LeakCheck::on(&server, &prefix).await;
-    let leaks = leaks.client(&client).client(&other);
     let holder = other.rlock(&names[1]).lock().await.unwrap();
     // From here on each try is one call.
     let refused = client.rlock(&names[1]).try_lock().await.unwrap();
@@ -133,5 +129,5 @@ async fn it_joins_the_local_queue_of_each() {
     within(DEADLINE, first).await.unwrap();
     within(DEADLINE, &mut second).await.unwrap();
     assert_eq!(*order.lock().unwrap(), ["first", "second"]);
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client, &other]).await;
 }

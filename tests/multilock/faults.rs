@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_rt::{
     Client, ErrorKind, GuardState, LockOptions, LostReason, MultiLock, Shutdown, Unlocked,
 };
-use tests::{CALL, LeakCheck, Proxy, RedisServer, ask, eventually, within};
+use tests::{CALL, Proxy, RedisServer, ask, assert_clean, eventually, within};
 use tokio::time::Instant;
 
 use crate::{DEADLINE, client, names, settings};
@@ -16,7 +16,6 @@ const LEASE: Duration = Duration::from_secs(3);
 async fn one_part_lost_is_all_lost_for_good() {
     let (server, prefix, names) = names("lost");
     let client = settings(Client::builder().url(&server.url()).lease(LEASE));
-    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     let lock = client.multi_lock(&names);
     let guard = lock.lock().await.unwrap();
     // Each lock is renewed separately.
@@ -42,7 +41,7 @@ async fn one_part_lost_is_all_lost_for_good() {
     let refused = guard.run(async { started = true }).await;
     assert!(refused.unwrap_err().is_lost() && !started);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client]).await;
 }
 
 /// It waits for the second lock when somebody deletes the first.
@@ -100,8 +99,6 @@ async fn unlock_of_what_is_partly_lost_waits_for_the_releases_of_the_rest() {
     let proxy = Proxy::to(&server);
     let there = settings(Client::builder().url(&proxy.url()));
     let here = settings(Client::builder().url(&server.url()).lease(LEASE));
-    let leaks = LeakCheck::on(&server, &prefix).await;
-    let leaks = leaks.client(&here).client(&there);
     let lock = MultiLock::new([here.rlock(&names[0]), there.rlock(&names[1])]);
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     assert!(here.rlock(&names[0]).force_unlock().await.unwrap());
@@ -117,7 +114,7 @@ async fn unlock_of_what_is_partly_lost_waits_for_the_releases_of_the_rest() {
     let outcome = within(DEADLINE, unlock).await.unwrap();
     assert_eq!(outcome, Unlocked::AlreadyExpired);
     assert!(!here.rlock(&names[1]).is_locked().await.unwrap());
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&here, &there]).await;
 }
 
 #[tokio::test]
@@ -156,7 +153,6 @@ async fn a_lost_reply_of_the_one_call_leaves_nothing() {
     let (server, prefix, names) = names("reply");
     let proxy = Proxy::to(&server);
     let client = settings(Client::builder().url(&proxy.url()));
-    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     let lock = client.multi_lock(&names);
     lock.lock().await.unwrap().unlock().await.unwrap();
     for after in [true, false] {
@@ -180,14 +176,13 @@ async fn a_lost_reply_of_the_one_call_leaves_nothing() {
             .unwrap();
         all.unlock().await.unwrap();
     }
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client]).await;
 }
 
 #[tokio::test]
 async fn a_key_of_another_type_refuses_all() {
     let (server, prefix, names) = names("type");
     let client = client(&server);
-    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     let redis = server.connect().await.unwrap();
     let _: () = ask(&redis, &["SET", &names[1], "text"]).await;
     let lock = client.multi_lock(&names);
@@ -197,7 +192,7 @@ async fn a_key_of_another_type_refuses_all() {
         assert!(!client.rlock(&names[at]).is_locked().await.unwrap());
     }
     let _: u8 = ask(&redis, &["DEL", &names[1]]).await;
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client]).await;
 }
 
 #[tokio::test]

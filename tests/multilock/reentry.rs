@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, ErrorKind, LockOptions, MultiLock, Unlocked, embedded::Engine};
-use tests::{LeakCheck, Proxy, RedisServer, ask, within};
+use tests::{Proxy, RedisServer, ask, assert_clean, within};
 
 use crate::{DEADLINE, client, names, settings};
 
@@ -22,7 +22,6 @@ async fn counts(server: &RedisServer, names: &[String]) -> Vec<Option<u32>> {
 async fn a_part_that_is_gone_refuses_all_and_the_counts_of_the_rest_are_set_back() {
     let (server, prefix, names) = names("gone");
     let client = client(&server);
-    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     for gone in 0..3 {
         let guard = client.multi_lock(&names).lock().await.unwrap();
         assert!(client.rlock(&names[gone]).force_unlock().await.unwrap());
@@ -40,7 +39,7 @@ async fn a_part_that_is_gone_refuses_all_and_the_counts_of_the_rest_are_set_back
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
         assert_eq!(counts(&server, &names).await, [None; 3]);
     }
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client]).await;
 }
 
 #[tokio::test]
@@ -52,8 +51,6 @@ async fn a_server_that_does_not_answer_refuses_all() {
     };
     let here = short(Client::builder().url(&server.url()));
     let there = short(Client::builder().url(&proxy.url()));
-    let leaks = LeakCheck::on(&server, &prefix).await;
-    let leaks = leaks.client(&here).client(&there);
     let lock = MultiLock::new([here.rlock(&names[0]), there.rlock(&names[1])]);
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     proxy.go_silent();
@@ -66,7 +63,7 @@ async fn a_server_that_does_not_answer_refuses_all() {
     assert_eq!(counts(&server, &names[..2]).await, [Some(2); 2]);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::StillHeld);
     assert_eq!(inner.unlock().await.unwrap(), Unlocked::Released);
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&here, &there]).await;
 }
 
 /// The first guard's lease and end do not affect the second guard.

@@ -1,7 +1,7 @@
 //! The fencing tokens of parts that have tokens.
 
 use redlock_rt::{MultiLock, Part};
-use tests::{LeakCheck, ask, within};
+use tests::{ask, assert_clean, within};
 
 use crate::{DEADLINE, client, names};
 
@@ -9,7 +9,6 @@ use crate::{DEADLINE, client, names};
 async fn each_fenced_part_has_its_token() {
     let (server, prefix, names) = names("tokens");
     let client = client(&server);
-    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     let [a, b, c] = &names;
     let fenced = [a, c].map(|name| client.fenced_lock(name).token_ttl(DEADLINE * 6));
     let lock = MultiLock::new([
@@ -46,5 +45,5 @@ async fn each_fenced_part_has_its_token() {
         let removed: usize = ask(&redis, &["DEL", &key]).await;
         assert_eq!(removed, 1);
     }
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client]).await;
 }
