@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redlock_rt::{Client, LockOptions, Owner, RLockGuard, Unlocked};
-use tests::{CALL, LeakCheck, Matcher, Proxy, eventually, shared_server, unique, within};
+use tests::{CALL, Matcher, Proxy, assert_clean, eventually, shared_server, unique, within};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -40,7 +40,6 @@ async fn guards_dropped_in_an_outage_were_all_released_at_once() {
     let (name, other) = (unique("many"), unique("other"));
     let builder = Client::builder().url(&proxy.url()).lease(LONG);
     let client = builder.response_timeout(LONG).build().unwrap();
-    let leaks = LeakCheck::on(&server, &name).await.client(&client);
     let locks: Vec<_> = (0..GUARDS)
         .map(|number| client.rlock(format!("{name}:{number}")))
         .collect();
@@ -73,7 +72,7 @@ async fn guards_dropped_in_an_outage_were_all_released_at_once() {
     unanswered.open();
     assert!(!within(DEADLINE, asked).await.unwrap().unwrap());
     eventually(DEADLINE, async || client.stats().releases == 0).await;
-    leaks.assert_clean().await;
+    assert_clean(&server, &name, [&client]).await;
 }
 
 /// A stream that looks at what is written.
@@ -119,12 +118,11 @@ async fn a_guard_dropped_on_a_thread_panicked_where_the_stream_needs_its_runtime
     let connect =
         move || async move { Ok(Watched(TcpStream::connect(address).await?, needs_runtime)) };
     let client = Client::builder().connector(connect).build().unwrap();
-    let leaks = LeakCheck::on(&server, &name).await.client(&client);
     let guard = client.rlock(&name).lock().await.unwrap();
     let dropped = thread::spawn(move || drop(guard)).join();
     assert!(dropped.is_ok(), "dropping the guard panicked");
     eventually(DEADLINE, async || client.stats().releases == 0).await;
-    leaks.assert_clean().await;
+    assert_clean(&server, &name, [&client]).await;
 }
 
 /// The watchdog wrote to a connection of another runtime with a mutex held that the end of a guard takes.

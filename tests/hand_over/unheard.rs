@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redlock_rt::{Client, RLock, RLockGuard};
-use tests::{DEADLINE, ENDS, LeakCheck, Proxy, Which, eventually, shared_server, unique, within};
+use tests::{DEADLINE, ENDS, Proxy, Which, assert_clean, eventually, shared_server, unique, within};
 use tokio::task::JoinHandle;
 
 /// A poll interval longer than any test.
@@ -30,7 +30,6 @@ async fn a_half_open_subscription_held_up_every_hand_over_within_the_process() {
     let proxy = Proxy::to(&server);
     let name = unique("deaf");
     let client = client(&proxy.url()).await;
-    let leaks = LeakCheck::on(&server, &name).await.client(&client);
     let lock = client.rlock(&name);
     let guard = lock.lock().await.unwrap();
     let next = waiter(&lock);
@@ -53,7 +52,7 @@ async fn a_half_open_subscription_held_up_every_hand_over_within_the_process() {
     assert_eq!(counts["SUBSCRIBE"], 2, "{counts:?}");
     // The server does not notice either that the client has closed the connection.
     proxy.cut(Which::Connection(deaf));
-    leaks.assert_clean().await;
+    assert_clean(&server, &name, [&client]).await;
 }
 
 /// No waiter was woken, so each hand-over took a poll interval. The connection is sound: it is sent
@@ -68,7 +67,6 @@ async fn without_the_right_to_publish_every_local_hand_over_was_delayed() {
     let url = proxy.url().replace("//", &format!("//{user}:secret@"));
     let name = unique("unheard");
     let client = client(&url).await;
-    let leaks = LeakCheck::on(&server, &name).await.client(&client);
     let lock = client.rlock(&name);
     let mut guard = lock.lock().await.unwrap();
     let mut next = waiter(&lock);
@@ -93,7 +91,7 @@ async fn without_the_right_to_publish_every_local_hand_over_was_delayed() {
         counts.get("PING").is_none_or(|pings| *pings == 1),
         "{counts:?}"
     );
-    leaks.assert_clean().await;
+    assert_clean(&server, &name, [&client]).await;
 }
 
 /// It was noticed for locks with one holder, and for semaphores; the others waited until it was time to

@@ -83,7 +83,6 @@ async fn succeed_a_killed_holder(lease: Duration) {
         .poll_interval(NEVER)
         .linger(LINGER);
     let client = client.build().unwrap();
-    let leaks = LeakCheck::on(&server, &name).await.client(&client);
     let lock = client.rlock(&name);
     let waiter = tokio::spawn(async move { lock.lock().await.unwrap() });
     // The holder renews: its remaining lease grows while another client waits.
@@ -112,5 +111,5 @@ async fn succeed_a_killed_holder(lease: Duration) {
         killed.elapsed()
     );
     guard.unlock().await.unwrap();
-    leaks.assert_clean().await;
+    tests::assert_clean(&server, &name, [&client]).await;
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redlock_rt::{Client, LockOptions, LostReason, RLockGuard};
 use tests::{
-    LeakCheck, Proxy, Which, ask, calls, eventually, shared_server, trace_init, unique, within,
+    Proxy, Which, ask, assert_clean, calls, eventually, shared_server, trace_init, unique, within,
 };
 
 use crate::{DEADLINE, LATE, all_renewed};
@@ -47,7 +47,6 @@ async fn renew_many(options: &LockOptions, interval: Duration) {
     let (server, prefix) = (shared_server(), unique("calls"));
     let proxy = Proxy::to(&server);
     let client = Client::connect(&proxy.url()).await.unwrap();
-    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     let begun = Instant::now();
     let guards = hold(&client, &prefix, COUNT, options).await;
     // What was acquired more than a tenth of an interval later is renewed apart.
@@ -70,7 +69,7 @@ async fn renew_many(options: &LockOptions, interval: Duration) {
     assert!(guards.iter().all(RLockGuard::is_valid));
     let released = join_all(guards.into_iter().map(RLockGuard::unlock)).await;
     assert!(released.iter().all(Result::is_ok), "{released:?}");
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client]).await;
 }
 
 /// An overwritten key makes the call of a whole batch fail; the other locks are still renewed.
@@ -81,7 +80,6 @@ async fn one_bad_key_among_a_hundred() {
     let (server, prefix) = (shared_server(), unique("poison"));
     let redis = server.connect().await.unwrap();
     let client = Client::connect(&server.url()).await.unwrap();
-    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     let options = LockOptions::new()
         .lease(Duration::from_secs(60))
         .renew(INTERVAL);
@@ -99,7 +97,7 @@ async fn one_bad_key_among_a_hundred() {
     assert_eq!(value, "poison");
     drop((poisoned, guards));
     eventually(DEADLINE, async || client.stats().held == 0).await;
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client]).await;
 }
 
 /// Renewals have a separate connection.
@@ -108,7 +106,6 @@ async fn renewals_have_a_connection_of_their_own() {
     let (server, name) = (shared_server(), unique("own"));
     let proxy = Proxy::to(&server);
     let client = Client::connect(&proxy.url()).await.unwrap();
-    let leaks = LeakCheck::on(&server, &name).await.client(&client);
     let options = LockOptions::new().renew(Duration::from_millis(20));
     let guard = client.rlock(&name).lock_with(options).await.unwrap();
     proxy.wait_for(calls("renew")).await;
@@ -129,5 +126,5 @@ async fn renewals_have_a_connection_of_their_own() {
     proxy.resume();
     assert!(within(DEADLINE, stuck).await.unwrap().unwrap());
     guard.unlock().await.unwrap();
-    leaks.assert_clean().await;
+    assert_clean(&server, &name, [&client]).await;
 }

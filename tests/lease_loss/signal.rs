@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redlock_rt::{Client, GuardState, LockOptions, LostReason, Unlocked, embedded::Engine};
 use tests::{
-    LeakCheck, RedisServer, RedissonClient, Which, Wires, ask, connection_over, eventually,
-    trace_init, unique, valid_until, within,
+    RedisServer, RedissonClient, Which, Wires, ask, connection_over, eventually, trace_init, unique,
+    valid_until, within,
 };
 
 use crate::{DEADLINE, LATE, LINGER, NEVER, assert_clean, held_beyond, tracked::End};
@@ -87,7 +87,6 @@ async fn a_lock_stolen_by_redisson_is_lost() {
     trace_init();
     let (server, name) = (tests::shared_server(), unique("stolen"));
     let client = Client::connect(&server.url()).await.unwrap();
-    let leaks = LeakCheck::on(&server, &name).await.client(&client);
     let guard = client.rlock(&name).lock_with(options()).await.unwrap();
     let redisson = RedissonClient::connect(&server.url()).await.unwrap();
     let theirs = redisson.rlock(&name);
@@ -99,7 +98,7 @@ async fn a_lock_stolen_by_redisson_is_lost() {
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     assert!(theirs.is_held_by(1).await.unwrap());
     theirs.unlock(1).await.unwrap();
-    leaks.assert_clean().await;
+    tests::assert_clean(&server, &name, [&client]).await;
 }
 
 /// Without renewal the lock is not verified, and the guard is lost at its deadline.
@@ -131,8 +130,6 @@ async fn flushed_scripts_lose_nothing() {
         .poll_interval(NEVER)
         .linger(LINGER);
     let (client, other) = (client.clone().build().unwrap(), client.build().unwrap());
-    let leaks = LeakCheck::on(&server, &name).await;
-    let leaks = leaks.client(&client).client(&other);
     let flush = async || drop(ask::<String>(&redis, &["SCRIPT", "FLUSH"]).await);
     flush().await;
     let renewed = LockOptions::new()
@@ -155,7 +152,7 @@ async fn flushed_scripts_lose_nothing() {
     flush().await;
     let next = within(DEADLINE, waiter).await.unwrap();
     assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
-    leaks.assert_clean().await;
+    tests::assert_clean(&server, &name, [&client, &other]).await;
 }
 
 /// The server has run the renewal, and says so later: the lease counts from when it was sent.

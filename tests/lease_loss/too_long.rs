@@ -13,7 +13,7 @@ use std::{
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, HoldId, LockOptions, PermitOptions, embedded::Engine};
 use tests::{
-    Driver, LeakCheck, Proxy, ask, calls, connection_over, eventually, shared_server, trace_init,
+    Driver, Proxy, ask, assert_clean, calls, connection_over, eventually, shared_server, trace_init,
     unique, within,
 };
 
@@ -102,7 +102,6 @@ async fn a_ttl_that_was_taken_off_or_set_too_far_stayed_for_ever() {
     let redis = server.connect().await.unwrap();
     let client = Client::builder().url(&server.url()).linger(LINGER);
     let client = client.build().unwrap();
-    let leaks = LeakCheck::on(&server, &name).await.client(&client);
     let held = Held::of(&client, &name).await;
     for words in TAMPERING {
         for key in &held.keys {
@@ -117,7 +116,7 @@ async fn a_ttl_that_was_taken_off_or_set_too_far_stayed_for_ever() {
         eventually(DEADLINE, async || client.stats().held == 0).await;
         assert_eq!(ask::<i64>(&redis, &["DEL", &token]).await, 1);
     }
-    leaks.assert_clean().await;
+    assert_clean(&server, &name, [&client]).await;
 }
 
 /// As it was seen: nobody got that lock any more.

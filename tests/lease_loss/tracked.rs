@@ -6,7 +6,7 @@ use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, GuardState, LockOptions, LostReason, RLockGuard, Unlocked};
 use tests::{
-    LeakCheck, Matcher, Proxy, RedisServer, ask, calls, eventually, trace_init, unique, within,
+    Matcher, Proxy, RedisServer, ask, assert_clean, calls, eventually, trace_init, unique, within,
 };
 
 use crate::{DEADLINE, LINGER, all_renewed};
@@ -149,7 +149,7 @@ impl Stage {
         for key in keys {
             let _: usize = ask(&self.redis, &["DEL", &key]).await;
         }
-        tests::assert_clean(&self.server, prefix, [&self.client, &self.other]).await;
+        assert_clean(&self.server, prefix, [&self.client, &self.other]).await;
     }
 }
 
@@ -280,7 +280,6 @@ async fn what_this_client_renews_is_told_to_nobody() {
     let proxy = Proxy::to(&server);
     let redis = server.connect().await.unwrap();
     let client = tracking(&proxy.url());
-    let leaks = LeakCheck::on(&server, &prefix).await.client(&client);
     let options = LockOptions::new().renew(Duration::from_millis(200));
     let locks = (0..LOCKS).map(async |at| {
         let lock = client.rlock(format!("{prefix}:{at}"));
@@ -303,7 +302,7 @@ async fn what_this_client_renews_is_told_to_nobody() {
     within(DEADLINE, guards[0].lost()).await;
     drop(guards);
     until_watched(&redis, 0).await;
-    leaks.assert_clean().await;
+    assert_clean(&server, &prefix, [&client]).await;
 }
 
 /// A lock that is held for less than a second costs nothing more.
@@ -339,7 +338,6 @@ async fn no_guard_is_lost_by_what_its_own_client_does() {
     let (server, name) = (RedisServer::start(), unique("own"));
     let redis = server.connect().await.unwrap();
     let client = tracking(&server.url());
-    let leaks = LeakCheck::on(&server, &name).await.client(&client);
     let lock = client.rlock(&name);
     let guard = lock.lock().await.unwrap();
     until_watched(&redis, 1).await;
@@ -374,7 +372,7 @@ async fn no_guard_is_lost_by_what_its_own_client_does() {
     assert!(ask::<bool>(&redis, &["DEL", &name]).await);
     assert_eq!(within(DEADLINE, next.lost()).await, LostReason::Deleted);
     drop(next);
-    leaks.assert_clean().await;
+    assert_clean(&server, &name, [&client]).await;
 }
 
 /// The key was watched in vain. If the key was gone before it was watched again, it stayed in the server's table.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, LockOptions, LostReason, embedded::Engine};
-use tests::{LeakCheck, Proxy, RedisServer, ask, eventually, trace_init, unique, within};
+use tests::{Proxy, RedisServer, ask, assert_clean, eventually, trace_init, unique, within};
 
 use crate::{
     DEADLINE, LINGER,
@@ -38,7 +38,6 @@ async fn a_loss_is_told_after_a_connection_was_made_anew() {
     let redis = server.connect().await.unwrap();
     let client = tracking(&server.url());
     let name = unique("anew");
-    let leaks = LeakCheck::on(&server, &name).await.client(&client);
     for of_renewals in [true, false] {
         for at_once in [true, false] {
             let guard = client.rlock(&name).lock().await.unwrap();
@@ -59,7 +58,7 @@ async fn a_loss_is_told_after_a_connection_was_made_anew() {
             assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Deleted);
         }
     }
-    leaks.assert_clean().await;
+    assert_clean(&server, &name, [&client]).await;
 }
 
 /// Others delete the lock behind its renewal, before the server watches its key.

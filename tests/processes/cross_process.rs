@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tests::{Contender, LeakCheck, Turns, ask, shared_server, unique};
+use tests::{Contender, Turns, ask, assert_clean, shared_server, unique};
 
 const TASKS: usize = 64;
 const CONTEST: Duration = Duration::from_secs(10);
@@ -11,7 +11,6 @@ const CONTEST: Duration = Duration::from_secs(10);
 async fn two_processes_share_one_lock_fairly_and_never_at_once() {
     let server = shared_server();
     let name = unique("contest");
-    let leaks = LeakCheck::on(&server, &name).await;
     let log = tempfile::NamedTempFile::new().unwrap();
 
     let (url, tasks, log_path) = (server.url(), TASKS.to_string(), log.path().to_str());
@@ -42,5 +41,5 @@ async fn two_processes_share_one_lock_fairly_and_never_at_once() {
     let counter = format!("{name}:inside");
     let left: i64 = ask(&redis, &["GETDEL", &counter]).await;
     assert_eq!(left, 0);
-    leaks.assert_clean().await;
+    assert_clean(&server, &name, []).await;
 }
