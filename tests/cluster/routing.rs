@@ -6,12 +6,10 @@ use std::{
 };
 
 use futures::TryStreamExt;
-use redlock_rt::{
-    Client, ClientBuilder, ErrorKind, GuardState, LockOptions, RLockGuard, ReplicaAck, Shutdown,
-};
+use redlock_rt::{Client, ClientBuilder, ErrorKind, LockOptions, RLockGuard, ReplicaAck, Shutdown};
 use tests::{
-    Cluster, Matcher, RedisServer, calls, eventually, lock_and_unlock, shared_cluster, slot_of,
-    trace_init, unique, valid_until, within,
+    Cluster, Matcher, RedisServer, assert_held, calls, eventually, lock_and_unlock, shared_cluster,
+    slot_of, trace_init, unique, valid_until, within,
 };
 use tokio::task::block_in_place;
 
@@ -255,9 +253,7 @@ async fn a_guard_outlived_its_lease_by_a_renewal_that_its_old_master_answered() 
     let name = cluster.name_at(0, "answered").await;
     let renewed = LockOptions::new().lease(LEASE).renew(LEASE / 4);
     let guard = client.rlock(&name).lock_with(renewed).await.unwrap();
-    let GuardState::Held { until } = guard.state() else {
-        panic!("{guard:?}");
-    };
+    let until = assert_held(&guard.state());
     let migration = cluster.migrate(slot_of(&name), 1).await;
     let renewals = calls("renew").mentioning(&name);
     let answered = old.hold_reply(renewals);

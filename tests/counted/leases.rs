@@ -7,7 +7,7 @@ use redlock_rt::{
     Client, ErrorKind, GuardState, LeasedPermit, LostReason, PermitExpirableSemaphore,
     PermitOptions, Shutdown, Unlocked,
 };
-use tests::{eventually, within};
+use tests::{assert_held, eventually, within};
 use tokio::time::Instant;
 
 use crate::world::*;
@@ -58,9 +58,7 @@ pub(crate) async fn a_fixed_lease_ends(world: &World) {
     let options = PermitOptions::new().lease(HELD).renew(false);
     let start = Instant::now();
     let permit = semaphore.acquire_with(options).await.unwrap();
-    let GuardState::Held { until } = permit.state() else {
-        panic!("{permit:?}");
-    };
+    let until = assert_held(&permit.state());
     // Not after the end in Redis, which is at this time or earlier.
     let left = lease_left(world, permit.id()).await;
     let over = Instant::now().into_std() + left;

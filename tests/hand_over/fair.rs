@@ -3,10 +3,9 @@
 use std::{sync::Arc, task::Poll, time::Duration};
 
 use redlock_rt::{
-    ClientBuilder, Fair, FairLockGuard, GuardState, LockOptions, LostReason, Owner, Shutdown,
-    Unlocked,
+    ClientBuilder, Fair, FairLockGuard, LockOptions, LostReason, Owner, Shutdown, Unlocked,
 };
-use tests::Which;
+use tests::{Which, assert_held};
 use tokio::{
     sync::Mutex,
     task::{JoinSet, yield_now},
@@ -93,9 +92,7 @@ async fn whoever_is_given_the_lock_has_it_on_its_own_terms() {
         assert_ne!(next.hold_id(), &first);
         let holder = stage.other.holder().await.unwrap().unwrap();
         assert_eq!(&holder, next.hold_id());
-        let GuardState::Held { until } = next.state() else {
-            panic!("{next:?}");
-        };
+        let until = assert_held(&next.state());
         let left = until - tokio::time::Instant::now().into_std();
         let told = stage.other.remaining_ttl().await.unwrap().unwrap();
         assert!(
@@ -265,9 +262,7 @@ async fn a_guard_outlived_its_key_when_the_reply_that_gave_it_was_lost() {
     stage.wires.speak();
     assert_eq!(unlock.await.unwrap(), Unlocked::Released);
     let next = next.await.unwrap();
-    let GuardState::Held { until } = next.state() else {
-        panic!("{next:?}");
-    };
+    let until = assert_held(&next.state());
     let left = until - tokio::time::Instant::now().into_std();
     let told = stage.other.remaining_ttl().await.unwrap().unwrap();
     assert!(left <= told, "{left:?}, and the key for {told:?}");

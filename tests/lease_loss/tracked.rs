@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
-use redlock_rt::{Client, GuardState, LockOptions, LostReason, RLockGuard, Unlocked};
+use redlock_rt::{Client, LockOptions, LostReason, RLockGuard, Unlocked};
 use tests::{
-    Matcher, Proxy, RedisServer, ask, assert_clean, calls, eventually, trace_init, unique, within,
+    Matcher, Proxy, RedisServer, ask, assert_clean, assert_held, calls, eventually, trace_init,
+    unique, within,
 };
 
 use crate::{DEADLINE, LINGER, all_renewed};
@@ -348,8 +349,7 @@ async fn no_guard_is_lost_by_what_its_own_client_does() {
             .await
             .unwrap();
         assert_eq!(inner.unlock().await.unwrap(), Unlocked::StillHeld);
-        let state = guard.state();
-        assert!(matches!(state, GuardState::Held { .. }), "{state:?}");
+        assert_held(&guard.state());
     }
     // It is watched again after all that, and lost if it is.
     until_watched(&redis, 1).await;

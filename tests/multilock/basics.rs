@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, ErrorKind, GuardState, LockOptions, MultiLock, Part, Unlocked};
-use tests::{CALL, Monitor, Proxy, RedisServer, ask, assert_clean, within};
+use redlock_rt::{Client, ErrorKind, LockOptions, MultiLock, Part, Unlocked};
+use tests::{CALL, Monitor, Proxy, RedisServer, ask, assert_clean, assert_held, within};
 
 use crate::{DEADLINE, client, names, settings};
 
@@ -43,7 +43,7 @@ async fn all_are_rlocks_with_an_owner_each_and_one_lease() {
     assert!(lock.is_locked().await.unwrap());
     assert!(lock.remaining_ttl().await.unwrap() > Some(Duration::from_secs(29)));
     assert_eq!((guard.hold_count(), client.stats().held), (1, 3));
-    assert!(matches!(guard.state(), GuardState::Held { .. }));
+    assert_held(&guard.state());
 
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     assert_clean(&server, &prefix, [&client]).await;
@@ -215,9 +215,7 @@ async fn the_lease_begins_for_all_when_the_last_is_there() {
     tokio::time::sleep(LEASE + LEASE / 4).await;
     last.unlock().await.unwrap();
     let guard = within(DEADLINE, call).await.unwrap().unwrap();
-    let GuardState::Held { until } = guard.state() else {
-        panic!("{guard:?}");
-    };
+    let until = assert_held(&guard.state());
     let rest = until.saturating_duration_since(std::time::Instant::now());
     assert!(rest > LEASE * 3 / 4, "{rest:?}");
     for name in &names {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_rt::{
     Client, ErrorKind, GuardState, LockOptions, LostReason, MultiLock, Shutdown, Unlocked,
 };
-use tests::{CALL, Proxy, RedisServer, ask, assert_clean, eventually, within};
+use tests::{CALL, Proxy, RedisServer, ask, assert_clean, assert_held, eventually, within};
 use tokio::time::Instant;
 
 use crate::{DEADLINE, client, names, settings};
@@ -20,10 +20,7 @@ async fn one_part_lost_is_all_lost_for_good() {
     let guard = lock.lock().await.unwrap();
     // Each lock is renewed separately.
     tokio::time::sleep(LEASE + LEASE / 3).await;
-    assert!(
-        matches!(guard.state(), GuardState::Held { .. }),
-        "{guard:?}"
-    );
+    assert_held(&guard.state());
     let mut redis = server.connect().await.unwrap();
     let _: u8 = ask(&redis, &["DEL", &names[1]]).await;
     let body = guard.run(std::future::pending::<()>());

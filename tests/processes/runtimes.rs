@@ -17,8 +17,8 @@ use redlock_rt::{
     MultiLock, Quorum, RLock, RLockGuard, Unlocked, distributed_lock,
 };
 use tests::{
-    CALL, DEADLINE, Gate, LeakCheck, Matcher, Proxy, RedisServer, SharedServer, World, ask, calls,
-    eventually, is_renewed, shared_server, unique, within,
+    CALL, DEADLINE, Gate, LeakCheck, Matcher, Proxy, RedisServer, SharedServer, World, ask,
+    assert_held, calls, eventually, is_renewed, shared_server, unique, within,
 };
 use tokio::{
     runtime::{Builder, Runtime},
@@ -951,11 +951,7 @@ fn with_a_thread_of_its_own_a_client_of_a_blocked_runtime_keeps_its_locks() {
             let guard = lock.lock().await.unwrap();
             let other = free.lock().await.unwrap();
             block_until(Instant::now() + LEASE * 3 / 2, || {
-                assert!(
-                    matches!(guard.state(), GuardState::Held { .. }),
-                    "{:?}",
-                    guard.state()
-                );
+                assert_held(&guard.state());
                 assert!(observer.is_locked());
             });
             // A guard that is dropped here does not wait for the runtime.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, GuardState, LockOptions, Quorum, Unlocked};
-use tests::within;
+use redlock_rt::{Client, LockOptions, Quorum, Unlocked};
+use tests::{assert_held, within};
 
 use crate::{DEADLINE, LEASE, Servers};
 
@@ -19,10 +19,7 @@ async fn it_is_an_rlock_on_every_server() {
     assert_eq!(lock.remaining_ttl().await.unwrap(), None);
 
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
-    assert!(
-        matches!(guard.state(), GuardState::Held { .. }),
-        "{guard:?}"
-    );
+    assert_held(&guard.state());
     assert_eq!((guard.servers(), guard.hold_count()), (5, 1));
     for (at, owner) in guard.hold_ids().iter().enumerate() {
         assert_eq!(owner.client(), party.clients[at].uuid());
@@ -44,10 +41,7 @@ async fn it_is_an_rlock_on_every_server() {
 
     // Renewed on all servers.
     tokio::time::sleep(LEASE + LEASE / 2).await;
-    assert!(
-        matches!(guard.state(), GuardState::Held { .. }),
-        "{guard:?}"
-    );
+    assert_held(&guard.state());
     assert_eq!(guard.servers(), 5);
 
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{ErrorKind, GuardState, LockOptions, LostReason, Unlocked};
-use tests::{CALL, eventually, within};
+use tests::{CALL, assert_held, eventually, within};
 use tokio::time::Instant;
 
 use crate::{DEADLINE, LEASE, NAME, SERVER_TIMEOUT, Servers};
@@ -23,7 +23,7 @@ async fn a_dead_minority_does_not_matter() {
     for _ in 0..3 {
         let guard = within(DEADLINE, lock.lock()).await.unwrap();
         assert_eq!(guard.servers(), 3);
-        assert!(matches!(guard.state(), GuardState::Held { .. }));
+        assert_held(&guard.state());
         assert!(lock.is_locked().await.unwrap());
         assert_eq!(lock.holders().await.unwrap(), guard.hold_ids());
         assert!(rival.try_lock().await.unwrap().is_none());
@@ -226,10 +226,7 @@ async fn a_minority_that_dies_under_a_guard_is_acquired_again_when_it_is_back() 
     servers.0[1].kill();
     // The other servers keep the lock for longer than any lease.
     tokio::time::sleep(LEASE + LEASE / 2).await;
-    assert!(
-        matches!(guard.state(), GuardState::Held { .. }),
-        "{guard:?}"
-    );
+    assert_held(&guard.state());
     assert_eq!(guard.servers(), 3);
     // The servers return empty, and the lock is acquired there again.
     servers.0[0].restart();
@@ -246,10 +243,7 @@ async fn a_minority_that_dies_under_a_guard_is_acquired_again_when_it_is_back() 
     servers.0[2].kill();
     servers.0[3].kill();
     tokio::time::sleep(LEASE + LEASE / 2).await;
-    assert!(
-        matches!(guard.state(), GuardState::Held { .. }),
-        "{guard:?}"
-    );
+    assert_held(&guard.state());
     assert_eq!(guard.servers(), 3);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     servers.assert_free([0, 1, 4]).await;
@@ -268,10 +262,7 @@ async fn a_server_that_is_restarted_empty_is_acquired_again_at_once() {
     // Long before a renewal is due there.
     assert!(begun.elapsed() < LEASE / 4, "{:?}", begun.elapsed());
     eventually(DEADLINE, async || guard.servers() == 3).await;
-    assert!(
-        matches!(guard.state(), GuardState::Held { .. }),
-        "{guard:?}"
-    );
+    assert_held(&guard.state());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     servers.assert_free(0..3).await;
     party.assert_idle(0..3).await;

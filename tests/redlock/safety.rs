@@ -1,7 +1,7 @@
 //! Never two majorities: the parts that a guard may count.
 
-use redlock_rt::{GuardState, LockOptions, LostReason};
-use tests::{eventually, within};
+use redlock_rt::{LockOptions, LostReason};
+use tests::{assert_held, eventually, within};
 
 use crate::{DEADLINE, LEASE, SERVER_TIMEOUT, Servers};
 
@@ -108,10 +108,7 @@ async fn parts_come_back_one_after_the_other_for_as_long_as_others_are_left() {
             there && guard.servers() == 3
         })
         .await;
-        assert!(
-            matches!(guard.state(), GuardState::Held { .. }),
-            "{guard:?}"
-        );
+        assert_held(&guard.state());
     }
     // Two losses at once are too many.
     servers.0[0].kill();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redlock_rt::{GuardState, LockOptions, LostReason, Unlocked};
-use tests::{eventually, within};
+use redlock_rt::{LockOptions, LostReason, Unlocked};
+use tests::{eventually, is_renewed, within};
 use tokio::time::Instant;
 
 use crate::{DEADLINE, LATE, NEVER, Stage, served, writer};
@@ -159,14 +159,7 @@ async fn a_reader_was_lost_with_the_shorter_lease_of_another_that_was_renewed() 
     let often = LockOptions::new().lease(short);
     let often = often.renew(Duration::from_millis(50));
     let renewed = elsewhere.read_with(often).await.unwrap();
-    let GuardState::Held { until: before } = renewed.state() else {
-        panic!("{renewed:?}");
-    };
-    eventually(DEADLINE, async || match renewed.state() {
-        GuardState::Held { until } => until > before,
-        _ => false,
-    })
-    .await;
+    is_renewed(Duration::ZERO, || renewed.state()).await;
     assert_about(stage.ttl().await, long);
     reading.unlock().await.unwrap();
     renewed.unlock().await.unwrap();

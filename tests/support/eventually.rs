@@ -105,6 +105,15 @@ pub fn valid_until(state: &GuardState) -> std::time::Instant {
     }
 }
 
+/// Asserts that a guard is held beyond doubt, and returns until when.
+#[track_caller]
+pub fn assert_held(state: &GuardState) -> std::time::Instant {
+    match state {
+        GuardState::Held { until } => *until,
+        state => panic!("{state:?}"),
+    }
+}
+
 /// Waits until renewals have moved the end of a guard's lease by so much.
 #[track_caller]
 pub fn is_renewed(by: Duration, state: impl Fn() -> GuardState) -> impl Future<Output = ()> {

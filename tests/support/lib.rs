@@ -79,7 +79,9 @@ pub use self::{
     driver::{Answer, Driver, DriverError, Pending},
     each_seed::each_seed,
     ends::{ENDS, End},
-    eventually::{DEADLINE, Verdict, eventually, is_renewed, valid_until, waits, within},
+    eventually::{
+        DEADLINE, Verdict, assert_held, eventually, is_renewed, valid_until, waits, within,
+    },
     every_await::{at_every_await, polled, settle},
     executor::block_on,
     history::{Overlap, Turn, TurnLog as History, Turns},
