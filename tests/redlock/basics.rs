@@ -48,8 +48,7 @@ async fn it_is_an_rlock_on_every_server() {
     servers.assert_free(0..5).await;
     let guard = within(DEADLINE, other.lock().lock()).await.unwrap();
     drop(guard);
-    servers.assert_free(0..5).await;
-    party.assert_idle(0..5).await;
+    servers.assert_left_by(&party, 0..5).await;
     other.assert_idle(0..5).await;
 }
 

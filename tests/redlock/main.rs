@@ -43,6 +43,10 @@ impl Servers {
         (party, proxies)
     }
 
+    fn each<const N: usize>(&self, places: [usize; N], act: fn(&RedisServer)) {
+        places.into_iter().for_each(|at| act(&self.0[at]));
+    }
+
     /// The owner of the lock on this server.
     async fn owner(&self, at: usize) -> Option<String> {
         let mut redis = self.0[at].connect().await.unwrap();
@@ -53,6 +57,12 @@ impl Servers {
             .unwrap();
         assert!(owners.len() <= 1, "{owners:?}");
         owners.into_iter().next()
+    }
+
+    /// Waits until nothing is left in the party's clients of these servers, and then on the servers.
+    async fn assert_left_by(&self, party: &Party, places: impl IntoIterator<Item = usize> + Clone) {
+        party.assert_idle(places.clone()).await;
+        self.assert_free(places).await;
     }
 
     /// Waits until no key is left on any of these servers.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{ErrorKind, GuardState, LockOptions, LostReason, Unlocked};
-use tests::{CALL, assert_held, eventually, within};
+use tests::{CALL, RedisServer, assert_held, eventually, within};
 use tokio::time::Instant;
 
 use crate::{DEADLINE, LEASE, NAME, SERVER_TIMEOUT, Servers};
@@ -18,8 +18,7 @@ async fn a_dead_minority_does_not_matter() {
         let guard = within(DEADLINE, lock.lock()).await.unwrap();
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     }
-    servers.0[1].kill();
-    servers.0[4].kill();
+    servers.each([1, 4], RedisServer::kill);
     for _ in 0..3 {
         let guard = within(DEADLINE, lock.lock()).await.unwrap();
         assert_eq!(guard.servers(), 3);
@@ -30,8 +29,7 @@ async fn a_dead_minority_does_not_matter() {
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
         assert!(!lock.is_locked().await.unwrap());
     }
-    servers.assert_free([0, 2, 3]).await;
-    party.assert_idle([0, 2, 3]).await;
+    servers.assert_left_by(&party, [0, 2, 3]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -41,8 +39,7 @@ async fn a_silent_minority_holds_up_nobody_and_keeps_nothing() {
     let lock = party.lock();
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     guard.unlock().await.unwrap();
-    servers.0[0].pause();
-    servers.0[3].pause();
+    servers.each([0, 3], RedisServer::pause);
     let begun = Instant::now();
     for _ in 0..5 {
         let guard = within(DEADLINE, lock.lock()).await.unwrap();
@@ -56,10 +53,8 @@ async fn a_silent_minority_holds_up_nobody_and_keeps_nothing() {
         begun.elapsed()
     );
     // The commands that they received meanwhile run now, and are undone.
-    servers.0[0].resume();
-    servers.0[3].resume();
-    party.assert_idle(0..5).await;
-    servers.assert_free(0..5).await;
+    servers.each([0, 3], RedisServer::resume);
+    servers.assert_left_by(&party, 0..5).await;
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     assert_eq!(guard.servers(), 5);
 }
@@ -115,8 +110,7 @@ async fn a_slow_server_joins_later() {
     eventually(DEADLINE, async || guard.servers() == 3).await;
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     to_it[1].clear();
-    servers.assert_free(0..3).await;
-    party.assert_idle(0..3).await;
+    servers.assert_left_by(&party, 0..3).await;
 }
 
 /// The first answer set the time in which all others had to come.
@@ -133,8 +127,7 @@ async fn a_free_lock_was_refused_where_one_server_was_nearer_than_the_majority()
     let guard = within(DEADLINE, lock.try_lock()).await.unwrap();
     assert!(guard.expect("it is free").servers() >= 2);
     to_it.iter().for_each(tests::Proxy::clear);
-    servers.assert_free(0..3).await;
-    party.assert_idle(0..3).await;
+    servers.assert_left_by(&party, 0..3).await;
 }
 
 /// It was `None`, as if another owner had the lock.
@@ -155,8 +148,7 @@ async fn a_try_whose_lease_ended_while_the_last_server_was_asked_found_a_held_lo
     let error = within(DEADLINE, lock.lock_with(options)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
     to_it.iter().for_each(tests::Proxy::clear);
-    servers.assert_free(0..3).await;
-    party.assert_idle(0..3).await;
+    servers.assert_left_by(&party, 0..3).await;
 }
 
 /// The release on a silent server continues in the background.
@@ -171,8 +163,7 @@ async fn a_release_does_not_wait_for_a_silent_minority() {
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
     assert!(begun.elapsed() < LEASE / 2, "{:?}", begun.elapsed());
     servers.0[1].resume();
-    servers.assert_free(0..3).await;
-    party.assert_idle(0..3).await;
+    servers.assert_left_by(&party, 0..3).await;
 }
 
 /// A round that the end of the wait cuts short does not report a contended lock as unavailable.
@@ -211,8 +202,7 @@ async fn a_silent_server_is_owed_a_bounded_number_of_releases() {
     let owed = party.clients[2].stats().releases;
     assert!((1..=70).contains(&owed), "{owed}");
     servers.0[2].resume();
-    party.assert_idle(0..3).await;
-    servers.assert_free(0..3).await;
+    servers.assert_left_by(&party, 0..3).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -222,15 +212,13 @@ async fn a_minority_that_dies_under_a_guard_is_acquired_again_when_it_is_back() 
     let lock = party.lock();
     let guard = within(DEADLINE, lock.lock()).await.unwrap();
     assert_eq!(guard.servers(), 5);
-    servers.0[0].kill();
-    servers.0[1].kill();
+    servers.each([0, 1], RedisServer::kill);
     // The other servers keep the lock for longer than any lease.
     tokio::time::sleep(LEASE + LEASE / 2).await;
     assert_held(&guard.state());
     assert_eq!(guard.servers(), 3);
     // The servers return empty, and the lock is acquired there again.
-    servers.0[0].restart();
-    servers.0[1].restart();
+    servers.each([0, 1], RedisServer::restart);
     eventually(DEADLINE, async || guard.servers() == 5).await;
     assert!(
         servers
@@ -240,14 +228,12 @@ async fn a_minority_that_dies_under_a_guard_is_acquired_again_when_it_is_back() 
             .starts_with(party.clients[0].uuid())
     );
     // And they count, so the other servers may fail.
-    servers.0[2].kill();
-    servers.0[3].kill();
+    servers.each([2, 3], RedisServer::kill);
     tokio::time::sleep(LEASE + LEASE / 2).await;
     assert_held(&guard.state());
     assert_eq!(guard.servers(), 3);
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    servers.assert_free([0, 1, 4]).await;
-    party.assert_idle([0, 1, 4]).await;
+    servers.assert_left_by(&party, [0, 1, 4]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -264,8 +250,7 @@ async fn a_server_that_is_restarted_empty_is_acquired_again_at_once() {
     eventually(DEADLINE, async || guard.servers() == 3).await;
     assert_held(&guard.state());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-    servers.assert_free(0..3).await;
-    party.assert_idle(0..3).await;
+    servers.assert_left_by(&party, 0..3).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -277,9 +262,7 @@ async fn without_a_majority_it_is_lost_by_the_deadline_and_waiters_are_told_why(
     let waiting = servers.party();
     let lock = waiting.lock();
     assert!(lock.try_lock().await.unwrap().is_none());
-    for at in [0, 2, 4] {
-        servers.0[at].kill();
-    }
+    servers.each([0, 2, 4], RedisServer::kill);
     let killed = Instant::now();
     let begun = Instant::now();
     let error = lock
@@ -303,9 +286,7 @@ async fn without_a_majority_it_is_lost_by_the_deadline_and_waiters_are_told_why(
     within(DEADLINE, guard.lost()).await;
     assert!(killed.elapsed() < 2 * LEASE, "{:?}", killed.elapsed());
     // The loss is final, also when the servers are back, and the remaining parts are released.
-    for at in [0, 2, 4] {
-        servers.0[at].restart();
-    }
+    servers.each([0, 2, 4], RedisServer::restart);
     servers.assert_free(0..5).await;
     let next = within(DEADLINE, servers.party().lock().lock())
         .await
@@ -324,8 +305,7 @@ async fn a_silent_majority_ends_it_at_the_local_deadline() {
     let guard = within(DEADLINE, party.lock().lock()).await.unwrap();
     // Renewed before, so that the connection for renewals exists.
     tokio::time::sleep(LEASE / 2).await;
-    servers.0[0].pause();
-    servers.0[1].pause();
+    servers.each([0, 1], RedisServer::pause);
     let silent = Instant::now();
     let mut suspect = false;
     while guard.is_valid() {
@@ -339,11 +319,9 @@ async fn a_silent_majority_ends_it_at_the_local_deadline() {
         silent.elapsed()
     );
     assert_eq!(guard.state(), GuardState::Lost(LostReason::Expired));
-    servers.0[0].resume();
-    servers.0[1].resume();
+    servers.each([0, 1], RedisServer::resume);
     drop(guard);
-    servers.assert_free(0..3).await;
-    party.assert_idle(0..3).await;
+    servers.assert_left_by(&party, 0..3).await;
 }
 
 /// While nothing is lost, only renewals are sent, and one task serves all guards.

@@ -1,7 +1,7 @@
 //! Never two majorities: the parts that a guard may count.
 
 use redlock_rt::{LockOptions, LostReason};
-use tests::{assert_held, eventually, within};
+use tests::{RedisServer, assert_held, eventually, within};
 
 use crate::{DEADLINE, LEASE, SERVER_TIMEOUT, Servers};
 
@@ -111,10 +111,8 @@ async fn parts_come_back_one_after_the_other_for_as_long_as_others_are_left() {
         assert_held(&guard.state());
     }
     // Two losses at once are too many.
-    servers.0[0].kill();
-    servers.0[1].kill();
-    servers.0[0].restart();
-    servers.0[1].restart();
+    servers.each([0, 1], RedisServer::kill);
+    servers.each([0, 1], RedisServer::restart);
     within(LEASE / 2, guard.lost()).await;
     servers.assert_free(0..3).await;
 }
