@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use tests::{calls, within};
+use tests::{calls, eventually, within};
 
 use crate::stage::{DEADLINE, Stage};
 
@@ -80,12 +80,7 @@ async fn an_acquisition_dropped_before_its_reply_takes_nothing() {
             assert!(task.await.unwrap_err().is_cancelled());
             gate.open();
             stage.free_is(2).await;
-            within(DEADLINE, async {
-                while stage.client.stats().releases > 0 {
-                    tokio::task::yield_now().await;
-                }
-            })
-            .await;
+            eventually(DEADLINE, async || stage.client.stats().releases == 0).await;
             assert_eq!(stage.free().await, 2);
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{Client, ErrorKind, PermitOptions, Unlocked};
-use tests::{RedisServer, ask, trace_init, within};
+use tests::{RedisServer, ask, eventually, trace_init, within};
 
 use crate::stage::DEADLINE;
 
@@ -35,12 +35,7 @@ async fn a_release_needs_no_memory() {
     let brief = PermitOptions::new().wait(Duration::from_millis(100));
     let refused = plain.acquire_with(brief).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
-    within(DEADLINE, async {
-        while client.stats().releases > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    eventually(DEADLINE, async || client.stats().releases == 0).await;
     assert_eq!(plain.available_permits().await.unwrap(), 4);
     assert_eq!(leased.available_permits().await.unwrap(), 3);
     memory("0").await;

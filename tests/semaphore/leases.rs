@@ -3,10 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use redlock_rt::{
-    GuardState, LeasedPermit, LostReason, PermitExpirableSemaphore, PermitOptions, Shutdown,
-    Unlocked,
-};
+use redlock_rt::{GuardState, LostReason, PermitOptions, Shutdown, Unlocked};
 use tests::{calls, eventually, shared_server, within};
 
 use crate::stage::{DEADLINE, Stage};
@@ -223,14 +220,6 @@ async fn a_waiter_gets_a_permit_when_its_lease_is_shortened() {
     stage.end(1).await;
 }
 
-/// A guard that soon notices the loss of its permit.
-async fn watchful(stage: &Stage) -> (PermitExpirableSemaphore, LeasedPermit) {
-    let semaphore = stage.permits(1).await;
-    let options = PermitOptions::new().renew(Duration::from_millis(20));
-    let permit = semaphore.acquire_with(options).await.unwrap();
-    (semaphore, permit)
-}
-
 /// Without Redis, the body ends at the local deadline.
 #[tokio::test]
 async fn a_body_ends_with_the_lease_where_redis_is_out_of_reach() {
@@ -258,7 +247,10 @@ async fn a_body_ends_with_the_lease_where_redis_is_out_of_reach() {
 #[tokio::test]
 async fn a_body_that_completed_is_not_called_lost() {
     let stage = Stage::open("body-done").await;
-    let (semaphore, permit) = watchful(&stage).await;
+    let semaphore = stage.permits(1).await;
+    // It soon notices the loss.
+    let options = PermitOptions::new().renew(Duration::from_millis(20));
+    let permit = semaphore.acquire_with(options).await.unwrap();
     let body = async {
         semaphore.release(permit.id()).await.unwrap();
         permit.lost().await

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Error, PermitOptions};
+use redlock_rt::{Error, PermitExpirableSemaphore, PermitOptions, Semaphore};
 use tests::{CALL, Loss, Matcher, calls, within};
 
 use crate::stage::{DEADLINE, Stage};
@@ -11,14 +11,17 @@ async fn soon<T>(acquired: impl Future<Output = Result<T, Error>>) -> T {
     within(DEADLINE, acquired).await.unwrap()
 }
 
+/// Both kinds of semaphores, with this limit.
+fn both(stage: &Stage, limit: u32) -> (Semaphore, PermitExpirableSemaphore) {
+    let leased = stage.client.permit_expirable_semaphore(&stage.name);
+    let plain = stage.client.semaphore(&stage.name);
+    (plain.limit(limit), leased.limit(limit))
+}
+
 #[tokio::test]
 async fn the_first_acquisition_sets_the_number_and_costs_one_call() {
     let stage = Stage::open("first").await;
-    let semaphore = stage.client.semaphore(&stage.name).limit(3);
-    let leased = stage
-        .client
-        .permit_expirable_semaphore(&stage.name)
-        .limit(3);
+    let (semaphore, leased) = both(&stage, 3);
     // Loads both scripts.
     drop(semaphore.try_acquire().await.unwrap().unwrap());
     drop(leased.try_acquire().await.unwrap().unwrap());
@@ -41,15 +44,11 @@ async fn the_first_acquisition_sets_the_number_and_costs_one_call() {
 #[tokio::test]
 async fn a_limit_below_what_is_asked_for_is_a_wait() {
     let stage = Stage::open("below").await;
-    let semaphore = stage.client.semaphore(&stage.name).limit(1);
+    let (semaphore, leased) = both(&stage, 1);
     let short = semaphore
         .acquire_with(PermitOptions::new().permits(2).wait(Duration::from_secs(1)))
         .await;
     assert!(short.unwrap_err().is_timed_out());
-    let leased = stage
-        .client
-        .permit_expirable_semaphore(&stage.name)
-        .limit(1);
     let short = PermitOptions::new().wait(Duration::from_secs(1));
     assert!(
         leased
@@ -87,15 +86,11 @@ async fn a_lost_reply_neither_makes_permits_nor_loses_one() {
                 true => calls("permits_acquire"),
             };
             stage.lose(loss, &calls, 1);
+            let (plain, expirable) = both(&stage, 2);
             if leased {
-                let semaphore = stage
-                    .client
-                    .permit_expirable_semaphore(&stage.name)
-                    .limit(2);
-                soon(semaphore.acquire()).await.release().await.unwrap();
+                soon(expirable.acquire()).await.release().await.unwrap();
             } else {
-                let semaphore = stage.client.semaphore(&stage.name).limit(2);
-                soon(semaphore.acquire()).await.release().await.unwrap();
+                soon(plain.acquire()).await.release().await.unwrap();
             }
             stage.end(2).await;
         }

@@ -112,12 +112,7 @@ impl Stage {
     /// Waits until this many tasks wait and are subscribed.
     pub(crate) async fn listening(&self, tasks: usize) {
         self.waiting(tasks).await;
-        let channel = self.channel();
-        eventually(DEADLINE, async || {
-            let list: Vec<String> = self.redis(&["PUBSUB", "CHANNELS", &channel]).await;
-            list.len() == 1
-        })
-        .await;
+        self.subscribed_to(&self.channel(), 1).await;
     }
 
     /// Asserts that all permits are free and stay free, and that nothing is left but their number and
