@@ -8,7 +8,7 @@ use tokio::task::yield_now;
 
 use crate::{
     DEADLINE,
-    stage::{At, NAME, Stage, unlocked},
+    stage::{At, NAME, Stage, ended, unlocked},
 };
 
 pub(crate) async fn lock(stage: &mut Stage, at: At) -> bool {
@@ -39,9 +39,7 @@ pub(crate) async fn lock_with_a_body(stage: &mut Stage, at: At) -> bool {
 pub(crate) async fn unlock(stage: &mut Stage, at: At) -> bool {
     let guard = stage.held().await;
     let outcome = stage.drop_at(at, guard.unlock()).await;
-    outcome
-        .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::Released))
-        .is_some()
+    ended(outcome, Unlocked::Released)
 }
 
 pub(crate) async fn unlock_of_one_guard_of_two(stage: &mut Stage, at: At) -> bool {
@@ -49,9 +47,7 @@ pub(crate) async fn unlock_of_one_guard_of_two(stage: &mut Stage, at: At) -> boo
     let inner = outer.reenter().await.unwrap();
     let outcome = stage.drop_at(at, inner.unlock()).await;
     stage.assert_held_once(outer, at).await;
-    outcome
-        .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::StillHeld))
-        .is_some()
+    ended(outcome, Unlocked::StillHeld)
 }
 
 pub(crate) async fn reenter(stage: &mut Stage, at: At) -> bool {
@@ -68,9 +64,7 @@ pub(crate) async fn lock_in_a_body_that_holds_it(stage: &mut Stage, at: At) -> b
     let call = outer.run(async { lock_and_unlock(&lock).await });
     let outcome = stage.drop_at(at, call).await;
     stage.assert_held_once(outer, at).await;
-    outcome
-        .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::StillHeld))
-        .is_some()
+    ended(outcome, Unlocked::StillHeld)
 }
 
 /// Whoever has the lock then gives it back.

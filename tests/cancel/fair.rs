@@ -7,7 +7,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::stage::{At, Stage, unlocked};
+use crate::stage::{At, Stage, ended, unlocked};
 
 /// Connects the client, and loads the scripts.
 async fn warm(stage: &mut Stage) {
@@ -51,9 +51,7 @@ pub(crate) async fn fair_try_lock(stage: &mut Stage, at: At) -> bool {
 pub(crate) async fn fair_unlock(stage: &mut Stage, at: At) -> bool {
     let guard = stage.fair().lock().await.unwrap();
     let outcome = stage.drop_at(at, guard.unlock()).await;
-    outcome
-        .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::Released))
-        .is_some()
+    ended(outcome, Unlocked::Released)
 }
 
 /// The dropped call gives the lock to the waiter.
@@ -76,9 +74,7 @@ async fn unlock_before_a_waiter(stage: &mut Stage, at: At, fault: impl Fn(&mut S
     let outcome = stage.drop_at(at, guard.unlock()).await;
     stage.finish_events();
     assert_served(stage, at, waiting).await;
-    outcome
-        .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::Released))
-        .is_some()
+    ended(outcome, Unlocked::Released)
 }
 
 /// The dropped call is given the lock by a guard of its client, and another one waits behind it.

@@ -7,7 +7,7 @@ use tests::within;
 use tokio::task::yield_now;
 
 use crate::DEADLINE;
-use crate::stage::{At, NAME, Stage};
+use crate::stage::{At, NAME, Stage, ended};
 
 /// Names before and after the name that the stage checks.
 fn lock(stage: &Stage) -> MultiLock {
@@ -81,9 +81,7 @@ pub(crate) async fn lock_of_many_with_a_body(stage: &mut Stage, at: At) -> bool 
 pub(crate) async fn unlock_of_many(stage: &mut Stage, at: At) -> bool {
     let guard = lock(stage).lock().await.unwrap();
     let outcome = stage.drop_at(at, guard.unlock()).await;
-    outcome
-        .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::Released))
-        .is_some()
+    ended(outcome, Unlocked::Released)
 }
 
 pub(crate) async fn lock_of_many_whose_reply_is_lost(stage: &mut Stage, at: At) -> bool {

@@ -6,7 +6,7 @@ use redlock_rt::Unlocked;
 
 use crate::{
     calls,
-    stage::{At, Stage, unlocked},
+    stage::{At, Stage, ended, unlocked},
 };
 
 /// Connects the client, if it is not connected.
@@ -36,9 +36,7 @@ async fn unlock(stage: &mut Stage, at: At, lose: impl FnOnce(&mut Stage)) -> boo
     let guard = stage.held().await;
     lose(stage);
     let outcome = stage.drop_at(at, guard.unlock()).await;
-    outcome
-        .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::Released))
-        .is_some()
+    ended(outcome, Unlocked::Released)
 }
 
 pub(crate) async fn unlock_without_a_connection(stage: &mut Stage, at: At) -> bool {

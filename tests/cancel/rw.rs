@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_rt::{ReadWriteLock, Unlocked};
 
-use crate::stage::{At, Stage, unlocked};
+use crate::stage::{At, Stage, ended, unlocked};
 
 /// The hold of another client, which releases it when nothing moves.
 async fn read_elsewhere(stage: &mut Stage) {
@@ -77,9 +77,7 @@ pub(crate) async fn read_in_a_write_body(stage: &mut Stage, at: At) -> bool {
     let outcome = stage.drop_at(at, call).await;
     assert!(writing.is_valid());
     assert_eq!(writing.unlock().await.unwrap(), Unlocked::Released);
-    outcome
-        .map(|outcome| assert_eq!(outcome.unwrap(), Unlocked::Released))
-        .is_some()
+    ended(outcome, Unlocked::Released)
 }
 
 pub(crate) async fn downgrade(stage: &mut Stage, at: At) -> bool {

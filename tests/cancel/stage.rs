@@ -13,7 +13,9 @@ use redlock_rt::{
     Client, ClientBuilder, Error, FairLock, FencedLock, Kind, Lock, LockGuard, LockOptions, RLock,
     RLockGuard, ReadWriteLock, Unlocked, embedded::Engine,
 };
-use tests::{Place, Proxied, Proxy, Wires, ask, connection_over, eventually, in_use, within};
+use tests::{
+    Place, Proxied, Proxy, Wires, ask, connection_over, eventually, in_use, stepping_runtime, within,
+};
 use tokio::{
     runtime::Builder,
     sync::Notify,
@@ -386,6 +388,14 @@ pub(crate) async fn unlocked<K: Kind>(outcome: Option<Result<LockGuard<K>, Error
     true
 }
 
+/// Whether the call that releases has completed; then it did what was expected.
+pub(crate) fn ended(outcome: Option<Result<Unlocked, Error>>, expected: Unlocked) -> bool {
+    outcome.is_some_and(|outcome| {
+        assert_eq!(outcome.unwrap(), expected);
+        true
+    })
+}
+
 /// Runs `case` for every point at which its call can be dropped, until the case reports that the call
 /// has completed.
 async fn at_every_point(
@@ -415,13 +425,7 @@ async fn at_every_point(
 }
 
 pub(crate) fn on_the_engine(least: usize, case: impl AsyncFn(&mut Stage, At) -> bool) {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .event_interval(1)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    stepping_runtime(true).block_on(async {
         let stage = Stage::set(Backend::Engine(Engine::new())).await;
         at_every_point(stage, least, case).await;
     });

@@ -4,8 +4,8 @@ use std::{future::Future, pin::pin, task::Poll, time::Duration};
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, LockOptions, Quorum, RedLock, Unlocked, embedded::Engine};
-use tests::{DEADLINE, Wires, connection_over, eventually, within};
-use tokio::{runtime::Builder, task::yield_now};
+use tests::{DEADLINE, Wires, connection_over, eventually, stepping_runtime, within};
+use tokio::task::yield_now;
 
 const NAME: &str = "cancelled";
 /// More than the number of steps of any call here.
@@ -90,13 +90,7 @@ async fn drop_after<F: Future>(polls: usize, late: bool, call: F) -> Option<F::O
 
 /// Runs `case` for every point at which its call can be dropped, until the call completes.
 fn at_every_point(least: usize, case: impl AsyncFn(&Stage, usize, bool) -> bool) {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .event_interval(1)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    stepping_runtime(true).block_on(async {
         let stage = Stage::set().await;
         // Connects, and loads the scripts.
         stage.lock.lock().await.unwrap().unlock().await.unwrap();

@@ -2,7 +2,10 @@
 
 use std::{future::poll_fn, pin::pin, task::Poll};
 
-use tokio::task::yield_now;
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::yield_now,
+};
 
 /// More than the number of points of any call.
 const MOST: usize = 2000;
@@ -27,15 +30,16 @@ pub async fn settle() {
     }
 }
 
+/// A runtime that runs one task between two polls.
+pub fn stepping_runtime(start_paused: bool) -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().start_paused(start_paused);
+    builder.event_interval(1).build().unwrap()
+}
+
 /// Runs the case with one more poll each time, until its call completes.
 pub fn at_every_await(least: usize, case: impl AsyncFn(usize) -> bool) {
-    // One task between two polls.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .event_interval(1)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    stepping_runtime(false).block_on(async {
         for times in 0..MOST {
             if case(times).await {
                 assert!(times >= least, "only {times} polls");

@@ -82,7 +82,7 @@ pub use self::{
     eventually::{
         DEADLINE, Verdict, assert_held, eventually, is_renewed, valid_until, waits, within,
     },
-    every_await::{at_every_await, polled, settle},
+    every_await::{at_every_await, polled, settle, stepping_runtime},
     executor::block_on,
     history::{Overlap, Turn, TurnLog as History, Turns},
     leak::{LeakCheck, assert_clean, in_use},
