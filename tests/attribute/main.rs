@@ -31,24 +31,11 @@ mod web;
 macro_rules! behaviours {
     ($($module:ident: $($behaviour:ident),+;)+) => {
         mod embedded {
-            each! { tests::Embedded, $($module: $($behaviour),+;)+ }
+            tests::behaviours! { tests::Embedded, $($module: $($behaviour),+;)+ }
         }
         mod redis {
-            each! { tests::Redis, $($module: $($behaviour),+;)+ }
+            tests::behaviours! { tests::Redis, $($module: $($behaviour),+;)+ }
         }
-    };
-}
-
-macro_rules! each {
-    ($backend:ty, $($module:ident: $($behaviour:ident),+;)+) => {
-        $(mod $module {
-            $(#[test]
-            fn $behaviour() {
-                crate::world::run::<$backend>(stringify!($behaviour), |world| {
-                    Box::pin(crate::$module::$behaviour(world))
-                });
-            })+
-        })+
     };
 }
 

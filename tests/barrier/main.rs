@@ -12,7 +12,7 @@ mod processes;
 /// One test for each behaviour, on this backend.
 macro_rules! behaviours {
     ($backend:ty, $_kind:ty) => {
-        behaviours! { @ $backend,
+        tests::behaviours! { $backend,
             cyclic: all_pass_together_again_and_again, one_party_passes_at_once,
                 a_wait_that_runs_out_leaves, a_wait_of_zero_asks_once, a_dropped_wait_leaves,
                 a_party_that_dies_breaks_it_until_it_is_reset, who_looks_later_is_told_too,
@@ -29,16 +29,6 @@ macro_rules! behaviours {
                 an_enter_that_is_dropped_leaves, those_who_are_deleted_inside_keep_nobody_out,
                 tasks_of_a_client_enter_together_behind_others;
         }
-    };
-    (@ $backend:ty, $($module:ident: $($behaviour:ident),+;)+) => {
-        $(mod $module {
-            $(#[test]
-            fn $behaviour() {
-                crate::world::run::<$backend>(stringify!($behaviour), |world| {
-                    Box::pin(crate::$module::$behaviour(world))
-                });
-            })+
-        })+
     };
 }
 

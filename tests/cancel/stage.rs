@@ -14,7 +14,8 @@ use redlock_rt::{
     RLockGuard, ReadWriteLock, Unlocked, embedded::Engine,
 };
 use tests::{
-    Place, Proxied, Proxy, Wires, ask, connection_over, eventually, in_use, stepping_runtime, within,
+    Place, Proxied, Proxy, Wires, ask, connection_over, eventually, in_use, stepping_runtime,
+    within,
 };
 use tokio::{
     runtime::Builder,

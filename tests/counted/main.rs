@@ -17,21 +17,7 @@ mod numbers;
 mod plain;
 mod waking;
 
-/// One test for each behaviour, on this backend.
-macro_rules! behaviours {
-    ($backend:ty, $($module:ident: $($behaviour:ident),+;)+) => {
-        $(mod $module {
-            $(#[test]
-            fn $behaviour() {
-                crate::world::run::<$backend>(stringify!($behaviour), |world| {
-                    Box::pin(crate::$module::$behaviour(world))
-                });
-            })+
-        })+
-    };
-}
-
-/// The same for one kind of semaphore.
+/// One test for each behaviour, on this backend, of one kind of semaphore.
 macro_rules! behaviours_of {
     ($backend:ty, $kind:ty, $($module:ident: $($behaviour:ident),+;)+) => {
         $(mod $module {
@@ -73,7 +59,7 @@ macro_rules! every_semaphore {
 /// The behaviours of the semaphore without leases.
 macro_rules! every_plain {
     ($backend:ty, $_kind:ty) => {
-        behaviours! { $backend,
+        tests::behaviours! { $backend,
             plain: a_drain_takes_all_that_are_free, a_release_without_a_guard_adds,
                 what_is_forgotten_stays_taken, a_deleted_semaphore_is_not_made_by_a_release;
         }
@@ -83,7 +69,7 @@ macro_rules! every_plain {
 /// The behaviours of the semaphore with leases.
 macro_rules! every_leased {
     ($backend:ty, $_kind:ty) => {
-        behaviours! { $backend,
+        tests::behaviours! { $backend,
             leases: a_fixed_lease_ends, a_lease_is_renewed, the_client_sets_the_default,
                 a_waiter_takes_what_expires_at_once, a_permit_of_a_dead_client_comes_back,
                 a_released_permit_is_lost, a_permit_of_a_deleted_semaphore_stays_its_own,
@@ -98,7 +84,7 @@ macro_rules! every_leased {
 /// The behaviours of latches.
 macro_rules! every_latch {
     ($backend:ty, $_kind:ty) => {
-        behaviours! { $backend,
+        tests::behaviours! { $backend,
             latches: a_count_is_set_once, counting_down_opens_it, nothing_goes_below_zero,
                 all_who_wait_go_on, a_late_waiter_goes_on_at_once, a_wait_runs_out,
                 a_wait_of_zero_looks_once, a_dropped_wait_leaves_nothing, a_guard_counts_when_dropped,
@@ -113,7 +99,7 @@ macro_rules! every_latch {
 /// The answers about what is there.
 macro_rules! every_inspection {
     ($backend:ty, $_kind:ty) => {
-        behaviours! { $backend,
+        tests::behaviours! { $backend,
             inspection: each_kind_of_lock_is_told, readers_and_writers_are_told_apart,
                 those_who_wait_are_counted, semaphores_and_latches_are_told, what_is_no_lock_is_refused,
                 a_scan_finds_what_is_there;

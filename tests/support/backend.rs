@@ -70,6 +70,22 @@ macro_rules! where_servers_are_independent {
     };
 }
 
+/// One test for each behaviour of a suite on this backend, by `world::run` of the suite.
+#[macro_export]
+#[allow(clippy::crate_in_macro_def, reason = "it is that of the suite")]
+macro_rules! behaviours {
+    ($backend:ty, $($module:ident: $($behaviour:ident),+;)+) => {
+        $(mod $module {
+            $(#[test]
+            fn $behaviour() {
+                crate::world::run::<$backend>(stringify!($behaviour), |world| {
+                    Box::pin(crate::$module::$behaviour(world))
+                });
+            })+
+        })+
+    };
+}
+
 /// The shared server, and further shared servers.
 #[derive(Debug)]
 pub struct Redis;
