@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, embedded::Engine};
+use redlock_rt::Client;
 use tests::{LeakCheck, Wires, at_every_await, polled, waits, within};
 
 use crate::world::DEADLINE;
@@ -18,17 +18,11 @@ struct Case {
 
 impl Case {
     async fn new() -> Self {
-        let engine = Engine::new();
-        let wires = Wires::to_engine(&engine).slow();
-        let settings = |builder: redlock_rt::ClientBuilder| {
-            let linger = Duration::from_millis(5);
-            let never = Duration::from_secs(600);
-            builder.poll_interval(never).linger(linger).build().unwrap()
-        };
+        let (wires, client, other) = Wires::slow_beside_fast();
         let case = Self {
-            client: settings(wires.builder()),
-            other: settings(Client::builder().embedded(&engine)),
             wires,
+            client,
+            other,
         };
         // Loads the scripts, which are long for slow wires.
         assert!(!case.is_one_there().await);

@@ -1,7 +1,7 @@
 //! A server that is stopped for longer than a lease, with calls in its sockets that have timed out
 //! meanwhile: when it continues, it runs them, and they leave nothing.
 
-use std::{ops::Deref, time::Duration};
+use std::time::Duration;
 
 use redlock_rt::{Client, ErrorKind, Kind, Lock, LockOptions, PermitOptions, Quorum};
 use tests::{DEADLINE, RedisServer, World, eventually, within};
@@ -18,13 +18,7 @@ struct Stage {
     client: Client,
 }
 
-impl Deref for Stage {
-    type Target = World;
-
-    fn deref(&self) -> &World {
-        &self.world
-    }
-}
+tests::is_a_world!(Stage);
 
 impl Stage {
     async fn open(what: &str) -> Self {

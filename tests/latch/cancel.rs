@@ -1,11 +1,11 @@
 //! Calls dropped between any two polls, while every connection moves a few bytes at a time.
 
-use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+use std::{future::poll_fn, pin::pin, task::Poll};
 
-use redlock_rt::{Client, CountDownLatch, embedded::Engine};
+use redlock_rt::{Client, CountDownLatch};
 use tests::{LeakCheck, Wires, at_every_await, polled, within};
 
-use crate::stage::{DEADLINE, NEVER, ended, wait, waiting};
+use crate::stage::{DEADLINE, ended, wait, waiting};
 
 const NAME: &str = "cancelled";
 
@@ -19,16 +19,10 @@ struct Case {
 
 impl Case {
     fn new() -> Self {
-        let engine = Engine::new();
-        let wires = Wires::to_engine(&engine).slow();
-        let settings = |builder: redlock_rt::ClientBuilder| {
-            let linger = Duration::from_millis(5);
-            builder.poll_interval(NEVER).linger(linger).build().unwrap()
-        };
-        let client = settings(wires.builder());
+        let (wires, client, other) = Wires::slow_beside_fast();
         Self {
             latch: client.count_down_latch(NAME),
-            other: settings(Client::builder().embedded(&engine)).count_down_latch(NAME),
+            other: other.count_down_latch(NAME),
             client,
             wires,
         }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, Fire, embedded::Engine};
-use tests::{Wires, at_every_await, eventually, polled, within};
+use redlock_rt::{Client, Fire};
+use tests::{LeakCheck, Wires, at_every_await, polled, within};
 
 use crate::stage::{DEADLINE, fire_time, run};
 
 struct Case {
-    _wires: Wires,
     client: Client,
     /// On separate, fast wires.
     other: Client,
@@ -16,18 +15,8 @@ struct Case {
 
 impl Case {
     fn new() -> Self {
-        let engine = Engine::new();
-        let wires = Wires::to_engine(&engine).slow();
-        let settings = |builder: redlock_rt::ClientBuilder| {
-            let linger = Duration::from_millis(5);
-            let never = Duration::from_secs(600);
-            builder.poll_interval(never).linger(linger).build().unwrap()
-        };
-        Self {
-            client: settings(wires.builder()),
-            other: settings(Client::builder().embedded(&engine)),
-            _wires: wires,
-        }
+        let (_, client, other) = Wires::slow_beside_fast();
+        Self { client, other }
     }
 
     /// The fire for the other client, which waits for nobody.
@@ -39,17 +28,8 @@ impl Case {
 
     /// Asserts that the client has left nothing.
     async fn assert_clean(&self) {
-        eventually(DEADLINE, async || {
-            let stats = self.client.stats();
-            let left =
-                stats.held + stats.waiting + stats.subscriptions + stats.names + stats.releases;
-            if left == 0 {
-                Ok(())
-            } else {
-                Err(format!("{stats:?}"))
-            }
-        })
-        .await;
+        let check = LeakCheck::without_redis("job").client(&self.client);
+        check.assert_clean().await;
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::{
     collections::HashMap,
-    ops::{Deref, DerefMut},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use redlock_rt::{Client, Error, Fire, FireGuard, Idempotent, Once};
-pub(crate) use tests::DEADLINE;
-use tests::{Backend, World, eventually, unique, within};
+pub(crate) use tests::{DEADLINE, waits as waiting};
+use tests::{Backend, World, unique, within};
 use tokio::task::JoinHandle;
 
 /// The nominal time of a fire.
@@ -25,19 +24,7 @@ pub(crate) struct Stage {
     world: World,
 }
 
-impl Deref for Stage {
-    type Target = World;
-
-    fn deref(&self) -> &World {
-        &self.world
-    }
-}
-
-impl DerefMut for Stage {
-    fn deref_mut(&mut self) -> &mut World {
-        &mut self.world
-    }
-}
+tests::is_a_world!(Stage);
 
 impl Stage {
     pub(crate) async fn open<B: Backend>(what: &str) -> Self {
@@ -122,9 +109,4 @@ pub(crate) fn guard(fire: Fire) -> FireGuard {
 /// Begins the fire.
 pub(crate) async fn run(once: &Once) -> FireGuard {
     guard(within(DEADLINE, once.start()).await.unwrap())
-}
-
-/// Waits until this many tasks of a client wait.
-pub(crate) async fn waiting(client: &Client, count: usize) {
-    eventually(DEADLINE, async || client.stats().waiting == count).await;
 }

@@ -10,6 +10,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use bytes::BytesMut;
@@ -84,6 +85,20 @@ impl Wires {
             let session = engine.connect();
             Box::pin(async move { Ok(Box::new(session) as Box<dyn Stream>) })
         }))
+    }
+
+    /// Clients of one embedded engine: over these wires, which are [slow](Self::slow), and beside them.
+    pub fn slow_beside_fast() -> (Self, Client, Client) {
+        let engine = Engine::new();
+        let wires = Self::to_engine(&engine).slow();
+        let settings = |builder: ClientBuilder| {
+            // Longer than any test.
+            let builder = builder.poll_interval(Duration::from_secs(600));
+            let client = builder.linger(Duration::from_millis(5)).build();
+            client.expect("the options are right")
+        };
+        let client = settings(wires.builder());
+        (wires, client, settings(Client::builder().embedded(&engine)))
     }
 
     /// Leads to this address.
