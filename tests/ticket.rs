@@ -143,12 +143,8 @@ async fn a_waiter_has_it_after_the_adopter() {
     let guard = worker.adopt::<Reentrant>(&ticket).await.unwrap();
     assert!(!waiting.is_finished());
     guard.unlock().await.unwrap();
-    within(DEADLINE, waiting)
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    let guard = within(DEADLINE, waiting).await.unwrap();
+    guard.unlock().await.unwrap();
 }
 
 /// It waited for the end of the lease that the first holder had.
@@ -327,13 +323,8 @@ async fn the_adopter_chooses_its_terms() {
         let refused = worker.adopt_with::<Fenced>(&ticket, options).await;
         assert!(refused.unwrap_err().is_bad_input());
     }
-    assert!(
-        worker
-            .adopt::<Reentrant>(&ticket)
-            .await
-            .unwrap_err()
-            .is_bad_input()
-    );
+    let error = worker.adopt::<Reentrant>(&ticket).await.unwrap_err();
+    assert!(error.is_bad_input(), "{error}");
     let options = LockOptions::new().lease(LEASE).max_hold(LEASE * 2);
     let guard = worker.adopt_with::<Fenced>(&ticket, options).await.unwrap();
     // The last token lives for as long as the first holder's handle says.

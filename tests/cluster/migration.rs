@@ -88,13 +88,8 @@ async fn locks_of_several_keys_wait_until_they_are_together() {
     // Released meanwhile: the release waits, and so does the next holder.
     let released = tokio::spawn(async move { held.unlock().await });
     let wait = LockOptions::new().wait(Duration::from_millis(300));
-    assert!(
-        waiting
-            .read_write_lock(&name)
-            .write_with(wait)
-            .await
-            .is_err()
-    );
+    let waited = waiting.read_write_lock(&name).write_with(wait).await;
+    assert!(waited.is_err());
     assert!(guard.is_valid() && !waiter.is_finished());
     migration.finish().await;
     released.await.unwrap().unwrap();

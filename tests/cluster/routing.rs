@@ -175,12 +175,8 @@ async fn what_a_deposed_master_reads_late_takes_no_lock() {
     })
     .await;
     assert!(!lock.is_locked().await.unwrap());
-    lock.lock_with(wait.clone())
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    let guard = lock.lock_with(wait.clone()).await.unwrap();
+    guard.unlock().await.unwrap();
 }
 
 #[tokio::test]

@@ -74,12 +74,8 @@ async fn a_client_without_a_lock_that_is_renewed_says_nothing() {
     let fixed = LockOptions::new().lease(LEASE);
     let lock = client.rlock(unique("short"));
     for options in [LockOptions::new(), fixed] {
-        lock.lock_with(options)
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        let guard = lock.lock_with(options).await.unwrap();
+        guard.unlock().await.unwrap();
     }
     assert_eq!(runs(&server, "hset").await, 0);
 }

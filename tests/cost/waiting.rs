@@ -205,12 +205,8 @@ async fn a_subscription_lingers_and_then_ends() {
     let waiter = counted.waiter();
     counted.proxy.wait_for_answer("SUBSCRIBE").await;
     counted.vacate().await;
-    within(DEADLINE, waiter)
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    let guard = within(DEADLINE, waiter).await.unwrap();
+    guard.unlock().await.unwrap();
     assert_eq!(counted.sent_of("SUBSCRIBE").await, 1);
     counted.end().await;
 }

@@ -39,11 +39,8 @@ pub(crate) async fn several_are_taken_all_or_none<S: Subject>(world: &World) {
     let semaphore = with_permits::<S>(&client, &world.name, 5).await;
     let three = semaphore.take(3).await.unwrap();
     assert_eq!(S::count_of(&three), 3);
-    let error = semaphore
-        .take_within(3, Duration::ZERO)
-        .await
-        .err()
-        .unwrap();
+    let refused = semaphore.take_within(3, Duration::ZERO).await;
+    let error = refused.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Contended, "{error}");
     assert_eq!(semaphore.free().await.unwrap(), 2, "nothing is taken");
     let two = semaphore.take(2).await.unwrap();
@@ -88,11 +85,8 @@ pub(crate) async fn a_wait_of_zero_tries_once<S: Subject>(world: &World) {
     let semaphore = with_permits::<S>(&client, &world.name, 1).await;
     let guard = semaphore.take_within(1, Duration::ZERO).await;
     let guard = guard.unwrap();
-    let error = semaphore
-        .take_within(1, Duration::ZERO)
-        .await
-        .err()
-        .unwrap();
+    let refused = semaphore.take_within(1, Duration::ZERO).await;
+    let error = refused.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Contended, "{error}");
     assert_eq!(client.stats().subscriptions, 0, "it does not wait");
     S::give_back(guard).await.unwrap();
@@ -141,14 +135,8 @@ pub(crate) async fn where_none_were_set_there_are_none<S: Subject>(world: &World
     let semaphore = S::open(&client, &world.name);
     assert_eq!(semaphore.free().await.unwrap(), 0);
     assert!(semaphore.try_one().await.unwrap().is_none());
-    assert!(
-        semaphore
-            .take_within(1, WAIT)
-            .await
-            .err()
-            .unwrap()
-            .is_timed_out()
-    );
+    let error = semaphore.take_within(1, WAIT).await.unwrap_err();
+    assert!(error.is_timed_out(), "{error}");
     assert!(!world.is_there().await, "nothing is made");
     assert!(semaphore.set(0).await.unwrap());
     assert!(semaphore.try_one().await.unwrap().is_none());

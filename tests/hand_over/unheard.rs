@@ -79,12 +79,8 @@ async fn without_the_right_to_publish_every_local_hand_over_was_delayed() {
         next = last;
     }
     guard.unlock().await.unwrap();
-    within(DEADLINE, next)
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    let guard = within(DEADLINE, next).await.unwrap();
+    guard.unlock().await.unwrap();
     let counts = proxy.counts();
     assert_eq!(counts["SUBSCRIBE"], 1, "{counts:?}");
     assert!(

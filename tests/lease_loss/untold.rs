@@ -119,14 +119,8 @@ async fn without_a_right_a_loss_is_noticed_as_late_as_without_tracking() {
     }
     let client = tracking(&server.url());
     assert!(client.health().await.told_of_losses);
-    assert!(
-        !Client::connect(&server.url())
-            .await
-            .unwrap()
-            .health()
-            .await
-            .told_of_losses
-    );
+    let plain = Client::connect(&server.url()).await.unwrap();
+    assert!(!plain.health().await.told_of_losses);
 }
 
 /// It knows no such command.

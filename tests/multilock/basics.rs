@@ -122,13 +122,8 @@ async fn bad_parts_are_refused() {
     let bad = LockOptions::new().lease(Duration::ZERO);
     assert!(lock.lock_with(bad).await.unwrap_err().is_bad_input());
     let guard = lock.lock().await.unwrap();
-    assert!(
-        guard
-            .extend(Duration::ZERO)
-            .await
-            .unwrap_err()
-            .is_bad_input()
-    );
+    let error = guard.extend(Duration::ZERO).await.unwrap_err();
+    assert!(error.is_bad_input(), "{error}");
     assert_eq!(client.stats().held, 2);
 }
 

@@ -647,12 +647,8 @@ fn a_fair_waiter_keeps_its_place_after_the_end_of_another_runtime() {
                 let guard = within(PROMPT, first).await.unwrap();
                 assert!(!second.is_finished());
                 guard.unlock().await.unwrap();
-                within(PROMPT, second)
-                    .await
-                    .unwrap()
-                    .unlock()
-                    .await
-                    .unwrap();
+                let guard = within(PROMPT, second).await.unwrap();
+                guard.unlock().await.unwrap();
             },
         );
         drop(foreign);

@@ -162,21 +162,11 @@ async fn release_all_frees_all_locks_and_sends_all_waiters_away() {
     // And the guards end without errors.
     let mut guards = guards.into_iter();
     let (first, second) = (guards.next().unwrap(), guards.next().unwrap());
-    assert!(
-        first
-            .extend(Duration::from_secs(60))
-            .await
-            .unwrap_err()
-            .is_shut_down()
-    );
+    let error = first.extend(Duration::from_secs(60)).await.unwrap_err();
+    assert!(error.is_shut_down(), "{error}");
     assert!(first.reenter().await.is_err());
-    assert!(
-        first
-            .run(std::future::pending::<()>())
-            .await
-            .unwrap_err()
-            .is_shut_down()
-    );
+    let error = first.run(std::future::pending::<()>()).await.unwrap_err();
+    assert!(error.is_shut_down(), "{error}");
     assert_eq!(first.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     drop(second);
     drop(guards);

@@ -220,13 +220,8 @@ async fn a_minority_that_dies_under_a_guard_is_acquired_again_when_it_is_back() 
     // The servers return empty, and the lock is acquired there again.
     servers.each([0, 1], RedisServer::restart);
     eventually(DEADLINE, async || guard.servers() == 5).await;
-    assert!(
-        servers
-            .owner(0)
-            .await
-            .unwrap()
-            .starts_with(party.clients[0].uuid())
-    );
+    let owner = servers.owner(0).await.unwrap();
+    assert!(owner.starts_with(party.clients[0].uuid()), "{owner}");
     // And they count, so the other servers may fail.
     servers.each([2, 3], RedisServer::kill);
     tokio::time::sleep(LEASE + LEASE / 2).await;

@@ -287,12 +287,8 @@ async fn a_reader_keeps_its_lease_when_a_write_lock_with_min_hold_ends_under_it(
         let taken = elsewhere.try_write().await.unwrap();
         assert!(reading.is_valid() && taken.is_none(), "round {round}");
         reading.unlock().await.unwrap();
-        within(DEADLINE, elsewhere.write())
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        let guard = within(DEADLINE, elsewhere.write()).await.unwrap();
+        guard.unlock().await.unwrap();
     }
     stage.end().await;
 }

@@ -298,14 +298,8 @@ async fn a_forced_reader_is_lost_as_soon_as_its_own_client_writes() {
     let (client, other) = (stage.client(), stage.client());
     let lock = stage.lock_of(&client);
     let readers = [lock.read().await.unwrap(), lock.read().await.unwrap()];
-    assert!(
-        stage
-            .lock_of(&other)
-            .read_lock()
-            .force_unlock()
-            .await
-            .unwrap()
-    );
+    let elsewhere = stage.lock_of(&other).read_lock();
+    assert!(elsewhere.force_unlock().await.unwrap());
     let writing = lock.write().await.unwrap();
     for reader in &readers {
         assert_eq!(reader.state(), GuardState::Lost(LostReason::Taken));

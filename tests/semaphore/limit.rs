@@ -50,13 +50,8 @@ async fn a_limit_below_what_is_asked_for_is_a_wait() {
         .await;
     assert!(short.unwrap_err().is_timed_out());
     let short = PermitOptions::new().wait(Duration::from_secs(1));
-    assert!(
-        leased
-            .acquire_with(short.permits(2))
-            .await
-            .unwrap_err()
-            .is_timed_out()
-    );
+    let short = leased.acquire_with(short.permits(2)).await;
+    assert!(short.unwrap_err().is_timed_out());
     stage.end(1).await;
 }
 
