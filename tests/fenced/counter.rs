@@ -29,9 +29,8 @@ async fn tokens_grow_when_redis_forgets_everything() {
         last = guard.token();
         guard.unlock().await.unwrap();
         if round % 2 == 0 {
-            let mut redis = server.connect().await.unwrap();
-            let flush = redis::cmd("FLUSHALL");
-            flush.exec_async(&mut redis).await.unwrap();
+            let redis = server.connect().await.unwrap();
+            let _: () = ask(&redis, &["FLUSHALL"]).await;
         } else {
             server.restart();
         }
@@ -99,20 +98,13 @@ async fn a_key_that_is_not_a_counter_is_refused_before_the_lock_is_touched() {
 #[tokio::test]
 async fn an_acl_that_forbids_to_count_leaves_no_lock() {
     let server = RedisServer::start();
-    let mut redis = server.connect().await.unwrap();
+    let redis = server.connect().await.unwrap();
     // Ahead of the clock, so that the next token is counted.
-    let ahead = redis::cmd("SET")
-        .arg(&["redisson_lock_token:{acl}", "8000000000000000"])
-        .exec_async(&mut redis)
-        .await;
-    ahead.unwrap();
+    let ahead = ["SET", "redisson_lock_token:{acl}", "8000000000000000"];
+    let _: () = ask(&redis, &ahead).await;
     for (user, forbidden) in [("a", "-incr"), ("b", "-time")] {
-        let set = redis::cmd("ACL")
-            .arg("SETUSER")
-            .arg(&[user, "on", ">pw", "~*", "&*", "+@all", forbidden])
-            .exec_async(&mut redis)
-            .await;
-        set.unwrap();
+        let all = ["ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all"];
+        let _: () = ask(&redis, &[&all[..], &[forbidden]].concat()).await;
         let url = format!("redis://{user}:pw@{}", server.address());
         let lock = Client::connect(&url).await.unwrap().fenced_lock("acl");
         let error = lock.try_lock().await.unwrap_err();

@@ -21,18 +21,15 @@ async fn one_part_lost_is_all_lost_for_good() {
     // Each lock is renewed separately.
     tokio::time::sleep(LEASE + LEASE / 3).await;
     assert_held(&guard.state());
-    let mut redis = server.connect().await.unwrap();
+    let redis = server.connect().await.unwrap();
     let _: u8 = ask(&redis, &["DEL", &names[1]]).await;
     let body = guard.run(std::future::pending::<()>());
     let error = within(DEADLINE, body).await.unwrap_err();
     assert!(error.is_lost(), "{error}");
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Deleted);
     // Also if the key is created again.
-    let _: u8 = redis::cmd("HSET")
-        .arg(&[&*names[1], guard.hold_ids()[1].as_str(), "1"])
-        .query_async(&mut redis)
-        .await
-        .unwrap();
+    let owner = guard.hold_ids()[1].to_string();
+    let _: u8 = ask(&redis, &["HSET", &names[1], &owner, "1"]).await;
     assert_eq!(guard.state(), GuardState::Lost(LostReason::Deleted));
     let mut started = false;
     let refused = guard.run(async { started = true }).await;

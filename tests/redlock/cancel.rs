@@ -4,7 +4,7 @@ use std::{future::Future, pin::pin, task::Poll, time::Duration};
 
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, LockOptions, Quorum, RedLock, Unlocked, embedded::Engine};
-use tests::{DEADLINE, Wires, connection_over, eventually, stepping_runtime, within};
+use tests::{DEADLINE, Wires, ask, connection_over, eventually, stepping_runtime, within};
 use tokio::task::yield_now;
 
 const NAME: &str = "cancelled";
@@ -57,11 +57,7 @@ impl Stage {
             for (client, control) in self.clients.iter().zip(&self.control) {
                 let stats = client.stats();
                 let counts = [stats.held, stats.releases, stats.names, stats.waiting];
-                let mut control = control.clone();
-                let size = redis::cmd("DBSIZE")
-                    .query_async::<usize>(&mut control)
-                    .await;
-                if counts != [0; 4] || size.unwrap() != 0 {
+                if counts != [0; 4] || ask::<usize>(control, &["DBSIZE"]).await != 0 {
                     return Err(format!("{at:?}: {stats:?}"));
                 }
             }

@@ -10,7 +10,7 @@ mod safety;
 use std::time::Duration;
 
 use redlock_rt::{Client, Quorum, RedLock};
-use tests::{DEADLINE, Proxy, RedisServer, eventually};
+use tests::{DEADLINE, Proxy, RedisServer, ask, eventually};
 
 const NAME: &str = "red";
 /// Renewed in time also where threads have to wait for a processor.
@@ -49,12 +49,8 @@ impl Servers {
 
     /// The owner of the lock on this server.
     async fn owner(&self, at: usize) -> Option<String> {
-        let mut redis = self.0[at].connect().await.unwrap();
-        let owners: Vec<String> = redis::cmd("HKEYS")
-            .arg(NAME)
-            .query_async(&mut redis)
-            .await
-            .unwrap();
+        let redis = self.0[at].connect().await.unwrap();
+        let owners: Vec<String> = ask(&redis, &["HKEYS", NAME]).await;
         assert!(owners.len() <= 1, "{owners:?}");
         owners.into_iter().next()
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_rt::{ErrorKind, GuardState, LockOptions, LostReason, Unlocked};
-use tests::{CALL, RedisServer, assert_held, eventually, within};
+use tests::{CALL, RedisServer, ask, assert_held, eventually, within};
 use tokio::time::Instant;
 
 use crate::{DEADLINE, LEASE, NAME, SERVER_TIMEOUT, Servers};
@@ -82,13 +82,7 @@ async fn it_is_reentered_by_a_majority_and_by_no_fewer() {
     let redis = servers.0[0].connect().await.unwrap();
     // In the background, if its answer takes longer than the others' failure.
     eventually(DEADLINE, async || {
-        let mut counts = redis::cmd("HVALS");
-        let count: Vec<u32> = counts
-            .arg(NAME)
-            .query_async(&mut redis.clone())
-            .await
-            .unwrap();
-        count == [1]
+        ask::<Vec<u32>>(&redis, &["HVALS", NAME]).await == [1]
     })
     .await;
     drop(guard);

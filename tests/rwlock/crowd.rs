@@ -191,14 +191,11 @@ async fn the_lock_outlives_every_reader_and_the_dead_by_little() {
 #[tokio::test]
 async fn without_the_right_to_draw_all_readers_are_looked_at() {
     let server = RedisServer::start();
-    let mut admin = server.connect().await.unwrap();
-    let mut crowd = Crowd::gather(admin.clone(), (0..200).map(|reader| 2 + reader % 2)).await;
-    let words = ["SETUSER", "default", "-hrandfield"];
-    let _: () = redis::cmd("ACL")
-        .arg(&words)
-        .query_async(&mut admin)
-        .await
-        .unwrap();
+    let redis = server.connect().await.unwrap();
+    let mut crowd = Crowd::gather(redis, (0..200).map(|reader| 2 + reader % 2)).await;
+    let _: () = crowd
+        .ask(&["ACL", "SETUSER", "default", "-hrandfield"])
+        .await;
     for reader in 0..150 {
         assert_eq!(crowd.end(reader).await, 3);
     }

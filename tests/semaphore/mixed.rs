@@ -86,19 +86,9 @@ async fn round(leased: bool, kills: bool, seed: u64) {
     let server = RedisServer::start();
     let proxies = [Proxy::to(&server), Proxy::to(&server)];
     // A command in a broken connection of Redisson may run at any later time.
-    let mut user = redis::cmd("ACL");
-    user.arg(&[
-        "SETUSER",
-        "meek",
-        "on",
-        ">pw",
-        "~*",
-        "&*",
-        "+@all",
-        "-client|kill",
-    ]);
-    let mut redis = server.connect().await.unwrap();
-    let _: () = user.query_async(&mut redis).await.unwrap();
+    let redis = server.connect().await.unwrap();
+    let all = ["ACL", "SETUSER", "meek", "on", ">pw", "~*", "&*", "+@all"];
+    let _: () = ask(&redis, &[&all[..], &["-client|kill"]].concat()).await;
     let clients = proxies.each_ref().map(|proxy| {
         let url = match kills {
             true => proxy.url(),
