@@ -69,123 +69,53 @@ type Call = Pin<Box<dyn Future<Output = Option<ErrorKind>>>>;
 fn calls(client: &Client, name: &str, held: Held) -> Vec<(&'static str, Call)> {
     let mut calls: Vec<(&'static str, Call)> = Vec::new();
     macro_rules! call {
-        ($what:literal, $call:expr) => {{
-            let (client, name) = (client.clone(), name.to_owned());
-            let _ = (&client, &name);
-            let call = $call(client, name);
-            calls.push(($what, Box::pin(async move { call.await.err().map(kind) })));
+        ($what:literal, |$client:pat_param, $name:pat_param| $call:expr) => {{
+            let ($client, $name) = (client.clone(), name.to_owned());
+            let call = async move { $call.await.err().map(kind) };
+            calls.push(($what, Box::pin(call)));
         }};
     }
     fn kind(error: impl IntoKind) -> ErrorKind {
         error.into_kind()
     }
-    call!("is_locked", |c: Client, n| async move {
-        c.rlock(n).is_locked().await
-    });
-    call!("holder", |c: Client, n| async move {
-        c.fair_lock(n).holder().await
-    });
-    call!("hold_count", |c: Client, n| async move {
-        c.rlock(n).hold_count().await
-    });
-    call!("force_unlock", |c: Client, n| async move {
-        c.rlock(n).force_unlock().await
-    });
-    call!("try_lock", |c: Client, n| async move {
-        c.rlock(n).try_lock().await
-    });
-    call!("fair try_lock", |c: Client, n| async move {
-        c.fair_lock(n).try_lock().await
-    });
-    call!("queue_len", |c: Client, n| async move {
-        c.fair_lock(n).queue_len().await
-    });
-    call!("spin try_lock", |c: Client, n| async move {
-        c.spin_lock(n).try_lock().await
-    });
-    call!("a wait of zero", |c: Client, n| async move {
-        let options = LockOptions::new().wait(Duration::ZERO);
-        c.rlock(n).lock_with(options).await
-    });
-    call!("try_read", |c: Client, n| async move {
-        c.read_write_lock(n).try_read().await
-    });
-    call!("try_write", |c: Client, n| async move {
-        c.read_write_lock(n).try_write().await
-    });
-    call!("token", |c: Client, n| async move {
-        c.fenced_lock(n).token().await
-    });
-    call!("start", |c: Client, n| async move {
-        let once = c.once(n, std::time::UNIX_EPOCH).wait(Duration::ZERO);
-        once.start().await
-    });
-    call!("fenced set", |c: Client, n| async move {
-        c.fenced_value(n).set("v", 1).await
-    });
-    call!("fenced exec", |c: Client, n| async move {
-        c.fenced_value(n).exec("return 1", &[], 1).await
-    });
-    call!("fenced get", |c: Client, n| async move {
-        c.fenced_value(n).get(1).await
-    });
-    call!("a look at a barrier", |c: Client, n| async move {
-        c.cyclic_barrier(n, 2).wait_with(Duration::ZERO).await
-    });
-    call!("reset", |c: Client, n| async move {
-        c.cyclic_barrier(n, 2).reset().await
-    });
-    call!("enter", |c: Client, n| async move {
-        c.double_barrier(n, 1).enter_with(Duration::ZERO).await
-    });
-    call!("available", |c: Client, n| async move {
-        c.semaphore(n).available_permits().await
-    });
-    call!("try_acquire", |c: Client, n| async move {
-        c.semaphore(n).try_acquire().await
-    });
-    call!("release", |c: Client, n| async move {
-        c.semaphore(n).release(1).await
-    });
-    call!("add_permits", |c: Client, n| async move {
-        c.semaphore(n).add_permits(1).await
-    });
-    call!("drain", |c: Client, n| async move {
-        c.semaphore(n).drain().await
-    });
-    call!("try_set_permits", |c: Client, n| async move {
-        c.semaphore(n).try_set_permits(1).await
-    });
-    call!("permits", |c: Client, n| async move {
-        c.permit_expirable_semaphore(n).permits().await
-    });
-    call!("set_permits", |c: Client, n| async move {
-        c.permit_expirable_semaphore(n).set_permits(1).await
-    });
-    call!("try_acquire with a lease", |c: Client, n| async move {
-        c.permit_expirable_semaphore(n).try_acquire().await
-    });
-    call!("count", |c: Client, n| async move {
-        c.count_down_latch(n).count().await
-    });
-    call!("count_down", |c: Client, n| async move {
-        c.count_down_latch(n).count_down().await
-    });
-    call!("try_set_count", |c: Client, n| async move {
-        c.count_down_latch(n).try_set_count(1).await
-    });
-    call!("delete", |c: Client, n| async move {
-        c.count_down_latch(n).delete().await
-    });
-    call!("a look at a latch", |c: Client, n| async move {
-        c.count_down_latch(n).wait_with(Duration::ZERO).await
-    });
-    call!("multi is_locked", |c: Client, n: String| async move {
-        multi(&c, &n).is_locked().await
-    });
-    call!("multi try_lock", |c: Client, n: String| async move {
-        multi(&c, &n).try_lock().await
-    });
+    call!("is_locked", |c, n| c.rlock(n).is_locked());
+    call!("holder", |c, n| c.fair_lock(n).holder());
+    call!("hold_count", |c, n| c.rlock(n).hold_count());
+    call!("force_unlock", |c, n| c.rlock(n).force_unlock());
+    call!("try_lock", |c, n| c.rlock(n).try_lock());
+    call!("fair try_lock", |c, n| c.fair_lock(n).try_lock());
+    call!("queue_len", |c, n| c.fair_lock(n).queue_len());
+    call!("spin try_lock", |c, n| c.spin_lock(n).try_lock());
+    let at_once = LockOptions::new().wait(Duration::ZERO);
+    call!("a wait of zero", |c, n| c.rlock(n).lock_with(at_once));
+    call!("try_read", |c, n| c.read_write_lock(n).try_read());
+    call!("try_write", |c, n| c.read_write_lock(n).try_write());
+    call!("token", |c, n| c.fenced_lock(n).token());
+    let once = client.once(name, std::time::UNIX_EPOCH);
+    let once = once.wait(Duration::ZERO);
+    call!("start", |_, _| once.start());
+    call!("fenced set", |c, n| c.fenced_value(n).set("v", 1));
+    call!("fenced exec", |c, n| c.fenced_value(n).exec("return 1", &[], 1));
+    call!("fenced get", |c, n| c.fenced_value(n).get(1));
+    call!("a look at a barrier", |c, n| c.cyclic_barrier(n, 2).wait_with(Duration::ZERO));
+    call!("reset", |c, n| c.cyclic_barrier(n, 2).reset());
+    call!("enter", |c, n| c.double_barrier(n, 1).enter_with(Duration::ZERO));
+    call!("available", |c, n| c.semaphore(n).available_permits());
+    call!("try_acquire", |c, n| c.semaphore(n).try_acquire());
+    call!("release", |c, n| c.semaphore(n).release(1));
+    call!("add_permits", |c, n| c.semaphore(n).add_permits(1));
+    call!("drain", |c, n| c.semaphore(n).drain());
+    call!("try_set_permits", |c, n| c.semaphore(n).try_set_permits(1));
+    call!("permits", |c, n| c.permit_expirable_semaphore(n).permits());
+    call!("set_permits", |c, n| c.permit_expirable_semaphore(n).set_permits(1));
+    call!("try_acquire with a lease", |c, n| c.permit_expirable_semaphore(n).try_acquire());
+    call!("count", |c, n| c.count_down_latch(n).count());
+    call!("count_down", |c, n| c.count_down_latch(n).count_down());
+    call!("try_set_count", |c, n| c.count_down_latch(n).try_set_count(1));
+    call!("delete", |c, n| c.count_down_latch(n).delete());
+    call!("a look at a latch", |c, n| c.count_down_latch(n).wait_with(Duration::ZERO));
+    call!("multi is_locked", |c, n| multi(&c, &n).is_locked());
+    call!("multi try_lock", |c, n| multi(&c, &n).try_lock());
     let Held {
         lock,
         other,
@@ -197,28 +127,15 @@ fn calls(client: &Client, name: &str, held: Held) -> Vec<(&'static str, Call)> {
         inside,
         ticket,
     } = held;
-    call!("extend", |_, _| async move {
-        lock.extend(Duration::from_secs(60)).await
-    });
-    call!("reenter", |_, _| async move { other.reenter().await });
-    call!("downgrade", |_, _| async move { writing.downgrade().await });
-    call!(
-        "try_upgrade",
-        |_, _| async move { reading.try_upgrade().await }
-    );
-    call!(
-        "release permits",
-        |_, _| async move { permits.release().await }
-    );
-    call!(
-        "release a permit",
-        |_, _| async move { permit.release().await }
-    );
-    call!("multi unlock", |_, _| async move { both.unlock().await });
-    call!("leave", |_, _| async move { inside.leave().await });
-    call!("adopt", |c: Client, _| async move {
-        c.adopt::<Reentrant>(&ticket).await
-    });
+    call!("extend", |_, _| lock.extend(Duration::from_secs(60)));
+    call!("reenter", |_, _| other.reenter());
+    call!("downgrade", |_, _| writing.downgrade());
+    call!("try_upgrade", |_, _| reading.try_upgrade());
+    call!("release permits", |_, _| permits.release());
+    call!("release a permit", |_, _| permit.release());
+    call!("multi unlock", |_, _| both.unlock());
+    call!("leave", |_, _| inside.leave());
+    call!("adopt", |c, _| c.adopt::<Reentrant>(&ticket));
     calls
 }
 
