@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use redlock_rt::{Client, ErrorKind, LockOptions, Owner, embedded::Engine};
 use tests::{
-    LeakCheck, Proxy, connection_over, lock_and_unlock, shared_server, trace_init, unique,
+    Proxy, assert_clean, assert_clean_in, lock_and_unlock, shared_server, trace_init, unique,
 };
 use tokio::time::Instant;
 
@@ -30,9 +30,7 @@ async fn a_wait_that_runs_out_lasts_as_long_as_it_says() {
         join_all(waits).await;
         guard.unlock().await.unwrap();
     }
-    let redis = connection_over(engine.connect()).await.unwrap();
-    let leaks = LeakCheck::over(redis, &name).client(&client).client(&other);
-    leaks.assert_clean().await;
+    assert_clean_in(&engine, &name, [&client, &other]).await;
 }
 
 /// A second contender with an owner that is about to acquire the lock.
@@ -52,9 +50,7 @@ async fn a_wait_behind_the_same_owner_runs_out() {
     });
     join_all(waits).await;
     holder.unlock().await.unwrap();
-    let redis = connection_over(engine.connect()).await.unwrap();
-    let leaks = LeakCheck::over(redis, &name).client(&client).client(&other);
-    leaks.assert_clean().await;
+    assert_clean_in(&engine, &name, [&client, &other]).await;
 }
 
 /// A wait of zero sends one call, and no later one.
@@ -65,10 +61,6 @@ async fn a_wait_of_zero_is_one_call() {
     let proxy = Proxy::to(&server);
     let client = Client::connect(&proxy.url()).await.unwrap();
     let other = Client::connect(&server.url()).await.unwrap();
-    let leaks = LeakCheck::on(&server, &name)
-        .await
-        .client(&client)
-        .client(&other);
     let lock = client.rlock(&name);
     // Loads the scripts.
     lock_and_unlock(&lock).await;
@@ -89,5 +81,5 @@ async fn a_wait_of_zero_is_one_call() {
     assert!(lock.try_lock().await.unwrap().is_none());
     assert_eq!(proxy.frames().len(), 1);
     guard.unlock().await.unwrap();
-    leaks.assert_clean().await;
+    assert_clean(&server, &name, [&client, &other]).await;
 }

@@ -69,7 +69,7 @@ type Call = Pin<Box<dyn Future<Output = Option<ErrorKind>>>>;
 fn calls(client: &Client, name: &str, held: Held) -> Vec<(&'static str, Call)> {
     let mut calls: Vec<(&'static str, Call)> = Vec::new();
     macro_rules! call {
-        ($what:literal, |$client:pat_param, $name:pat_param| $call:expr) => {{
+        ($what:literal, $client:pat_param, $name:pat_param => $call:expr) => {{
             let ($client, $name) = (client.clone(), name.to_owned());
             let call = async move { $call.await.err().map(kind) };
             calls.push(($what, Box::pin(call)));
@@ -78,44 +78,44 @@ fn calls(client: &Client, name: &str, held: Held) -> Vec<(&'static str, Call)> {
     fn kind(error: impl IntoKind) -> ErrorKind {
         error.into_kind()
     }
-    call!("is_locked", |c, n| c.rlock(n).is_locked());
-    call!("holder", |c, n| c.fair_lock(n).holder());
-    call!("hold_count", |c, n| c.rlock(n).hold_count());
-    call!("force_unlock", |c, n| c.rlock(n).force_unlock());
-    call!("try_lock", |c, n| c.rlock(n).try_lock());
-    call!("fair try_lock", |c, n| c.fair_lock(n).try_lock());
-    call!("queue_len", |c, n| c.fair_lock(n).queue_len());
-    call!("spin try_lock", |c, n| c.spin_lock(n).try_lock());
+    call!("is_locked", c, n => c.rlock(n).is_locked());
+    call!("holder", c, n => c.fair_lock(n).holder());
+    call!("hold_count", c, n => c.rlock(n).hold_count());
+    call!("force_unlock", c, n => c.rlock(n).force_unlock());
+    call!("try_lock", c, n => c.rlock(n).try_lock());
+    call!("fair try_lock", c, n => c.fair_lock(n).try_lock());
+    call!("queue_len", c, n => c.fair_lock(n).queue_len());
+    call!("spin try_lock", c, n => c.spin_lock(n).try_lock());
     let at_once = LockOptions::new().wait(Duration::ZERO);
-    call!("a wait of zero", |c, n| c.rlock(n).lock_with(at_once));
-    call!("try_read", |c, n| c.read_write_lock(n).try_read());
-    call!("try_write", |c, n| c.read_write_lock(n).try_write());
-    call!("token", |c, n| c.fenced_lock(n).token());
+    call!("a wait of zero", c, n => c.rlock(n).lock_with(at_once));
+    call!("try_read", c, n => c.read_write_lock(n).try_read());
+    call!("try_write", c, n => c.read_write_lock(n).try_write());
+    call!("token", c, n => c.fenced_lock(n).token());
     let once = client.once(name, std::time::UNIX_EPOCH);
     let once = once.wait(Duration::ZERO);
-    call!("start", |_, _| once.start());
-    call!("fenced set", |c, n| c.fenced_value(n).set("v", 1));
-    call!("fenced exec", |c, n| c.fenced_value(n).exec("return 1", &[], 1));
-    call!("fenced get", |c, n| c.fenced_value(n).get(1));
-    call!("a look at a barrier", |c, n| c.cyclic_barrier(n, 2).wait_with(Duration::ZERO));
-    call!("reset", |c, n| c.cyclic_barrier(n, 2).reset());
-    call!("enter", |c, n| c.double_barrier(n, 1).enter_with(Duration::ZERO));
-    call!("available", |c, n| c.semaphore(n).available_permits());
-    call!("try_acquire", |c, n| c.semaphore(n).try_acquire());
-    call!("release", |c, n| c.semaphore(n).release(1));
-    call!("add_permits", |c, n| c.semaphore(n).add_permits(1));
-    call!("drain", |c, n| c.semaphore(n).drain());
-    call!("try_set_permits", |c, n| c.semaphore(n).try_set_permits(1));
-    call!("permits", |c, n| c.permit_expirable_semaphore(n).permits());
-    call!("set_permits", |c, n| c.permit_expirable_semaphore(n).set_permits(1));
-    call!("try_acquire with a lease", |c, n| c.permit_expirable_semaphore(n).try_acquire());
-    call!("count", |c, n| c.count_down_latch(n).count());
-    call!("count_down", |c, n| c.count_down_latch(n).count_down());
-    call!("try_set_count", |c, n| c.count_down_latch(n).try_set_count(1));
-    call!("delete", |c, n| c.count_down_latch(n).delete());
-    call!("a look at a latch", |c, n| c.count_down_latch(n).wait_with(Duration::ZERO));
-    call!("multi is_locked", |c, n| multi(&c, &n).is_locked());
-    call!("multi try_lock", |c, n| multi(&c, &n).try_lock());
+    call!("start", _, _ => once.start());
+    call!("fenced set", c, n => c.fenced_value(n).set("v", 1));
+    call!("fenced exec", c, n => c.fenced_value(n).exec("return 1", &[], 1));
+    call!("fenced get", c, n => c.fenced_value(n).get(1));
+    call!("a look at a barrier", c, n => c.cyclic_barrier(n, 2).wait_with(Duration::ZERO));
+    call!("reset", c, n => c.cyclic_barrier(n, 2).reset());
+    call!("enter", c, n => c.double_barrier(n, 1).enter_with(Duration::ZERO));
+    call!("available", c, n => c.semaphore(n).available_permits());
+    call!("try_acquire", c, n => c.semaphore(n).try_acquire());
+    call!("release", c, n => c.semaphore(n).release(1));
+    call!("add_permits", c, n => c.semaphore(n).add_permits(1));
+    call!("drain", c, n => c.semaphore(n).drain());
+    call!("try_set_permits", c, n => c.semaphore(n).try_set_permits(1));
+    call!("permits", c, n => c.permit_expirable_semaphore(n).permits());
+    call!("set_permits", c, n => c.permit_expirable_semaphore(n).set_permits(1));
+    call!("try_acquire with a lease", c, n => c.permit_expirable_semaphore(n).try_acquire());
+    call!("count", c, n => c.count_down_latch(n).count());
+    call!("count_down", c, n => c.count_down_latch(n).count_down());
+    call!("try_set_count", c, n => c.count_down_latch(n).try_set_count(1));
+    call!("delete", c, n => c.count_down_latch(n).delete());
+    call!("a look at a latch", c, n => c.count_down_latch(n).wait_with(Duration::ZERO));
+    call!("multi is_locked", c, n => multi(&c, &n).is_locked());
+    call!("multi try_lock", c, n => multi(&c, &n).try_lock());
     let Held {
         lock,
         other,
@@ -127,15 +127,15 @@ fn calls(client: &Client, name: &str, held: Held) -> Vec<(&'static str, Call)> {
         inside,
         ticket,
     } = held;
-    call!("extend", |_, _| lock.extend(Duration::from_secs(60)));
-    call!("reenter", |_, _| other.reenter());
-    call!("downgrade", |_, _| writing.downgrade());
-    call!("try_upgrade", |_, _| reading.try_upgrade());
-    call!("release permits", |_, _| permits.release());
-    call!("release a permit", |_, _| permit.release());
-    call!("multi unlock", |_, _| both.unlock());
-    call!("leave", |_, _| inside.leave());
-    call!("adopt", |c, _| c.adopt::<Reentrant>(&ticket));
+    call!("extend", _, _ => lock.extend(Duration::from_secs(60)));
+    call!("reenter", _, _ => other.reenter());
+    call!("downgrade", _, _ => writing.downgrade());
+    call!("try_upgrade", _, _ => reading.try_upgrade());
+    call!("release permits", _, _ => permits.release());
+    call!("release a permit", _, _ => permit.release());
+    call!("multi unlock", _, _ => both.unlock());
+    call!("leave", _, _ => inside.leave());
+    call!("adopt", c, _ => c.adopt::<Reentrant>(&ticket));
     calls
 }
 

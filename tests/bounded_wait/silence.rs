@@ -8,7 +8,7 @@ use redlock_rt::{
     Client, Error, ErrorKind, LockOptions, Owner, RLock, RLockGuard, Unlocked, distributed_lock,
     embedded::Engine,
 };
-use tests::{LeakCheck, ask, connection_over, eventually, lock_and_unlock, unique, within};
+use tests::{ask, assert_clean_in, connection_over, eventually, lock_and_unlock, unique, within};
 use tokio::time::Instant;
 
 use crate::{
@@ -74,13 +74,7 @@ impl Stage {
         self.valve.turn();
         let guard = within(DEADLINE, self.lock.lock()).await.unwrap();
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::Released);
-        let redis = connection_over(self.engine.connect()).await.unwrap();
-        let leaks = LeakCheck::over(redis, &self.name);
-        leaks
-            .client(&self.client)
-            .client(&self.other)
-            .assert_clean()
-            .await;
+        assert_clean_in(&self.engine, &self.name, [&self.client, &self.other]).await;
     }
 }
 

@@ -16,10 +16,10 @@ use std::{
 };
 
 use futures::future::{join_all, ready};
-use redlock_rt::{Client, GuardState, RLockGuard, embedded::Engine};
+use redlock_rt::{Client, GuardState, RLockGuard};
 use tests::{
-    DEADLINE, Driver, LeakCheck, ask, connection_over, eventually, shared_server, trace_init,
-    unique, valid_until, within,
+    DEADLINE, Driver, ask, assert_clean, eventually, shared_server, trace_init, unique,
+    valid_until, within,
 };
 
 /// How late an event may be if threads have to wait for a processor. A missed event would come with
@@ -50,14 +50,6 @@ async fn all_renewed(guards: &[RLockGuard]) -> Vec<Instant> {
         held_beyond(guard, *end).await;
     }
     ends
-}
-
-/// Panics if anything with this name is left in the engine, or anything in these clients.
-async fn assert_clean<const N: usize>(engine: &Engine, name: &str, clients: [&Client; N]) {
-    let redis = connection_over(engine.connect()).await.unwrap();
-    let check = LeakCheck::over(redis, name);
-    let check = clients.into_iter().fold(check, LeakCheck::client);
-    check.assert_clean().await;
 }
 
 /// The holder's process is killed: the next waiter gets the lock when the lease is over.
@@ -111,5 +103,5 @@ async fn succeed_a_killed_holder(lease: Duration) {
         killed.elapsed()
     );
     guard.unlock().await.unwrap();
-    tests::assert_clean(&server, &name, [&client]).await;
+    assert_clean(&server, &name, [&client]).await;
 }

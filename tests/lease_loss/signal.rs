@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use redlock_rt::{Client, GuardState, LockOptions, LostReason, Unlocked, embedded::Engine};
 use tests::{
-    RedisServer, RedissonClient, Which, Wires, ask, connection_over, eventually, trace_init, unique,
-    valid_until, within,
+    RedisServer, RedissonClient, Which, Wires, ask, assert_clean, assert_clean_in, connection_over,
+    eventually, trace_init, unique, valid_until, within,
 };
 
-use crate::{DEADLINE, LATE, LINGER, NEVER, assert_clean, held_beyond, tracked::End};
+use crate::{DEADLINE, LATE, LINGER, NEVER, held_beyond, tracked::End};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Operations of other clients on a lock.
@@ -48,7 +48,7 @@ async fn a_loss_is_told_within_a_renewal_interval() {
         );
         assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
         let _: usize = ask(&redis, &["DEL", &name]).await;
-        assert_clean(&engine, &name, [&client, &other]).await;
+        assert_clean_in(&engine, &name, [&client, &other]).await;
     }
 }
 
@@ -78,7 +78,7 @@ async fn tell_on_a_server(misdeed: End) {
     let after: Option<Vec<u8>> = ask(&redis, &["DUMP", &name]).await;
     assert_eq!(before, after, "{misdeed:?}");
     let _: usize = ask(&redis, &["DEL", &name]).await;
-    tests::assert_clean(&server, &name, [&client, &other]).await;
+    assert_clean(&server, &name, [&client, &other]).await;
 }
 
 /// Redisson takes the lock by force: our guard is lost, and Redisson's lock is unchanged.
@@ -98,7 +98,7 @@ async fn a_lock_stolen_by_redisson_is_lost() {
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
     assert!(theirs.is_held_by(1).await.unwrap());
     theirs.unlock(1).await.unwrap();
-    tests::assert_clean(&server, &name, [&client]).await;
+    assert_clean(&server, &name, [&client]).await;
 }
 
 /// Without renewal the lock is not verified, and the guard is lost at its deadline.
@@ -116,7 +116,7 @@ async fn a_loss_that_nobody_looks_for_is_told_at_the_deadline() {
     let took = start.elapsed();
     assert!(took <= lease && took >= lease * 95 / 100, "{took:?}");
     drop(guard);
-    assert_clean(&engine, &name, [&client]).await;
+    assert_clean_in(&engine, &name, [&client]).await;
 }
 
 /// The scripts are flushed repeatedly: holding, waiting, extending and releasing continue.
@@ -152,7 +152,7 @@ async fn flushed_scripts_lose_nothing() {
     flush().await;
     let next = within(DEADLINE, waiter).await.unwrap();
     assert_eq!(next.unlock().await.unwrap(), Unlocked::Released);
-    tests::assert_clean(&server, &name, [&client, &other]).await;
+    assert_clean(&server, &name, [&client, &other]).await;
 }
 
 /// The server has run the renewal, and says so later: the lease counts from when it was sent.
@@ -176,7 +176,7 @@ async fn a_guard_outlived_its_key_when_the_reply_to_a_renewal_came_late() {
     let ttl = Duration::from_millis(ask(&redis, &["PTTL", &name]).await);
     assert!(left <= ttl, "{left:?}, and the key for {ttl:?}");
     guard.unlock().await.unwrap();
-    assert_clean(&engine, &name, [&client]).await;
+    assert_clean_in(&engine, &name, [&client]).await;
 }
 
 /// The client learns of it by the unlock.
@@ -189,7 +189,7 @@ async fn an_unlock_of_a_lock_that_was_gone_said_released() {
     End::Deleted.come(&name, &redis, &client).await;
     assert!(guard.is_valid());
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);
-    assert_clean(&engine, &name, [&client]).await;
+    assert_clean_in(&engine, &name, [&client]).await;
 }
 
 /// The lease ended while there was no connection; then the first try of the release was lost.
@@ -208,7 +208,7 @@ async fn an_unlock_that_was_sent_after_the_lease_said_released() {
     wires.accept();
     let unlocked = within(DEADLINE, unlocked).await.unwrap();
     assert_eq!(unlocked.unwrap(), Unlocked::AlreadyExpired);
-    assert_clean(&engine, &name, [&client]).await;
+    assert_clean_in(&engine, &name, [&client]).await;
 }
 
 /// Both guards of one process reported held until the next renewal of the first.

@@ -5,10 +5,13 @@ use std::time::Duration;
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, LockOptions, LostReason, Unlocked, embedded::Engine};
-use tests::{Matcher, Proxy, ask, connection_over, shared_server, trace_init, unique, within};
+use tests::{
+    Matcher, Proxy, ask, assert_clean, assert_clean_in, connection_over, shared_server, trace_init,
+    unique, within,
+};
 use tokio::time::{Instant, sleep};
 
-use crate::{DEADLINE, LATE, assert_clean};
+use crate::{DEADLINE, LATE};
 
 const DEFAULT: Duration = Duration::from_millis(450);
 const EXPLICIT: Duration = Duration::from_millis(600);
@@ -131,7 +134,7 @@ async fn the_eight_combinations_to_the_millisecond() {
     for terms in combinations(1) {
         observe(&client, &redis, terms, Duration::from_millis(2)).await;
     }
-    assert_clean(&engine, "test:terms", [&client]).await;
+    assert_clean_in(&engine, "test:terms", [&client]).await;
 }
 
 #[tokio::test]
@@ -151,7 +154,7 @@ async fn the_eight_combinations_on_a_server() {
             .map(|terms| observe(client, redis, terms, LATE)),
     )
     .await;
-    tests::assert_clean(&server, "test:terms", [client]).await;
+    assert_clean(&server, "test:terms", [client]).await;
 }
 
 /// The guard is invalid after its longest hold, also if another guard shares the hold and renews it.
@@ -175,7 +178,7 @@ async fn the_longest_hold_is_the_guards_own() {
     assert!(inner.reenter().await.unwrap_err().is_lost());
     assert_eq!(lock.holder().await.unwrap().as_ref(), Some(outer.hold_id()));
     drop((inner, outer));
-    assert_clean(&engine, &name, [&client]).await;
+    assert_clean_in(&engine, &name, [&client]).await;
 }
 
 /// The reason of a loss does not change.
@@ -192,7 +195,7 @@ async fn the_reason_of_a_loss_stays() {
     sleep(2 * LONGEST).await;
     assert_eq!(within(DEADLINE, guard.lost()).await, LostReason::Expired);
     drop(guard);
-    assert_clean(&engine, &name, [&client]).await;
+    assert_clean_in(&engine, &name, [&client]).await;
 }
 
 /// Once, a renewal that the server read behind the release made a lease of what was left.

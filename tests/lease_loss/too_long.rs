@@ -13,8 +13,8 @@ use std::{
 use redis::aio::MultiplexedConnection;
 use redlock_rt::{Client, HoldId, LockOptions, PermitOptions, embedded::Engine};
 use tests::{
-    Driver, Proxy, ask, assert_clean, calls, connection_over, eventually, shared_server, trace_init,
-    unique, within,
+    Driver, Proxy, ask, assert_clean, calls, connection_over, eventually, shared_server,
+    trace_init, unique, within,
 };
 
 use crate::{DEADLINE, LATE, LINGER};

@@ -7,8 +7,8 @@ use std::{
 };
 
 use redlock_rt::{Client, Error, Fire, FireGuard, Idempotent, Once};
-pub(crate) use tests::{DEADLINE, waits as waiting};
 use tests::{Backend, World, unique, within};
+pub(crate) use tests::{DEADLINE, waits as waiting};
 use tokio::task::JoinHandle;
 
 /// The nominal time of a fire.

@@ -3,9 +3,9 @@
 use std::{fmt, sync::Arc, thread, time::Duration};
 
 use redis::{RedisResult, Value, aio::MultiplexedConnection};
-use redlock_rt::Client;
+use redlock_rt::{Client, embedded::Engine};
 
-use crate::{DEADLINE, RedisServer, eventually::eventually};
+use crate::{DEADLINE, RedisServer, connection_over, eventually::eventually};
 
 /// Databases of a server with the default configuration.
 const DATABASES: u8 = 16;
@@ -131,6 +131,14 @@ pub async fn assert_clean<const N: usize>(
     clients: [&Client; N],
 ) {
     let check = LeakCheck::on(server, prefix).await;
+    let check = clients.into_iter().fold(check, LeakCheck::client);
+    check.assert_clean().await;
+}
+
+/// Likewise of an embedded engine.
+pub async fn assert_clean_in<const N: usize>(engine: &Engine, prefix: &str, clients: [&Client; N]) {
+    let connection = connection_over(engine.connect()).await;
+    let check = LeakCheck::over(connection.expect("the engine answers"), prefix);
     let check = clients.into_iter().fold(check, LeakCheck::client);
     check.assert_clean().await;
 }

@@ -85,7 +85,7 @@ pub use self::{
     every_await::{at_every_await, polled, settle, stepping_runtime},
     executor::block_on,
     history::{Overlap, Turn, TurnLog as History, Turns},
-    leak::{LeakCheck, assert_clean, in_use},
+    leak::{LeakCheck, assert_clean, assert_clean_in, in_use},
     log::Log,
     monitor::{Monitor, MonitorLine},
     names::unique,
