@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, Error, ErrorKind, distributed_lock};
+use redlock_rt::{Client, Error, ErrorKind, Shutdown, distributed_lock};
 use tests::within;
 use tokio::task::yield_now;
 
@@ -285,10 +285,7 @@ pub(crate) async fn other_errors_are_never_skipped(world: &World) {
     assert_eq!(error.kind(), ErrorKind::WrongType);
     world.delete().await;
 
-    client
-        .shutdown(redlock_rt::Shutdown::ReleaseAll)
-        .await
-        .unwrap();
+    client.shutdown(Shutdown::ReleaseAll).await.unwrap();
     let error = skip(&client, &world.name, SPAN).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ShutDown);
     let error = calls(&client, &world.name, SPAN, Vec::new(), "x")

@@ -106,11 +106,8 @@ async fn credentials_that_had_expired_were_sent() {
     vault.valid_for = Some(Duration::ZERO);
     let error = vault.builder(&proxy.url()).connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(
-        told(&error).contains("they have expired"),
-        "{}",
-        told(&error)
-    );
+    let said = told(&error);
+    assert!(said.contains("they have expired"), "{said}");
     assert_eq!(proxy.count("AUTH"), 0);
 }
 
@@ -144,11 +141,8 @@ async fn a_source_that_fails_is_an_outage_and_is_named() {
     let sealed = builder.credentials(|| async { Err("the vault is sealed") });
     let error = sealed.clone().connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(
-        told(&error).contains("the vault is sealed"),
-        "{}",
-        told(&error)
-    );
+    let said = told(&error);
+    assert!(said.contains("the vault is sealed"), "{said}");
     let client = sealed.build().unwrap();
     let wait = LockOptions::new().wait(SHORT);
     let error = client.rlock("a").lock_with(wait).await.unwrap_err();

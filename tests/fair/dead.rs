@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_rt::{Client, LockOptions, embedded::Engine};
+use redlock_rt::{Client, LockOptions, Shutdown, embedded::Engine};
 use tests::{Driver, calls, within};
 
 use crate::stage::{DEADLINE, NEVER, Stage, pass_all, waiter};
@@ -168,10 +168,7 @@ async fn after_a_crash_a_patient_fair_waiter_slept_for_twenty_minutes() {
     queued(2).await;
     guard.unlock().await.unwrap();
     let lost = within(DEADLINE, first).await.unwrap().unwrap();
-    crashes
-        .shutdown(redlock_rt::Shutdown::Abandon)
-        .await
-        .unwrap();
+    crashes.shutdown(Shutdown::Abandon).await.unwrap();
     let guard = within(Duration::from_secs(60), second).await.unwrap();
     guard.unwrap().unlock().await.unwrap();
     drop(lost);

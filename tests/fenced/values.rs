@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, Error, ErrorKind, FencedValue, Reply};
+use redlock_rt::{Client, Error, ErrorKind, FencedValue, Reply, Shutdown};
 use tests::{CALL, Proxy, ask, shared_server, within};
 
 use crate::{DEADLINE, Scene};
@@ -336,10 +336,7 @@ async fn the_key_is_the_callers() {
         &stage.key,
     );
     assert_eq!(stage.is().await.unwrap(), "w");
-    client
-        .shutdown(redlock_rt::Shutdown::ReleaseAll)
-        .await
-        .unwrap();
+    client.shutdown(Shutdown::ReleaseAll).await.unwrap();
     let after = client.fenced_value(&stage.key).set("y", 9).await;
     assert_kind(after, ErrorKind::ShutDown, &stage.key);
     stage.end().await;

@@ -159,11 +159,8 @@ async fn numbers_that_no_lock_has_broke_connections() {
         let _: redis::Value = stage.write(words).await;
         let called = within(DEADLINE, call(&stage.client)).await;
         if let Err(error) = called {
-            assert!(
-                told(&error).contains("WRONGTYPE"),
-                "{words:?}: {}",
-                told(&error)
-            );
+            let said = told(&error);
+            assert!(said.contains("WRONGTYPE"), "{words:?}: {said}");
         }
         stage.is_unharmed(words[1]).await;
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redlock_rt::Shutdown;
 use tests::{Driver, Proxy, RedisServer, Which, calls, shared_server};
 
 use crate::stage::{DEADLINE, Stage, ended, wait, waiting};
@@ -96,10 +97,7 @@ async fn a_waiter_slept_on_when_an_earlier_one_had_subscribed_while_it_looked() 
     looked.open();
     ended(waits).await.unwrap();
     ended(others).await.unwrap();
-    client
-        .shutdown(redlock_rt::Shutdown::ReleaseAll)
-        .await
-        .unwrap();
+    client.shutdown(Shutdown::ReleaseAll).await.unwrap();
     stage.assert_clean().await;
 }
 

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use redlock_rt::{Client, HoldId, ReadGuard, ReadWriteLock, WriteGuard};
+use redlock_rt::{Client, HoldId, ReadGuard, ReadWriteLock, Shutdown, WriteGuard};
 use tests::{DEADLINE, World, eventually, shared_server, waits, within};
 use tokio::{task::JoinHandle, time::Instant};
 
@@ -98,10 +98,7 @@ impl Stage {
         let options = redlock_rt::LockOptions::new().lease(lease);
         let guard = lock.read_with(options).await.unwrap();
         let owner = guard.hold_id().clone();
-        client
-            .shutdown(redlock_rt::Shutdown::Abandon)
-            .await
-            .unwrap();
+        client.shutdown(Shutdown::Abandon).await.unwrap();
         drop(guard);
         owner
     }
