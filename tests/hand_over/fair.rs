@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_test::{assert_pending, assert_ready};
 
-use crate::stage::{self, MS, NAME, parked, settle};
+use crate::stage::{self, MS, NAME, settle, waiter};
 
 type Stage = stage::Stage<Fair>;
 
@@ -129,8 +129,7 @@ async fn a_given_lock_ends_with_its_lease_and_is_lost_like_any_other() {
 async fn a_waiter_of_another_client_that_came_before_has_its_turn_before() {
     let stage = Stage::open().await;
     let (guard, second) = stage.followed(stage.other.lock()).await;
-    let mut third = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut third).await;
+    let mut third = waiter(stage.lock.lock()).await;
     guard.unlock().await.unwrap();
     let guard = second.await.unwrap();
     assert_pending!(third.poll());
@@ -156,8 +155,7 @@ async fn a_lock_with_a_shortest_hold_is_not_given_before_its_end() {
     let least = LockOptions::new().min_hold(MS * 50);
     let guard = stage.lock.lock_with(least).await.unwrap();
     let taken = tokio::time::Instant::now();
-    let mut next = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut next).await;
+    let next = waiter(stage.lock.lock()).await;
     assert!(matches!(
         guard.unlock().await.unwrap(),
         Unlocked::Kept { .. }
@@ -172,8 +170,7 @@ async fn a_lock_with_a_shortest_hold_is_not_given_before_its_end() {
 async fn a_waiter_that_leaves_while_it_is_given_the_lock_leaves_it_to_the_next() {
     let stage = Stage::open().await;
     let (guard, first) = stage.followed(stage.lock.lock()).await;
-    let mut second = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut second).await;
+    let mut second = waiter(stage.lock.lock()).await;
     stage.wires.hang();
     drop(guard);
     settle().await;
@@ -184,8 +181,7 @@ async fn a_waiter_that_leaves_while_it_is_given_the_lock_leaves_it_to_the_next()
     let second = second.await.unwrap();
     assert!(second.is_valid());
 
-    let mut third = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut third).await;
+    let third = waiter(stage.lock.lock()).await;
     stage.wires.hang();
     drop(second);
     settle().await;
@@ -202,8 +198,7 @@ async fn a_lock_that_is_given_too_late_goes_to_the_next() {
     let stage = Stage::open().await;
     let brief = LockOptions::new().wait(MS * 50);
     let (guard, mut first) = stage.followed(stage.lock.lock_with(brief)).await;
-    let mut second = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut second).await;
+    let second = waiter(stage.lock.lock()).await;
     stage.wires.hang();
     drop(guard);
     sleep(MS * 60).await;
@@ -221,8 +216,7 @@ async fn a_release_without_an_answer_gives_the_lock_to_one_waiter() {
     let stage = Stage::open().await;
     for arrives in [false, true] {
         let (guard, next) = stage.followed(stage.lock.lock()).await;
-        let mut later = tokio_test::task::spawn(stage.lock.lock());
-        parked(&mut later).await;
+        let mut later = waiter(stage.lock.lock()).await;
         match arrives {
             false => stage.wires.lose_next("CALL"),
             true => stage.wires.hang(),
@@ -313,8 +307,7 @@ async fn a_waiter_learns_that_it_has_the_lock_after_an_outage() {
     let fixed = LockOptions::new().lease(MS * 300).renew(false);
     let (guard, next) = stage.followed(stage.lock.lock_with(fixed)).await;
     let long = LockOptions::new().lease(Duration::from_secs(600));
-    let mut last = tokio_test::task::spawn(stage.lock.lock_with(long));
-    parked(&mut last).await;
+    let last = waiter(stage.lock.lock_with(long)).await;
     // Nobody has told the last one that it is next.
     drop(guard);
     let guard = next.await.unwrap();
@@ -379,10 +372,8 @@ async fn a_guard_that_has_expired_gives_nothing() {
     let stage = Stage::open().await;
     let fixed = LockOptions::new().lease(MS * 60).renew(false);
     let guard = stage.lock.lock_with(fixed).await.unwrap();
-    let mut others = tokio_test::task::spawn(stage.other.lock());
-    parked(&mut others).await;
-    let mut next = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut next).await;
+    let others = waiter(stage.other.lock()).await;
+    let mut next = waiter(stage.lock.lock()).await;
     sleep(MS * 61).await;
     let others = others.await.unwrap();
     assert_eq!(guard.unlock().await.unwrap(), Unlocked::AlreadyExpired);

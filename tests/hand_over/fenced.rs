@@ -8,7 +8,7 @@ use tests::RedissonClient;
 use tokio::time::{advance, sleep};
 use tokio_test::{assert_ready, task::Spawn};
 
-use crate::stage::{self, MS, NAME, parked};
+use crate::stage::{self, MS, NAME, waiter};
 
 type Stage = stage::Stage<Fenced>;
 type Waiter = Spawn<BoxFuture<'static, FencedLockGuard>>;
@@ -28,8 +28,7 @@ impl Stage {
     async fn waiter(&self) -> Waiter {
         let lock = self.lock.clone();
         let locks = async move { lock.lock().await.unwrap() };
-        let mut waiter = tokio_test::task::spawn(locks.boxed());
-        parked(&mut waiter).await;
+        let waiter = waiter(locks.boxed()).await;
         waiter
     }
 
@@ -118,8 +117,7 @@ async fn a_handle_with_another_token_ttl_asks_redis() {
     let stage = Stage::open().await;
     let (guard, []) = stage.chain::<0>(MS).await;
     let day = stage.lock.clone().token_ttl(Duration::from_secs(86_400));
-    let mut next = tokio_test::task::spawn(day.lock());
-    parked(&mut next).await;
+    let next = waiter(day.lock()).await;
     let counted = stage.wires.count();
     guard.unlock().await.unwrap();
     next.await.unwrap().unlock().await.unwrap();

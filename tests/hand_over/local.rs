@@ -11,7 +11,7 @@ use tokio::{
 };
 use tokio_test::{assert_pending, assert_ready};
 
-use crate::stage::{self, CHAIN, MS, NAME, parked, settle};
+use crate::stage::{self, CHAIN, MS, NAME, parked, settle, waiter};
 
 type Stage = stage::Stage<Reentrant>;
 
@@ -69,8 +69,7 @@ async fn without_a_time_each_turn_is_a_release_and_an_acquisition() {
         let mut guard = stage.held().await;
         let mut ids = vec![guard.hold_id().clone()];
         for _ in 0..4 {
-            let mut next = tokio_test::task::spawn(stage.lock.lock());
-            parked(&mut next).await;
+            let next = waiter(stage.lock.lock()).await;
             let before = stage.wires.count();
             guard.unlock().await.unwrap();
             guard = next.await.unwrap();
@@ -88,8 +87,7 @@ async fn waiting_for_a_hand_over_costs_a_subscription_and_a_try() {
     let mut guard = stage.held().await;
     for turn in 0..5 {
         let before = stage.wires.count();
-        let mut next = tokio_test::task::spawn(stage.lock.lock());
-        parked(&mut next).await;
+        let mut next = waiter(stage.lock.lock()).await;
         let frames = stage.wires.frames(before);
         let sent = frames.iter().map(|frame| frame.command());
         // The rest is that of connecting.
@@ -152,8 +150,7 @@ async fn a_waiter_that_gives_up_passes_the_offer_on_or_releases() {
     assert_eq!(*guard.hold_id(), id);
     assert_eq!(stage.wires.count(), before);
 
-    let mut third = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut third).await;
+    let third = waiter(stage.lock.lock()).await;
     drop(guard);
     assert_eq!(stage.client.stats().releases, 1, "it is owed to Redis");
     assert!(stage.other.is_locked().await.unwrap());
@@ -240,8 +237,7 @@ async fn a_reentered_hold_is_not_handed_over() {
     let guard = stage.held().await;
     let id = guard.hold_id().clone();
     guard.reenter().await.unwrap().unlock().await.unwrap();
-    let mut next = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut next).await;
+    let next = waiter(stage.lock.lock()).await;
     guard.unlock().await.unwrap();
     let next = next.await.unwrap();
     assert_ne!(*next.hold_id(), id);
@@ -283,8 +279,7 @@ async fn a_guard_that_was_handed_over_keeps_the_lock_for_its_own_shortest_hold()
     drop(guard);
     let next = assert_ready!(next.poll()).unwrap();
     assert_eq!(*next.hold_id(), id);
-    let mut last = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut last).await;
+    let mut last = waiter(stage.lock.lock()).await;
     let kept = next.unlock().await.unwrap();
     assert!(matches!(kept, Unlocked::Kept { .. }), "{kept:?}");
     settle().await;
@@ -370,8 +365,7 @@ async fn a_hold_that_was_freed_by_force_is_not_handed_over() {
     let next = next.await.unwrap();
     assert_ne!(*next.hold_id(), id);
 
-    let mut last = tokio_test::task::spawn(stage.lock.lock());
-    parked(&mut last).await;
+    let last = waiter(stage.lock.lock()).await;
     let id = next.hold_id().clone();
     assert!(stage.lock.force_unlock().await.unwrap());
     drop(next);

@@ -75,10 +75,15 @@ impl<K: Kind> Stage<K> {
         F: Future<Output: fmt::Debug>,
     {
         let guard = self.held().await;
-        let mut next = tokio_test::task::spawn(by);
-        parked(&mut next).await;
-        (guard, next)
+        (guard, waiter(by).await)
     }
+}
+
+/// Whoever waits for this, and sleeps.
+pub(crate) async fn waiter<F: Future<Output: fmt::Debug>>(by: F) -> Spawn<F> {
+    let mut waiter = tokio_test::task::spawn(by);
+    parked(&mut waiter).await;
+    waiter
 }
 
 /// Polls a waiter until it is subscribed, has looked once more, and sleeps.
