@@ -3,11 +3,19 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use redlock_rt::{ErrorKind, Shutdown};
+use redlock_rt::{CyclicBarrier, ErrorKind, Shutdown};
 use tests::{eventually, within};
 use tokio::time::Instant;
 
 use crate::world::*;
+
+/// Two parties pass, in this generation.
+async fn pass(world: &World, [one, two]: [&CyclicBarrier; 2], generation: u64) {
+    let first = wait(one);
+    arrived(world, 1).await;
+    assert_eq!(two.wait().await.unwrap().generation, generation);
+    ended(first).await.unwrap();
+}
 
 pub(crate) async fn all_pass_together_again_and_again(world: &World) {
     let barriers: Vec<_> = (0..3)
@@ -48,10 +56,7 @@ pub(crate) async fn a_wait_that_runs_out_leaves(world: &World) {
     assert!(error.to_string().starts_with(&says), "{error}");
     // It was not counted, and has broken nothing.
     arrived(world, 0).await;
-    let second = wait(&two);
-    arrived(world, 1).await;
-    assert_eq!(three.wait().await.unwrap().generation, 1);
-    ended(second).await.unwrap();
+    pass(world, [&two, &three], 1).await;
 }
 
 pub(crate) async fn a_wait_of_zero_asks_once(world: &World) {
@@ -100,10 +105,7 @@ pub(crate) async fn a_party_that_dies_breaks_it_until_it_is_reset(world: &World)
     assert_kind(one.wait().await, ErrorKind::BarrierBroken);
     assert!(two.reset().await.unwrap());
     assert!(!two.reset().await.unwrap());
-    let first = wait(&one);
-    arrived(world, 1).await;
-    assert_eq!(two.wait().await.unwrap().generation, 2);
-    ended(first).await.unwrap();
+    pass(world, [&one, &two], 2).await;
 }
 
 /// Somebody else has found it, and reset it since.
@@ -119,10 +121,7 @@ pub(crate) async fn who_looks_later_is_told_too(world: &World) {
         .await;
     let _: i64 = world.redis(&["DEL", &parties_key(world)]).await;
     let _: i64 = world.redis(&["HDEL", &state, "parties"]).await;
-    let first = wait(&one);
-    arrived(world, 1).await;
-    assert_eq!(two.wait().await.unwrap().generation, 2);
-    ended(first).await.unwrap();
+    pass(world, [&one, &two], 2).await;
     assert_kind(ended(waiting).await, ErrorKind::BarrierBroken);
 }
 
@@ -136,10 +135,7 @@ pub(crate) async fn a_reset_sends_those_who_wait_away(world: &World) {
     assert_eq!(error.kind(), ErrorKind::BarrierReset, "{error}");
     assert!(error.is_barrier_broken());
     arrived(world, 0).await;
-    let first = wait(&one);
-    arrived(world, 1).await;
-    assert_eq!(two.wait().await.unwrap().generation, 2);
-    ended(first).await.unwrap();
+    pass(world, [&one, &two], 2).await;
 }
 
 /// Its key is gone, and two others pass the generation of the same number.
@@ -150,10 +146,7 @@ pub(crate) async fn a_lost_party_passes_in_no_generation(world: &World) {
     settles(world, &client, 1).await;
     let state = format!("redlock_barrier:{{{}}}", world.name);
     let _: i64 = world.redis(&["DEL", &state]).await;
-    let first = wait(&one);
-    arrived(world, 1).await;
-    assert_eq!(two.wait().await.unwrap().generation, 1);
-    ended(first).await.unwrap();
+    pass(world, [&one, &two], 1).await;
     assert_kind(ended(lost).await, ErrorKind::Lost);
 }
 
@@ -164,10 +157,7 @@ pub(crate) async fn a_party_that_is_deleted_does_not_pass_with_the_others(world:
     let lost = wait(&client.cyclic_barrier(&world.name, 2));
     settles(world, &client, 1).await;
     let _: i64 = world.redis(&["DEL", &parties_key(world)]).await;
-    let first = wait(&one);
-    arrived(world, 1).await;
-    assert_eq!(two.wait().await.unwrap().generation, 1);
-    ended(first).await.unwrap();
+    pass(world, [&one, &two], 1).await;
     let error = ended(lost).await.unwrap_err();
     assert!(error.is_lost() && error.lost_reason().is_some(), "{error}");
 }
