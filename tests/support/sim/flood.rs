@@ -59,24 +59,17 @@ pub(super) fn plan(seed: u64) -> Plan {
     }
     let lasts = SPAN.1;
     Plan {
-        seed,
-        terms,
-        things,
-        hosts,
         faults: vec![Fault {
             at: 1,
             what: Trouble::Overload { each, lasts },
             server: 0,
         }],
-        java: Vec::new(),
-        quorum: None,
-        cluster: None,
-        watched: None,
         flood: Some(Flood {
             from: SPAN.0,
             until: SPAN.1,
             each,
         }),
+        ..Plan::without_faults(seed, terms, things, hosts)
     }
 }
 

@@ -184,16 +184,8 @@ impl Plan {
         }
         let faults = faults(random, &terms, &things, hosts.len(), subject);
         let mut plan = Self {
-            seed,
-            terms,
-            things,
-            hosts,
-            java: Vec::new(),
             faults,
-            quorum: None,
-            cluster: None,
-            watched: None,
-            flood: None,
+            ..Self::without_faults(seed, terms, things, hosts)
         };
         if java {
             plan.add_java(random);

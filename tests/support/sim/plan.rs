@@ -140,6 +140,27 @@ pub enum Thing {
 }
 
 impl Plan {
+    /// One server, and nothing that goes wrong.
+    pub(super) fn without_faults(
+        seed: u64,
+        terms: Terms,
+        things: Vec<Thing>,
+        hosts: Vec<Vec<Vec<Step>>>,
+    ) -> Self {
+        Self {
+            seed,
+            terms,
+            things,
+            hosts,
+            java: Vec::new(),
+            faults: Vec::new(),
+            quorum: None,
+            cluster: None,
+            watched: None,
+            flood: None,
+        }
+    }
+
     /// How many servers there are.
     pub fn servers(&self) -> usize {
         let nodes = self.cluster.map(|of| of.masters + of.spares);

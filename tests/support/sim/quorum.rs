@@ -94,16 +94,9 @@ pub(super) fn plan(seed: u64) -> Plan {
         hosts[0][0].iter_mut().for_each(lengthen);
     }
     Plan {
-        seed,
-        terms,
-        things,
-        hosts,
         faults,
-        java: Vec::new(),
         quorum: Some(servers),
-        cluster: None,
-        watched: None,
-        flood: None,
+        ..Plan::without_faults(seed, terms, things, hosts)
     }
 }
 

@@ -55,16 +55,9 @@ pub(super) fn plan(seed: u64) -> Plan {
         (hosts.len(), cluster.masters),
     );
     Plan {
-        seed,
-        terms,
-        things,
-        hosts,
         faults,
-        java: Vec::new(),
-        quorum: None,
         cluster: Some(cluster),
-        watched: None,
-        flood: None,
+        ..Plan::without_faults(seed, terms, things, hosts)
     }
 }
 

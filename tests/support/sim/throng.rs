@@ -56,18 +56,7 @@ pub(super) fn plan(seed: u64) -> Plan {
         let of = |random: &mut Random| (0..steps).map(|_| turn(random, thing, hold)).collect();
         (0..*tasks).map(|_| of(random)).collect()
     });
-    Plan {
-        seed,
-        terms,
-        things: vec![thing],
-        hosts: hosts.collect(),
-        faults: Vec::new(),
-        java: Vec::new(),
-        quorum: None,
-        cluster: None,
-        watched: None,
-        flood: None,
-    }
+    Plan::without_faults(seed, terms, vec![thing], hosts.collect())
 }
 
 impl Plan {

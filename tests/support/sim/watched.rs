@@ -60,16 +60,8 @@ pub(super) fn without_faults(
         }
     }
     Plan {
-        seed,
-        terms,
-        things,
-        hosts,
-        faults: Vec::new(),
-        java: Vec::new(),
-        quorum: None,
-        cluster: None,
         watched: Some(watched),
-        flood: None,
+        ..Plan::without_faults(seed, terms, things, hosts)
     }
 }
 
