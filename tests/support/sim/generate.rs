@@ -109,7 +109,7 @@ impl Plan {
             think: one_of(random, &[1, 30, 400]) as Ms,
             hold: one_of(random, &[1, 30, 200]) as Ms,
         };
-        let (mut hosts, mut fewest, mut tasks) = (2 + random.below(4), 1, 3);
+        let (mut count, mut fewest, mut tasks) = (2 + random.below(4), 1, 3);
         match subject {
             Subject::Outages => {
                 weights.bounded = 100;
@@ -119,16 +119,16 @@ impl Plan {
             Subject::Evictions => {
                 weights.long = 70;
                 weights.plain_leases = 0;
-                (hosts, tasks) = (2, 4);
+                (count, tasks) = (2, 4);
             }
             Subject::Java => {
                 weights.cuts = weights.cuts.min(10);
-                hosts = 2 + random.below(2);
+                count = 2 + random.below(2);
             }
             Subject::Crowds => {
                 weights.cuts = 40;
                 weights.think = 30;
-                hosts = 2;
+                count = 2;
                 tasks = 6;
             }
             Subject::LongWays => {
@@ -139,7 +139,7 @@ impl Plan {
                 weights.bounded = 10;
                 // Longer than a message takes, or whoever is near has it again and again.
                 weights.think = 400;
-                (hosts, tasks) = (2 + random.below(2), 1);
+                (count, tasks) = (2 + random.below(2), 1);
             }
             Subject::Permits => {
                 weights.cuts = 10;
@@ -147,7 +147,7 @@ impl Plan {
                 weights.tries = 0;
                 weights.think = 30;
                 // Another client would take what the first of these leaves.
-                (hosts, fewest, tasks) = (1, 5, 4);
+                (count, fewest, tasks) = (1, 5, 4);
             }
             Subject::Chains => {
                 weights.bounded = weights.bounded.min(40);
@@ -155,18 +155,11 @@ impl Plan {
                 (weights.think, weights.hold) = (1, one_of(random, &[1, 4]) as Ms);
                 // Several turns fit into a chain.
                 terms.latency = [(1, 1), (1, 3)][random.below(2)];
-                (hosts, fewest, tasks) = (1 + random.below(2), 3, 4);
+                (count, fewest, tasks) = (1 + random.below(2), 3, 4);
             }
             _ => {}
         }
-        let mut hosts = (0..hosts)
-            .map(|_| {
-                let tasks = fewest + random.below(tasks);
-                (0..tasks)
-                    .map(|_| steps(random, &weights, &things, &terms))
-                    .collect()
-            })
-            .collect::<Vec<Vec<Vec<Step>>>>();
+        let mut hosts = hosts(random, count, (fewest, tasks), (&weights, &things, &terms));
         let (mut lease, mut renew) = (None, true);
         if chains && random.percent(60) {
             lease = Some(300 + up_to(random, 1500));
@@ -275,12 +268,22 @@ fn things(random: &mut Random, subject: Subject) -> Vec<Thing> {
     things
 }
 
-pub(super) fn steps(
+/// So many hosts, each with one of so many numbers of tasks, the least of which is `fewest`.
+pub(super) fn hosts(
     random: &mut Random,
-    weights: &Weights,
-    things: &[Thing],
-    terms: &Terms,
-) -> Vec<Step> {
+    count: usize,
+    (fewest, numbers): (usize, usize),
+    (weights, things, terms): (&Weights, &[Thing], &Terms),
+) -> Vec<Vec<Vec<Step>>> {
+    let host = |_| {
+        let tasks = fewest + random.below(numbers);
+        let draw = |_| steps(random, weights, things, terms);
+        (0..tasks).map(draw).collect()
+    };
+    (0..count).map(host).collect()
+}
+
+fn steps(random: &mut Random, weights: &Weights, things: &[Thing], terms: &Terms) -> Vec<Step> {
     let count = 2 + random.below(9);
     let mut steps: Vec<Step> = (0..count)
         .map(|_| {

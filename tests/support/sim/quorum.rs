@@ -3,7 +3,7 @@
 //! A majority of the servers is a RedLock's word for it, so what matters is how many of them a fault
 //! strikes at the same time: most plans strike a minority, and some a majority.
 
-use super::generate::{Weights, one_of, steps, terms, up_to};
+use super::generate::{Weights, hosts, one_of, terms, up_to};
 use super::plan::{Fault, Plan, Servers, Step, Terms, Thing, Trouble};
 use super::troubles::trouble;
 use crate::Random;
@@ -80,13 +80,8 @@ pub(super) fn plan(seed: u64) -> Plan {
         think: one_of(random, &[1, 30, 400]) as Ms,
         hold: one_of(random, &[1, 30, 200]) as Ms,
     };
-    let mut hosts = (0..2 + random.below(3))
-        .map(|_| {
-            let tasks = 1 + random.below(3);
-            let draw = |_| steps(random, &weights, &things, &terms);
-            (0..tasks).map(draw).collect()
-        })
-        .collect::<Vec<Vec<Vec<Step>>>>();
+    let count = 2 + random.below(3);
+    let mut hosts = hosts(random, count, (1, 3), (&weights, &things, &terms));
     let faults = faults(random, (subject, servers.count), &terms, &things, &hosts);
     if subject == Subject::Forgetful && random.percent(ALONE) {
         hosts.truncate(1);

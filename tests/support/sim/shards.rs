@@ -3,8 +3,8 @@
 //! Its slots move and its masters fail while locks of all kinds but `RedLock` are in use, in most plans
 //! beside a few other troubles.
 
-use super::generate::{Weights, one_of, steps, terms, up_to};
-use super::plan::{Fault, Plan, Shards, Step, Terms, Thing, Trouble};
+use super::generate::{Weights, hosts, one_of, terms, up_to};
+use super::plan::{Fault, Plan, Shards, Terms, Thing, Trouble};
 use super::troubles::trouble;
 use crate::Random;
 use crate::history::Ms;
@@ -46,7 +46,7 @@ pub(super) fn plan(seed: u64) -> Plan {
     let things = things(random);
     let weights = weights(random);
     let count = 2 + random.below(3);
-    let hosts = hosts(random, count, &weights, &things, &terms);
+    let hosts = hosts(random, count, (1, 3), (&weights, &things, &terms));
     let faults = faults(
         random,
         subject,
@@ -75,22 +75,6 @@ pub(super) fn weights(random: &mut Random) -> Weights {
         think: one_of(random, &[1, 30, 400]) as Ms,
         hold: one_of(random, &[10, 100, 300]) as Ms,
     }
-}
-
-/// So many hosts, each with one to three tasks.
-pub(super) fn hosts(
-    random: &mut Random,
-    count: usize,
-    weights: &Weights,
-    things: &[Thing],
-    terms: &Terms,
-) -> Vec<Vec<Vec<Step>>> {
-    let host = |_| {
-        let tasks = 1 + random.below(3);
-        let draw = |_| steps(random, weights, things, terms);
-        (0..tasks).map(draw).collect()
-    };
-    (0..count).map(host).collect()
 }
 
 pub(super) fn things(random: &mut Random) -> Vec<Thing> {

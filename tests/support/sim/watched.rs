@@ -5,9 +5,9 @@
 
 use std::ops::RangeInclusive;
 
-use super::generate::{one_of, terms, up_to};
+use super::generate::{hosts, one_of, terms, up_to};
 use super::plan::{Fault, Plan, Step, Trouble, Turn, Watched};
-use super::shards::{OTHERS, fails_over, hosts, things, weights};
+use super::shards::{OTHERS, fails_over, things, weights};
 use super::troubles::trouble;
 use crate::Random;
 use crate::history::Ms;
@@ -53,7 +53,7 @@ pub(super) fn without_faults(
     let things = things(random);
     let weights = weights(random);
     let count = counts.start() + random.below(counts.clone().count());
-    let mut hosts = hosts(random, count, &weights, &things, &terms);
+    let mut hosts = hosts(random, count, (1, 3), (&weights, &things, &terms));
     for step in hosts.iter_mut().flatten().flatten() {
         if let Step::Turn(turn) = step {
             change(random, turn);
