@@ -1,6 +1,6 @@
 //! A turn with a read-write lock that is converted to its other mode.
 
-use redlock_rt::{Error, Kind, Lock, LockGuard, ReadWriteLock};
+use redlock_rt::{ConvertError, Kind, Lock, LockGuard, ReadWriteLock};
 
 use super::act::{Host, told};
 use super::guard::{Hold, Locked};
@@ -17,21 +17,9 @@ impl Host {
             return;
         };
         let next = entry.converts(Mode::Shared);
-        let response = self.terms().response;
-        match self
-            .timed(entry.process, "downgrade", response, guard.downgrade())
-            .await
-        {
-            Ok(guard) => {
-                self.converted(entry, next, turn, Locked(guard, lock.read_lock()))
-                    .await
-            }
-            Err(refused) => {
-                next.refused(failed(refused.error()));
-                self.unchanged(entry, turn, Locked(refused.into_guard(), before))
-                    .await;
-            }
-        }
+        let call = ("downgrade", guard.downgrade());
+        self.convert((entry, next), turn, call, (before, lock.read_lock()))
+            .await;
     }
 
     /// Reads, then writes if nobody else reads.
@@ -41,18 +29,32 @@ impl Host {
             return;
         };
         let next = entry.converts(Mode::Exclusive);
+        let call = ("try_upgrade", guard.try_upgrade());
+        self.convert((entry, next), turn, call, (before, lock.write_lock()))
+            .await;
+    }
+
+    /// Holds the lock in its other mode, or goes on in the one that it has.
+    async fn convert<K: Kind + Send + Sync, L: Kind + Send + Sync>(
+        &self,
+        (before, next): (Entry, Entry),
+        turn: Turn,
+        (what, call): (&str, impl Future<Output = Result<LockGuard<L>, ConvertError<K>>> + Send),
+        (old, new): (Lock<K>, Lock<L>),
+    ) {
         let response = self.terms().response;
-        match self
-            .timed(entry.process, "try_upgrade", response, guard.try_upgrade())
-            .await
-        {
+        match self.timed(before.process, what, response, call).await {
             Ok(guard) => {
-                self.converted(entry, next, turn, Locked(guard, lock.write_lock()))
-                    .await
+                let held = Locked(guard, new);
+                before.over("has converted");
+                let lease = Some(turn.lease.unwrap_or_else(|| self.terms().lease));
+                next.granted(&held.owner(), None, (lease, turn.renew), held.is_valid());
+                self.keep(next, turn, held).await;
             }
             Err(refused) => {
-                next.refused(failed(refused.error()));
-                self.unchanged(entry, turn, Locked(refused.into_guard(), before))
+                next.refused(Outcome::Failed(told(refused.error())));
+                before.goes_on();
+                self.keep(before, turn, Locked(refused.into_guard(), old))
                     .await;
             }
         }
@@ -71,20 +73,4 @@ impl Host {
         };
         self.acquire(entry, turn, acquire, |_| None).await
     }
-
-    async fn converted<H: Hold>(&self, before: Entry, now: Entry, turn: Turn, held: H) {
-        before.over("has converted");
-        let lease = Some(turn.lease.unwrap_or_else(|| self.terms().lease));
-        now.granted(&held.owner(), None, (lease, turn.renew), held.is_valid());
-        self.keep(now, turn, held).await;
-    }
-
-    async fn unchanged<H: Hold>(&self, entry: Entry, turn: Turn, held: H) {
-        entry.goes_on();
-        self.keep(entry, turn, held).await;
-    }
-}
-
-fn failed(error: &Error) -> Outcome {
-    Outcome::Failed(told(error))
 }
