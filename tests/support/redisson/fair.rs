@@ -258,13 +258,9 @@ impl RedissonFairLock {
             self.client.publish(),
             &latch_time,
         ];
-        let answer: Option<i64> = RELEASE.run(&self.client, &keys, &args).await?;
+        let unlocked = RELEASE.run(&self.client, &keys, &args).await?;
         let _: i64 = self.client.command("DEL", latch).await?;
-        Ok(match answer {
-            None => RedissonUnlock::NotOwner,
-            Some(0) => RedissonUnlock::StillHeld,
-            Some(_) => RedissonUnlock::Freed,
-        })
+        Ok(unlocked)
     }
 
     /// The client's clock.

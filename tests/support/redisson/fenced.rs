@@ -29,17 +29,10 @@ const ACQUIRE: Script = Script(
 /// Except for acquiring, it is the `RLock` of the same name.
 #[derive(Clone, Debug)]
 pub struct RedissonFencedLock {
-    client: RedissonClient,
-    name: String,
     lock: RedissonRLock,
 }
 
 impl RedissonFencedLock {
-    fn new(client: RedissonClient, name: String) -> Self {
-        let lock = client.rlock(&name);
-        Self { client, name, lock }
-    }
-
     /// The methods of `RLock`: owners, questions, channel, renewal, `forceUnlock()`.
     pub fn as_rlock(&self) -> &RedissonRLock {
         &self.lock
@@ -55,11 +48,11 @@ impl RedissonFencedLock {
         thread_id: u64,
         lease: Option<Duration>,
     ) -> RedisResult<Attempt<i64>> {
-        let lease = lease.unwrap_or_else(|| self.client.watchdog());
+        let lease = lease.unwrap_or_else(|| self.lock.client.watchdog());
         self.lock.asked.now();
-        let keys = [&*self.name, &self.counter()];
+        let keys = [&*self.lock.name, &self.counter()];
         let args = [&*millis(lease), &self.lock.owner(thread_id)];
-        let (ttl, token): (i64, i64) = ACQUIRE.run(&self.client, &keys, &args).await?;
+        let (ttl, token): (i64, i64) = ACQUIRE.run(&self.lock.client, &keys, &args).await?;
         Ok(if token == -1 { Err(ttl) } else { Ok(token) })
     }
 
@@ -75,7 +68,7 @@ impl RedissonFencedLock {
     ) -> RedisResult<Option<i64>> {
         let channel = self.lock.channel();
         let attempt = || self.attempt(thread_id, None).boxed();
-        wait_for(&self.client, &channel, wait, attempt).await
+        wait_for(&self.lock.client, &channel, wait, attempt).await
     }
 
     /// `unlock()`.
@@ -91,18 +84,20 @@ impl RedissonFencedLock {
     /// # Errors
     /// Those of Redis.
     pub async fn token(&self) -> RedisResult<Option<i64>> {
-        self.client.command("GET", &self.counter()).await
+        self.lock.client.command("GET", &self.counter()).await
     }
 
     /// The key of the counter.
     pub fn counter(&self) -> String {
-        prefixed("redisson_lock_token", &self.name)
+        prefixed("redisson_lock_token", &self.lock.name)
     }
 }
 
 impl RedissonClient {
     /// `getFencedLock(name)`.
     pub fn fenced_lock(&self, name: impl Into<String>) -> RedissonFencedLock {
-        RedissonFencedLock::new(self.clone(), name.into())
+        RedissonFencedLock {
+            lock: self.rlock(name),
+        }
     }
 }

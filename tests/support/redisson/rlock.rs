@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use redis::RedisResult;
+use redis::{FromRedisValue, ParsingError, RedisResult, Value};
 use tokio::time::Instant;
 
 use super::{
@@ -82,13 +82,23 @@ pub enum RedissonUnlock {
     NotOwner,
 }
 
+impl FromRedisValue for RedissonUnlock {
+    fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
+        Ok(match Option::<i64>::from_redis_value(value)? {
+            None => Self::NotOwner,
+            Some(0) => Self::StillHeld,
+            Some(_) => Self::Freed,
+        })
+    }
+}
+
 /// An `RLock` object of Redisson; clones are the same object.
 ///
 /// A lock without an explicit lease is not renewed automatically: see [`renew`](Self::renew).
 #[derive(Clone, Debug)]
 pub struct RedissonRLock {
-    client: RedissonClient,
-    name: String,
+    pub(super) client: RedissonClient,
+    pub(super) name: String,
     // `internalLockLeaseTime`: the last lease of this object.
     lease: Arc<Mutex<Duration>>,
     pub(super) asked: Asked,
@@ -204,12 +214,7 @@ impl RedissonRLock {
             self.client.publish(),
             &latch_time,
         ];
-        let answer: Option<i64> = RELEASE.run(&self.client, &keys, &args).await?;
-        Ok(match answer {
-            None => RedissonUnlock::NotOwner,
-            Some(0) => RedissonUnlock::StillHeld,
-            Some(_) => RedissonUnlock::Freed,
-        })
+        RELEASE.run(&self.client, &keys, &args).await
     }
 
     /// `forceUnlock()`: whether there was a lock.

@@ -309,7 +309,7 @@ impl RedissonModeLock {
         let latch = unlock_latch(&self.name, &self.client.request_id());
         let (channel, field) = (self.channel(), self.field(thread_id));
         let time = self.client.latch_time().to_string();
-        let answer: Option<i64> = if self.writes {
+        let unlocked = if self.writes {
             let lease = millis(*self.lease.lock().unwrap_or_else(PoisonError::into_inner));
             let keys = [&*self.name, &channel, &latch];
             let args = [
@@ -328,11 +328,7 @@ impl RedissonModeLock {
         };
         // Redisson does not wait for this reply, but a test must not leave a command in flight.
         let _: i64 = self.client.command("DEL", latch).await?;
-        Ok(match answer {
-            None => RedissonUnlock::NotOwner,
-            Some(0) => RedissonUnlock::StillHeld,
-            Some(_) => RedissonUnlock::Freed,
-        })
+        Ok(unlocked)
     }
 
     /// `forceUnlock()`: whether it was held in this mode.

@@ -38,17 +38,10 @@ const LONGEST: Duration = Duration::from_millis(128);
 /// Acquiring, questions and renewal are those of the `RLock` of the same name.
 #[derive(Clone, Debug)]
 pub struct RedissonSpinLock {
-    client: RedissonClient,
-    name: String,
     lock: RedissonRLock,
 }
 
 impl RedissonSpinLock {
-    fn new(client: RedissonClient, name: String) -> Self {
-        let lock = client.rlock(&name);
-        Self { client, name, lock }
-    }
-
     /// The common part with `RLock`: owners, attempts, questions, renewal.
     pub fn as_rlock(&self) -> &RedissonRLock {
         &self.lock
@@ -70,7 +63,7 @@ impl RedissonSpinLock {
             if wait.is_some_and(|wait| start.elapsed() >= wait) {
                 return Ok(false);
             }
-            let random = self.client.random() % u64::try_from(pause.as_millis()).unwrap_or(1);
+            let random = self.lock.client.random() % u64::try_from(pause.as_millis()).unwrap_or(1);
             tokio::time::sleep(pause + Duration::from_millis(random)).await;
             pause = (pause * 2).min(LONGEST);
         }
@@ -82,18 +75,14 @@ impl RedissonSpinLock {
     /// # Errors
     /// Those of Redis.
     pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
-        let latch = unlock_latch(&self.name, &self.client.request_id());
-        let (lease, owner) = (millis(self.client.watchdog()), self.lock.owner(thread_id));
-        let args = [&*lease, &owner, &self.client.latch_time().to_string()];
-        let answer: Option<i64> = RELEASE
-            .run(&self.client, &[&self.name, &latch], &args)
+        let latch = unlock_latch(&self.lock.name, &self.lock.client.request_id());
+        let (lease, owner) = (millis(self.lock.client.watchdog()), self.lock.owner(thread_id));
+        let args = [&*lease, &owner, &self.lock.client.latch_time().to_string()];
+        let unlocked = RELEASE
+            .run(&self.lock.client, &[&self.lock.name, &latch], &args)
             .await?;
-        let _: i64 = self.client.command("DEL", latch).await?;
-        Ok(match answer {
-            None => RedissonUnlock::NotOwner,
-            Some(0) => RedissonUnlock::StillHeld,
-            Some(_) => RedissonUnlock::Freed,
-        })
+        let _: i64 = self.lock.client.command("DEL", latch).await?;
+        Ok(unlocked)
     }
 
     /// `forceUnlock()`: whether there was a lock.
@@ -101,13 +90,15 @@ impl RedissonSpinLock {
     /// # Errors
     /// Those of Redis.
     pub async fn force_unlock(&self) -> RedisResult<bool> {
-        self.client.command("DEL", &self.name).await
+        self.lock.client.command("DEL", &self.lock.name).await
     }
 }
 
 impl RedissonClient {
     /// `getSpinLock(name)`.
     pub fn spin_lock(&self, name: impl Into<String>) -> RedissonSpinLock {
-        RedissonSpinLock::new(self.clone(), name.into())
+        RedissonSpinLock {
+            lock: self.rlock(name),
+        }
     }
 }
