@@ -34,12 +34,18 @@ pub(super) type Latch = Arc<Semaphore>;
 
 #[derive(Debug)]
 pub(super) struct Subscriptions {
-    // Also keeps SUBSCRIBE and UNSUBSCRIBE of a channel in order.
-    sink: Arc<tokio::sync::Mutex<Sink>>,
-    entries: Entries,
-    /// Nobody answers on the connection.
-    silent: Arc<Notify>,
+    shared: Arc<Shared>,
     reader: JoinHandle<()>,
+}
+
+/// With the task that reads.
+#[derive(Debug)]
+struct Shared {
+    // Also keeps SUBSCRIBE and UNSUBSCRIBE of a channel in order.
+    sink: tokio::sync::Mutex<Sink>,
+    entries: Mutex<BTreeMap<String, Entry>>,
+    /// Nobody answers on the connection.
+    silent: Notify,
 }
 
 enum Sink {
@@ -70,7 +76,15 @@ impl Sink {
     }
 }
 
-type Entries = Arc<Mutex<BTreeMap<String, Entry>>>;
+impl Shared {
+    fn new(sink: Sink) -> Arc<Self> {
+        Arc::new(Self {
+            sink: tokio::sync::Mutex::new(sink),
+            entries: Mutex::default(),
+            silent: Notify::new(),
+        })
+    }
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -81,22 +95,13 @@ struct Entry {
 impl Subscriptions {
     pub(super) async fn connect(surroundings: &Surroundings) -> RedisResult<Self> {
         let (sink, stream) = surroundings.pubsub().await?.split();
-        let sink = Arc::new(tokio::sync::Mutex::new(Sink::Plain(sink)));
-        let entries = Entries::default();
-        let silent = Arc::new(Notify::new());
+        let shared = Shared::new(Sink::Plain(sink));
         let keep = Keep {
             surroundings: surroundings.clone(),
-            sink: sink.clone(),
-            entries: entries.clone(),
-            silent: silent.clone(),
+            shared: shared.clone(),
         };
         let reader = tokio::spawn(keep.run(stream));
-        Ok(Self {
-            sink,
-            entries,
-            silent,
-            reader,
-        })
+        Ok(Self { shared, reader })
     }
 
     /// To the master of a shard; `url` asks for RESP3.
@@ -107,26 +112,20 @@ impl Subscriptions {
         let connection = client
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
-        let entries = Entries::default();
-        let silent = Arc::new(Notify::new());
-        let reader = tokio::spawn(read_shard(pushed, entries.clone()));
-        Ok(Self {
-            sink: Arc::new(tokio::sync::Mutex::new(Sink::Shard(connection))),
-            entries,
-            silent,
-            reader,
-        })
+        let shared = Shared::new(Sink::Shard(connection));
+        let reader = tokio::spawn(read_shard(pushed, shared.clone()));
+        Ok(Self { shared, reader })
     }
 
     pub(super) fn channels(&self) -> Vec<String> {
-        lock(&self.entries).keys().cloned().collect()
+        lock(&self.shared.entries).keys().cloned().collect()
     }
 
     /// Joins the waiters of a channel; subscribed when this returns.
     pub(super) async fn join(&self, channel: &str) -> RedisResult<Latch> {
-        let mut sink = self.sink.lock().await;
+        let mut sink = self.shared.sink.lock().await;
         let joined = {
-            let mut entries = lock(&self.entries);
+            let mut entries = lock(&self.shared.entries);
             entries.get_mut(channel).map(|entry| {
                 entry.waiters += 1;
                 entry.latch.clone()
@@ -140,19 +139,19 @@ impl Subscriptions {
             latch: latch.clone(),
             waiters: 1,
         };
-        lock(&self.entries).insert(channel.to_owned(), entry);
+        lock(&self.shared.entries).insert(channel.to_owned(), entry);
         let subscribed = self.in_time(sink.subscribe(channel)).await;
         if subscribed.is_err() {
-            lock(&self.entries).remove(channel);
+            lock(&self.shared.entries).remove(channel);
         }
         subscribed.map(|()| latch)
     }
 
     /// Leaves the waiters of a channel; the last one unsubscribes.
     pub(super) async fn leave(&self, channel: &str) -> RedisResult<()> {
-        let mut sink = self.sink.lock().await;
+        let mut sink = self.shared.sink.lock().await;
         let last = {
-            let mut entries = lock(&self.entries);
+            let mut entries = lock(&self.shared.entries);
             let entry = entries.get_mut(channel).expect("leaves what was joined");
             entry.waiters -= 1;
             let last = entry.waiters == 0;
@@ -167,14 +166,12 @@ impl Subscriptions {
             Ok(())
         }
     }
-}
 
-impl Subscriptions {
     async fn in_time(&self, call: impl Future<Output = RedisResult<()>>) -> RedisResult<()> {
         match timeout(SUBSCRIBE, call).await {
             Ok(answered) => answered,
             Err(_) => {
-                self.silent.notify_one();
+                self.shared.silent.notify_one();
                 Err(io::Error::from(io::ErrorKind::TimedOut).into())
             }
         }
@@ -196,9 +193,7 @@ impl std::fmt::Debug for Sink {
 /// Reads messages; when the connection is gone, makes another that has the same subscriptions.
 struct Keep {
     surroundings: Surroundings,
-    sink: Arc<tokio::sync::Mutex<Sink>>,
-    entries: Entries,
-    silent: Arc<Notify>,
+    shared: Arc<Shared>,
 }
 
 impl Keep {
@@ -206,8 +201,8 @@ impl Keep {
         loop {
             tokio::select! {
                 biased;
-                () = self.silent.notified() => {}
-                () = read(stream, &self.entries) => {}
+                () = self.shared.silent.notified() => {}
+                () = read(stream, &self.shared) => {}
             }
             stream = self.again().await;
         }
@@ -220,8 +215,8 @@ impl Keep {
                 continue;
             };
             let (mut next, stream) = pubsub.split();
-            let mut sink = self.sink.lock().await;
-            let channels: Vec<String> = lock(&self.entries).keys().cloned().collect();
+            let mut sink = self.shared.sink.lock().await;
+            let channels: Vec<String> = lock(&self.shared.entries).keys().cloned().collect();
             let subscribed = async {
                 match channels.is_empty() {
                     true => Ok(()),
@@ -237,30 +232,27 @@ impl Keep {
     }
 }
 
-async fn read(mut stream: PubSubStream, entries: &Entries) {
+async fn read(mut stream: PubSubStream, shared: &Shared) {
     while let Some(message) = stream.next().await {
         let payload = message.get_payload().ok();
-        hear(entries, message.get_channel_name(), payload);
+        hear(shared, message.get_channel_name(), payload);
     }
 }
 
-async fn read_shard(
-    mut pushed: UnboundedReceiver<PushInfo>,
-    entries: Arc<Mutex<BTreeMap<String, Entry>>>,
-) {
+async fn read_shard(mut pushed: UnboundedReceiver<PushInfo>, shared: Arc<Shared>) {
     while let Some(PushInfo { kind, data }) = pushed.recv().await {
         let words: Vec<String> = data
             .into_iter()
             .map(|word| String::from_redis_value(word).unwrap_or_default())
             .collect();
         if let (PushKind::SMessage, [channel, payload]) = (kind, words.as_slice()) {
-            hear(&entries, channel, payload.parse().ok());
+            hear(&shared, channel, payload.parse().ok());
         }
     }
 }
 
-fn hear(entries: &Mutex<BTreeMap<String, Entry>>, channel: &str, payload: Option<i64>) {
-    let entries = lock(entries);
+fn hear(shared: &Shared, channel: &str, payload: Option<i64>) {
+    let entries = lock(&shared.entries);
     let Some(entry) = entries.get(channel) else {
         return;
     };
