@@ -32,6 +32,7 @@ impl Proxy {
             Loss::CutAfter => (Phase::Reply, Action::Cut),
             Loss::CutBefore => (Phase::Request, Action::Cut),
         };
-        self.state.add_due(phase, calls.into(), action, times);
+        self.state
+            .add_rule(phase, calls.into(), action, Some(times), true);
     }
 }

@@ -198,15 +198,13 @@ impl Proxy {
 
     /// Swallows the next matching request and cuts its connection: the server never sees it.
     pub fn cut_before_request(&self, matcher: impl Into<Matcher>) {
-        self.state
-            .add_rule(Phase::Request, matcher.into(), Action::Cut, Some(1));
+        self.add(Phase::Request, matcher, Action::Cut, 1);
     }
 
     /// Cuts the connection of the next matching request when the server has answered it: the command
     /// has run, the reply is lost.
     pub fn cut_after_request(&self, matcher: impl Into<Matcher>) {
-        self.state
-            .add_rule(Phase::Reply, matcher.into(), Action::Cut, Some(1));
+        self.add(Phase::Reply, matcher, Action::Cut, 1);
     }
 
     /// Refuses new connections; open ones stay.
@@ -223,28 +221,24 @@ impl Proxy {
 
     /// Swallows the `count` next matching requests: the server never sees them.
     pub fn swallow_request(&self, matcher: impl Into<Matcher>, count: usize) {
-        self.state
-            .add_rule(Phase::Request, matcher.into(), Action::Swallow, Some(count));
+        self.add(Phase::Request, matcher, Action::Swallow, count);
     }
 
     /// Swallows the replies to the `count` next matching requests, which run.
     pub fn swallow_reply(&self, matcher: impl Into<Matcher>, count: usize) {
-        self.state
-            .add_rule(Phase::Reply, matcher.into(), Action::Swallow, Some(count));
+        self.add(Phase::Reply, matcher, Action::Swallow, count);
     }
 
     /// Swallows the `count` next matching messages to subscribers.
     pub fn swallow_message(&self, matcher: impl Into<Matcher>, count: usize) {
-        self.state
-            .add_rule(Phase::Message, matcher.into(), Action::Swallow, Some(count));
+        self.add(Phase::Message, matcher, Action::Swallow, count);
     }
 
     /// Answers the `count` next matching requests with this RESP frame, for instance
     /// `"-LOADING Redis is loading the dataset in memory\r\n"`; the server never sees them.
     pub fn answer(&self, matcher: impl Into<Matcher>, reply: impl Into<Bytes>, count: usize) {
         let action = Action::Answer(reply.into());
-        self.state
-            .add_rule(Phase::Request, matcher.into(), action, Some(count));
+        self.add(Phase::Request, matcher, action, count);
     }
 
     // Hold frames.
@@ -267,12 +261,9 @@ impl Proxy {
     /// Delays every matching request on its way to the server: a slow link, not a way to force an
     /// order, for which there is [`hold_request`](Self::hold_request).
     pub fn delay(&self, matcher: impl Into<Matcher>, duration: Duration) {
-        self.state.add_rule(
-            Phase::Request,
-            matcher.into(),
-            Action::Delay(duration),
-            None,
-        );
+        let delay = Action::Delay(duration);
+        self.state
+            .add_rule(Phase::Request, matcher.into(), delay, None, false);
     }
 
     /// Continues to accept and to read, but forwards nothing in either direction: half-open
@@ -304,8 +295,14 @@ impl Proxy {
     fn hold(&self, phase: Phase, matcher: Matcher) -> Gate {
         let (gate, state) = Gate::new();
         self.state
-            .add_rule(phase, matcher, Action::Hold(state), None);
+            .add_rule(phase, matcher, Action::Hold(state), None, true);
         gate
+    }
+
+    /// A fault for so many frames, which none has to meet.
+    fn add(&self, phase: Phase, matcher: impl Into<Matcher>, action: Action, count: usize) {
+        self.state
+            .add_rule(phase, matcher.into(), action, Some(count), false);
     }
 
     async fn wait(&self, matcher: Matcher, least: Progress, count: usize) {

@@ -189,23 +189,8 @@ impl State {
         Decision::Pass
     }
 
+    /// `left`: for so many frames, `None` for all. `is_due`: one has to meet it.
     pub(super) fn add_rule(
-        &self,
-        phase: Phase,
-        matcher: Matcher,
-        action: Action,
-        times: Option<usize>,
-    ) {
-        let is_due = matches!(action, Action::Hold(_));
-        self.add(phase, matcher, action, times, is_due);
-    }
-
-    /// Adds a rule that a frame has to meet.
-    pub(super) fn add_due(&self, phase: Phase, matcher: Matcher, action: Action, times: usize) {
-        self.add(phase, matcher, action, Some(times), true);
-    }
-
-    fn add(
         &self,
         phase: Phase,
         matcher: Matcher,
