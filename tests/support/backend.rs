@@ -86,48 +86,61 @@ macro_rules! behaviours {
     };
 }
 
+/// Real servers, which tests share, and a way in which clients find them.
+pub trait RealServers: Default + Send + Sync + 'static {
+    /// So many a test may have.
+    const MOST: usize = MOST;
+
+    /// Asks one of the servers; its connections need no TLS.
+    fn with<T>(server: usize, ask: impl FnOnce(&RedisServer) -> T) -> T;
+
+    /// A client of one server, with default options.
+    fn builder(server: usize) -> ClientBuilder;
+}
+
+impl<S: RealServers> Backend for S {
+    fn open(servers: usize) -> Self {
+        assert!(servers <= S::MOST, "there are {} servers", S::MOST);
+        Self::default()
+    }
+
+    fn client(&self, server: usize) -> ClientBuilder {
+        S::builder(server)
+    }
+
+    fn wires(&self, server: usize) -> Wires {
+        Wires::to_address(S::with(server, RedisServer::address))
+    }
+
+    async fn connect(&self, server: usize) -> MultiplexedConnection {
+        let connected = connection_to(&S::with(server, RedisServer::url)).await;
+        connected.expect("the server answers")
+    }
+}
+
 /// The shared server, and further shared servers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Redis;
 
 /// For locks over several servers.
 static OTHERS: [OnceLock<RedisServer>; MOST - 1] = [const { OnceLock::new() }; MOST - 1];
 
-impl Redis {
-    fn url(server: usize) -> String {
-        Self::with(server, RedisServer::url)
-    }
-
+impl RealServers for Redis {
     fn with<T>(server: usize, ask: impl FnOnce(&RedisServer) -> T) -> T {
         match server.checked_sub(1) {
             None => ask(&shared_server()),
             Some(other) => ask(OTHERS[other].get_or_init(RedisServer::start)),
         }
     }
-}
 
-impl Backend for Redis {
-    fn open(_servers: usize) -> Self {
-        Self
-    }
-
-    fn client(&self, server: usize) -> ClientBuilder {
-        Client::builder().url(&Self::url(server))
-    }
-
-    fn wires(&self, server: usize) -> Wires {
-        Wires::to_address(Self::with(server, RedisServer::address))
-    }
-
-    async fn connect(&self, server: usize) -> MultiplexedConnection {
-        let connected = connection_to(&Self::url(server)).await;
-        connected.expect("the server answers")
+    fn builder(server: usize) -> ClientBuilder {
+        Client::builder().url(&Self::with(server, RedisServer::url))
     }
 }
 
 /// A shared cluster of one master, which has all slots: so a test can look at all keys with one
 /// connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct OneMaster;
 
 impl OneMaster {
@@ -141,28 +154,21 @@ impl OneMaster {
     }
 }
 
-impl Backend for OneMaster {
-    fn open(servers: usize) -> Self {
-        assert_eq!(servers, 1, "a quorum needs servers that are independent");
-        Self
+impl RealServers for OneMaster {
+    /// A quorum needs servers that are independent.
+    const MOST: usize = 1;
+
+    fn with<T>(_server: usize, ask: impl FnOnce(&RedisServer) -> T) -> T {
+        ask(Self::cluster().node(0))
     }
 
-    fn client(&self, _server: usize) -> ClientBuilder {
+    fn builder(_server: usize) -> ClientBuilder {
         Client::builder().url(&Self::cluster().url())
-    }
-
-    fn wires(&self, _server: usize) -> Wires {
-        Wires::to_address(Self::cluster().node(0).address())
-    }
-
-    async fn connect(&self, _server: usize) -> MultiplexedConnection {
-        let connected = Self::cluster().node(0).connect().await;
-        connected.expect("the node answers")
     }
 }
 
 /// Shared servers to which clients speak TLS.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tls;
 
 impl Tls {
@@ -172,31 +178,21 @@ impl Tls {
     }
 }
 
-impl Backend for Tls {
-    fn open(_servers: usize) -> Self {
-        Self
+impl RealServers for Tls {
+    fn with<T>(server: usize, ask: impl FnOnce(&RedisServer) -> T) -> T {
+        ask(Self::server(server))
     }
 
-    fn client(&self, server: usize) -> ClientBuilder {
+    fn builder(server: usize) -> ClientBuilder {
         let server = Self::server(server);
         let builder = Client::builder().url(&server.tls_url());
         builder.tls_roots(server.ca_pem())
-    }
-
-    /// Without TLS, since a test reads what passes.
-    fn wires(&self, server: usize) -> Wires {
-        Wires::to_address(Self::server(server).address())
-    }
-
-    async fn connect(&self, server: usize) -> MultiplexedConnection {
-        let connected = Self::server(server).connect().await;
-        connected.expect("the server answers")
     }
 }
 
 /// Shared masters, which clients find by asking sentinels: the first with a replica and three
 /// sentinels.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Watched;
 
 impl Watched {
@@ -216,25 +212,15 @@ impl Watched {
     }
 }
 
-impl Backend for Watched {
-    fn open(_servers: usize) -> Self {
-        Self
+impl RealServers for Watched {
+    fn with<T>(server: usize, ask: impl FnOnce(&RedisServer) -> T) -> T {
+        let (servers, _) = Self::servers(server);
+        ask(servers.server(0))
     }
 
-    fn client(&self, server: usize) -> ClientBuilder {
+    fn builder(server: usize) -> ClientBuilder {
         let (_, sentinels) = Self::servers(server);
         Client::builder().url(&sentinels.url(""))
-    }
-
-    fn wires(&self, server: usize) -> Wires {
-        let (servers, _) = Self::servers(server);
-        Wires::to_address(servers.server(0).address())
-    }
-
-    async fn connect(&self, server: usize) -> MultiplexedConnection {
-        let (servers, _) = Self::servers(server);
-        let connected = servers.server(0).connect().await;
-        connected.expect("the master answers")
     }
 }
 

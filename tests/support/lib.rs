@@ -72,7 +72,7 @@ mod world;
 
 pub use self::{
     ask::ask,
-    backend::{Backend, Embedded, OneMaster, Redis, Tls, Watched},
+    backend::{Backend, Embedded, OneMaster, RealServers, Redis, Tls, Watched},
     clock::{monotonic, processor_time},
     cluster::{Cluster, ClusterOptions, Migration, shared_cluster, slot_of},
     contender::Contender,
