@@ -9,13 +9,8 @@ const WAYS: Ms = 24;
 const SLACK: Ms = 10;
 
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
-    let is_arrival = |call: &&LatchCall| matches!(call.act, LatchAct::Arrive { .. });
-    let calls: Vec<&LatchCall> = history.latches.iter().filter(is_arrival).collect();
-    let mut keys: Vec<&str> = calls.iter().map(|call| &*call.key).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    for key in keys {
-        let calls: Vec<&LatchCall> = calls.iter().filter(|c| c.key == key).copied().collect();
+    let is_arrival = |act| matches!(act, LatchAct::Arrive { .. });
+    for (key, calls) in history.latch_calls(is_arrival) {
         let mut found = Verdict::default();
         for call in &calls {
             passed(history, &calls, call, &mut found);

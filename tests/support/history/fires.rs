@@ -5,14 +5,8 @@ use super::{History, LatchAct, LatchCall, Ms, Started, Verdict, Violation};
 const RULE: &str = "once";
 
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
-    let is_of_a_fire =
-        |call: &&LatchCall| matches!(call.act, LatchAct::Start { .. } | LatchAct::Mark);
-    let calls: Vec<&LatchCall> = history.latches.iter().filter(is_of_a_fire).collect();
-    let mut keys: Vec<&str> = calls.iter().map(|call| &*call.key).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    for key in keys {
-        let calls: Vec<&LatchCall> = calls.iter().filter(|c| c.key == key).copied().collect();
+    let is_of_a_fire = |act| matches!(act, LatchAct::Start { .. } | LatchAct::Mark);
+    for (key, calls) in history.latch_calls(is_of_a_fire) {
         let moved = history.moved(key).map(|moved| moved.from);
         let forgotten = history.wiped(key).map(|wiped| wiped.at).chain(moved).min();
         for (at, what) in broken(&calls) {

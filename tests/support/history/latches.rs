@@ -8,12 +8,7 @@ use super::{History, LatchAct, LatchCall, Ms, Verdict, Violation};
 const RULE: &str = "latch";
 
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
-    let mut keys: Vec<&str> = history.latches.iter().map(|call| &*call.key).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    for key in keys {
-        let calls = history.latches.iter().filter(|call| call.key == key);
-        let calls: Vec<&LatchCall> = calls.collect();
+    for (key, calls) in history.latch_calls(|_| true) {
         // Redisson counts once more when it repeats a call.
         let repeats = calls
             .iter()

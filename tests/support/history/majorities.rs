@@ -55,10 +55,7 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
 fn states<'a>(history: &'a History, name: &str, server: usize) -> Vec<(&'a Sight, Ms)> {
     let sights = history.server_sights.iter();
     let of = sights.filter(|(at, sight)| *at == server && sight.key == name);
-    let sights: Vec<&Sight> = of.map(|(_, sight)| sight).collect();
-    let ends = sights.iter().skip(1).map(|sight| sight.at);
-    let ends: Vec<Ms> = ends.chain([history.end]).collect();
-    sights.into_iter().zip(ends).collect()
+    history.until_next(of.map(|(_, sight)| sight).collect())
 }
 
 /// A lock on several servers.

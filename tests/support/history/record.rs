@@ -1,5 +1,7 @@
 //! What is written down.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 
 /// The longest pause between two tries to connect.
@@ -583,11 +585,8 @@ impl History {
     }
 
     /// The keys that were asked for, each once.
-    pub(super) fn keys(&self) -> Vec<&str> {
-        let mut keys: Vec<&str> = self.acquisitions.iter().map(|one| &*one.key).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys
+    pub(super) fn keys(&self) -> BTreeSet<&str> {
+        self.acquisitions.iter().map(|one| &*one.key).collect()
     }
 
     /// The acquisitions of a key.
@@ -596,18 +595,31 @@ impl History {
         all.filter(|one| one.key == key).collect()
     }
 
+    /// The calls on latches that do this, of each key.
+    pub(super) fn latch_calls(
+        &self,
+        is_one: impl Fn(LatchAct) -> bool,
+    ) -> BTreeMap<&str, Vec<&LatchCall>> {
+        let mut calls = BTreeMap::<&str, Vec<&LatchCall>>::new();
+        for call in self.latches.iter().filter(|call| is_one(call.act)) {
+            calls.entry(&call.key).or_default().push(call);
+        }
+        calls
+    }
+
     /// The keys that were looked at, each once.
-    pub(super) fn seen_keys(&self) -> Vec<&str> {
-        let mut keys: Vec<&str> = self.sights.iter().map(|sight| &*sight.key).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys
+    pub(super) fn seen_keys(&self) -> BTreeSet<&str> {
+        self.sights.iter().map(|sight| &*sight.key).collect()
     }
 
     /// What a key looked like, each sight with the time of the next one.
     pub(super) fn states(&self, key: &str) -> Vec<(&Sight, Ms)> {
         let of_key = self.sights.iter().filter(|sight| sight.key == key);
-        let sights: Vec<&Sight> = of_key.collect();
+        self.until_next(of_key.collect())
+    }
+
+    /// Each of these sights of a key with the time of the next one.
+    pub(super) fn until_next<'a>(&self, sights: Vec<&'a Sight>) -> Vec<(&'a Sight, Ms)> {
         let ends = sights.iter().skip(1).map(|sight| sight.at);
         let ends: Vec<Ms> = ends.chain([self.end]).collect();
         sights.into_iter().zip(ends).collect()
