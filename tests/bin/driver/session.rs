@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::{
     answer::{Failure, Outcome},
-    clients::Clients,
+    clients::{Clients, Slot},
     command::{Command, Line},
     locks::{lock_command, owned_command},
     running::Running,
@@ -97,56 +97,6 @@ impl Session {
                 let slot = self.clients.remove(client)?;
                 running.start(id, async move { slot.close().await });
             }
-            Command::Shutdown => {
-                let slot = self.clients.get(client)?;
-                running.start(id, async move { slot.shutdown().await });
-            }
-            Command::Uuid => {
-                let slot = self.clients.get(client)?;
-                running.start(id, async move {
-                    Ok(slot.connected().await?.client.uuid().into())
-                });
-            }
-            Command::Stats => {
-                let slot = self.clients.get(client)?;
-                running.start(id, async move { Ok(slot.connected().await?.stats()) });
-            }
-            Command::Publish { channel, message } => {
-                let slot = self.clients.get(client)?;
-                running.start(id, async move {
-                    slot.connected().await?.publish(&channel, &message).await
-                });
-            }
-            Command::Lock { lock, of } => {
-                let slot = self.clients.get(client)?;
-                running.start(id, async move {
-                    lock_command(slot.connected().await?, &lock, of).await
-                });
-            }
-            Command::Fenced(of) => {
-                let slot = self.clients.get(client)?;
-                running.start(id, async move { of.run(slot.connected().await?).await });
-            }
-            Command::Latch(of) => {
-                let slot = self.clients.get(client)?;
-                running.start(id, async move { of.run(slot.connected().await?).await });
-            }
-            Command::Barrier(of) => {
-                let slot = self.clients.get(client)?;
-                running.start(id, async move { of.run(slot.connected().await?).await });
-            }
-            Command::Service(of) => {
-                let slot = self.clients.get(client)?;
-                running.start(id, async move {
-                    of.run(slot.connected().await?, &slot.services).await
-                });
-            }
-            Command::Semaphore(of) => {
-                let slot = self.clients.get(client)?;
-                running.start(id, async move {
-                    of.run(slot.connected().await?, &slot.permits).await
-                });
-            }
             Command::Owned { lock, owner, of } => {
                 let slot = self.clients.get(client)?;
                 let owner = slot.owners.get(&owner);
@@ -171,11 +121,35 @@ impl Session {
                 let all = running.clone();
                 running.start(id, async move { Ok(all.cancel(&other).await.to_string()) });
             }
-            Command::Sleep(_) | Command::Abort | Command::Exit => {
-                unreachable!("handled with the line")
+            command => {
+                let slot = self.clients.get(client)?;
+                running.start(id, async move { of_client(&slot, command).await });
             }
         }
         Ok(())
+    }
+}
+
+/// The commands of a client that need no owner.
+async fn of_client(slot: &Slot, command: Command) -> Outcome {
+    let client = slot.connected().await?;
+    match command {
+        Command::Shutdown => slot.shutdown().await,
+        Command::Uuid => Ok(client.client.uuid().into()),
+        Command::Stats => Ok(client.stats()),
+        Command::Publish { channel, message } => client.publish(&channel, &message).await,
+        Command::Lock { lock, of } => lock_command(client, &lock, of).await,
+        Command::Fenced(of) => of.run(client).await,
+        Command::Latch(of) => of.run(client).await,
+        Command::Barrier(of) => of.run(client).await,
+        Command::Service(of) => of.run(client, &slot.services).await,
+        Command::Semaphore(of) => of.run(client, &slot.permits).await,
+        Command::Connect(_) | Command::Close | Command::Owned { .. } | Command::Cancel { .. } => {
+            unreachable!("started by the session")
+        }
+        Command::Sleep(_) | Command::Abort | Command::Exit => {
+            unreachable!("handled with the line")
+        }
     }
 }
 
