@@ -181,6 +181,15 @@ impl Entry {
         change(&mut written.history.acquisitions[self.place], now);
     }
 
+    /// The same, where it was given out, of what was.
+    fn write_grant(&self, line: &str, change: impl FnOnce(&mut Grant, Ms)) {
+        self.write(line, |one, now| {
+            if let Some(grant) = &mut one.grant {
+                change(grant, now);
+            }
+        });
+    }
+
     /// It was given out.
     pub(super) fn granted(
         &self,
@@ -231,11 +240,7 @@ impl Entry {
 
     /// The guard says that it is held, and on several servers, as whom.
     pub(super) fn believes(&self, parts: &[String]) {
-        self.write("", |one, now| {
-            if let Some(grant) = &mut one.grant {
-                grant.believed = now;
-            }
-        });
+        self.write_grant("", |grant, now| grant.believed = now);
         if !parts.is_empty() {
             self.has_parts(parts);
         }
@@ -264,10 +269,8 @@ impl Entry {
 
     /// The guard says that it is lost.
     pub(super) fn loses(&self) {
-        self.write("", |one, now| {
-            if let Some(grant) = &mut one.grant {
-                grant.lost.get_or_insert(now);
-            }
+        self.write_grant("", |grant, now| {
+            grant.lost.get_or_insert(now);
         });
     }
 
@@ -290,25 +293,19 @@ impl Entry {
 
     /// The hold did not end after all.
     pub(super) fn goes_on(&self) {
-        self.write("goes on with", |one, _| {
-            if let Some(grant) = &mut one.grant {
-                grant.ended = None;
-            }
-        });
+        self.write_grant("goes on with", |grant, _| grant.ended = None);
     }
 
     /// It is about to be taken once more.
     pub(super) fn again(&self) -> AgainEntry<'_> {
         let mut place = 0;
-        self.write("", |one, called| {
-            if let Some(grant) = &mut one.grant {
-                place = grant.again.len();
-                grant.again.push(Again {
-                    called,
-                    at: None,
-                    ended: None,
-                });
-            }
+        self.write_grant("", |grant, called| {
+            place = grant.again.len();
+            grant.again.push(Again {
+                called,
+                at: None,
+                ended: None,
+            });
         });
         AgainEntry { of: self, place }
     }
@@ -320,20 +317,14 @@ impl Entry {
 
     /// The lease is another.
     pub(super) fn lengthened(&self, lease: Ms) {
-        self.write(&format!("asks for {lease} ms of"), |one, _| {
-            if let Some(grant) = &mut one.grant {
-                grant.lengthened = grant.lengthened.max(lease);
-            }
+        self.write_grant(&format!("asks for {lease} ms of"), |grant, _| {
+            grant.lengthened = grant.lengthened.max(lease);
         });
     }
 
     /// The end of the hold begins.
     pub(super) fn ends(&self, how: &str) {
-        self.write(how, |one, now| {
-            if let Some(grant) = &mut one.grant {
-                grant.ended = Some((now, End::Released));
-            }
-        });
+        self.write_grant(how, |grant, now| grant.ended = Some((now, End::Released)));
     }
 
     /// All is over.
@@ -383,9 +374,8 @@ pub(super) struct AgainEntry<'a> {
 
 impl AgainEntry<'_> {
     fn write(&self, change: impl FnOnce(&mut Again, Ms)) {
-        self.of.write("", |one, now| {
-            let grant = one.grant.as_mut();
-            if let Some(again) = grant.and_then(|grant| grant.again.get_mut(self.place)) {
+        self.of.write_grant("", |grant, now| {
+            if let Some(again) = grant.again.get_mut(self.place) {
                 change(again, now);
             }
         });
