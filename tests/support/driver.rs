@@ -7,7 +7,7 @@ use std::{
     path::Path,
     process::{ChildStdin, ChildStdout, ExitStatus, Stdio},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
@@ -17,7 +17,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::{eventually::within, process::ChildProcess};
+use crate::{eventually::within, lock, process::ChildProcess};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -176,7 +176,7 @@ impl Driver {
     pub fn send(&self, command: &str) -> Pending {
         let id = format!("c{}", self.next.fetch_add(1, Ordering::Relaxed));
         let (sender, answer) = oneshot::channel();
-        if let Some(answers) = self.waiting.answers().as_mut() {
+        if let Some(answers) = lock(&self.waiting.answers).as_mut() {
             answers.insert(id.clone(), sender);
         }
         self.send_line(&format!("{id} {command}"));
@@ -263,12 +263,6 @@ impl Drop for Driver {
     }
 }
 
-impl Waiting {
-    fn answers(&self) -> MutexGuard<'_, Option<HashMap<String, oneshot::Sender<Answer>>>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
     thread::Builder::new()
         .name(name.to_owned())
@@ -289,8 +283,7 @@ fn read_answers(stdout: ChildStdout, waiting: &Waiting) {
     for line in BufReader::new(stdout).lines().map_while(Result::ok) {
         match Answer::parse(&line) {
             Some((id, answer)) => {
-                let waiter = waiting
-                    .answers()
+                let waiter = lock(&waiting.answers)
                     .as_mut()
                     .and_then(|waiters| waiters.remove(id));
                 // A test that dropped its `Pending` does not care.
@@ -300,5 +293,5 @@ fn read_answers(stdout: ChildStdout, waiting: &Waiting) {
         }
     }
     // Drops the senders, so that waiting tasks learn that no answer will come.
-    waiting.answers().take();
+    lock(&waiting.answers).take();
 }

@@ -46,6 +46,7 @@ mod every_await;
 mod executor;
 pub mod history;
 mod leak;
+mod lock;
 mod log;
 mod monitor;
 mod names;
@@ -86,6 +87,7 @@ pub use self::{
     executor::block_on,
     history::{Overlap, Turn, TurnLog as History, Turns},
     leak::{LeakCheck, assert_clean, assert_clean_in, in_use},
+    lock::lock,
     log::Log,
     monitor::{Monitor, MonitorLine},
     names::unique,

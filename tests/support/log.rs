@@ -1,6 +1,8 @@
 //! A list of events in their order.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::lock;
 
 /// A list of events in their order; clones are the same list.
 #[derive(Clone, Debug)]
@@ -15,13 +17,11 @@ impl<T> Default for Log<T> {
 impl<T: Clone> Log<T> {
     /// Adds an event.
     pub fn add(&self, what: T) {
-        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        events.push(what);
+        lock(&self.0).push(what);
     }
 
     /// All events so far.
     pub fn all(&self) -> Vec<T> {
-        let events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        events.clone()
+        lock(&self.0).clone()
     }
 }

@@ -4,14 +4,14 @@ use std::{
     collections::BTreeMap,
     io::{self, BufRead, BufReader, Write},
     net::{Shutdown, TcpStream},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     thread,
 };
 
 use redis::aio::MultiplexedConnection;
 use tokio::sync::watch;
 
-use crate::{DEADLINE, RedisServer, eventually::within, names::unique};
+use crate::{DEADLINE, RedisServer, eventually::within, lock, names::unique};
 
 /// One command that the server has run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Monitor {
     pub async fn lines(&mut self) -> Vec<MonitorLine> {
         let lines = self.sync().await;
         // The next call also counts from the last mark.
-        self.seen.lines().splice(0..0, lines.iter().cloned());
+        lock(&self.seen.lines).splice(0..0, lines.iter().cloned());
         lines
     }
 
@@ -124,11 +124,11 @@ impl Monitor {
         answered.expect("the server answers");
         let is_marker = |line: &MonitorLine| line.args.get(1) == Some(&marker);
         let mut count = self.seen.count.subscribe();
-        let arrived = count.wait_for(|_| self.seen.lines().iter().any(is_marker));
+        let arrived = count.wait_for(|_| lock(&self.seen.lines).iter().any(is_marker));
         within(DEADLINE, arrived)
             .await
             .expect("self owns the sender");
-        let mut lines = self.seen.lines();
+        let mut lines = lock(&self.seen.lines);
         let end = lines
             .iter()
             .position(is_marker)
@@ -149,13 +149,9 @@ impl Drop for Monitor {
 impl Seen {
     fn add(&self, line: &str) {
         if let Some(line) = MonitorLine::parse(line) {
-            self.lines().push(line);
+            lock(&self.lines).push(line);
             self.count.send_modify(|count| *count += 1);
         }
-    }
-
-    fn lines(&self) -> MutexGuard<'_, Vec<MonitorLine>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     fs,
     net::SocketAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -12,7 +12,7 @@ use redis::{FromRedisValue, RedisError};
 use tempfile::TempDir;
 
 use crate::{
-    DEADLINE, RedisServer, ServerOptions, connection_to, eventually, port::ReservedPort,
+    DEADLINE, RedisServer, ServerOptions, connection_to, eventually, lock, port::ReservedPort,
     process::ChildProcess, reaper,
 };
 
@@ -183,17 +183,17 @@ impl Sentinels {
 
     /// Kills one of the sentinels for good.
     pub fn kill(&self, at: usize) {
-        self.all[at].process().kill();
+        lock(&self.all[at].process).kill();
     }
 
     /// Stops one of the sentinels with SIGSTOP.
     pub fn pause(&self, at: usize) {
-        self.all[at].process().pause();
+        lock(&self.all[at].process).pause();
     }
 
     /// Lets a paused sentinel go on.
     pub fn resume(&self, at: usize) {
-        self.all[at].process().resume();
+        lock(&self.all[at].process).resume();
     }
 }
 
@@ -247,10 +247,6 @@ impl Sentinel {
         };
         let port = self.plain.as_ref().unwrap_or(&self.port);
         format!("redis://{credentials}{}", port.address())
-    }
-
-    fn process(&self) -> MutexGuard<'_, ChildProcess> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

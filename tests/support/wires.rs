@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use crate::{
+    lock,
     proxy::{CALL, Frame, Matcher, Which, take_frame, words},
     redisson::{RedissonStream, Surroundings},
 };
@@ -71,10 +72,6 @@ struct Line {
     subscribes: bool,
     scripts: bool,
     wakers: [Option<Waker>; 2],
-}
-
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Wires {

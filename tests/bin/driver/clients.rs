@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     net::Ipv4Addr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -12,6 +12,7 @@ use redlock_rt::{
     Client, ClientBuilder, Error, Quorum, Shutdown, Stats,
     embedded::{Engine, Listener},
 };
+use tests::lock;
 use tokio::sync::{OnceCell, SetOnce};
 
 use super::{
@@ -73,7 +74,7 @@ struct Embedded {
 impl Clients {
     /// Reserves the name for a client that will connect.
     pub(crate) fn reserve(&self, name: &str) -> Result<Arc<Slot>, Failure> {
-        match self.by_name().entry(name.to_owned()) {
+        match lock(&self.by_name).entry(name.to_owned()) {
             Entry::Occupied(_) => Err(Failure::usage(format!(
                 "{name} is connected: close it first"
             ))),
@@ -98,19 +99,19 @@ impl Clients {
     }
 
     pub(crate) fn get(&self, name: &str) -> Result<Arc<Slot>, Failure> {
-        let slot = self.by_name().get(name).cloned();
+        let slot = lock(&self.by_name).get(name).cloned();
         slot.ok_or_else(|| Failure::usage(format!("{name} is not connected")))
     }
 
     /// Takes the client off the list; its name is free again.
     pub(crate) fn remove(&self, name: &str) -> Result<Arc<Slot>, Failure> {
-        let slot = self.by_name().remove(name);
+        let slot = lock(&self.by_name).remove(name);
         slot.ok_or_else(|| Failure::usage(format!("{name} is not connected")))
     }
 
     /// Closes all clients.
     pub(crate) async fn close_all(&self) {
-        let all: Vec<_> = self.by_name().drain().collect();
+        let all: Vec<_> = lock(&self.by_name).drain().collect();
         let close = |(name, slot): (String, Arc<Slot>)| async move {
             if let Err(failure) = slot.close().await {
                 tracing::debug!(client = name, %failure, "was not connected");
@@ -224,9 +225,6 @@ impl Clients {
         Ok(Server::Embedded(engine))
     }
 
-    fn by_name(&self) -> MutexGuard<'_, HashMap<String, Arc<Slot>>> {
-        lock(&self.by_name)
-    }
 }
 
 impl Slot {
@@ -284,7 +282,7 @@ impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         let _ = self.slot.connected.set(Err(Failure::cancelled()));
         let failed = self.slot.connected.get().is_some_and(Result::is_err);
-        let mut by_name = self.clients.by_name();
+        let mut by_name = lock(&self.clients.by_name);
         // The name may have been closed and reserved again meanwhile.
         if failed
             && by_name
@@ -379,8 +377,4 @@ fn millis(key: &str, value: &str) -> Result<Duration, Failure> {
 
 fn malformed(key: &str, value: &str) -> Failure {
     Failure::usage(format!("not a value of {key}: {value}"))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

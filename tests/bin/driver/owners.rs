@@ -2,11 +2,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use redlock_rt::{GuardState, HoldId, Owner, Unlocked};
+use tests::lock;
 use tokio::{
     sync::{RwLock, watch},
     time::timeout,
@@ -177,8 +178,4 @@ impl OwnerState {
 
 fn not_held(of: &LockId) -> Failure {
     Failure::not_owner(format!("this owner has no guard of {of}"))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

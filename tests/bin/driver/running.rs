@@ -3,10 +3,11 @@
 use std::{
     collections::HashMap,
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
+use tests::lock;
 use tokio::sync::{oneshot, watch};
 
 use super::answer::{Answers, Failure, Outcome};
@@ -53,7 +54,7 @@ impl Running {
         let (cancel, cancelled) = oneshot::channel();
         let (end, ended) = watch::channel(None);
         {
-            let mut by_id = self.commands.by_id();
+            let mut by_id = lock(&self.commands.by_id);
             if by_id.contains_key(&id) {
                 let outcome = Err(Failure::usage(format!("{id} is running already")));
                 return self.answers.send(&id, &outcome, Duration::ZERO);
@@ -83,7 +84,7 @@ impl Running {
             let was_cancelled = outcome.is_none();
             let outcome = outcome.unwrap_or_else(|| Err(Failure::cancelled()));
             // The ID is free before a reader of the answer can use it again.
-            let mut by_id = this.commands.by_id();
+            let mut by_id = lock(&this.commands.by_id);
             by_id.remove(&id);
             this.answers.send(&id, &outcome, start.elapsed());
             end.send_replace(Some(was_cancelled));
@@ -94,7 +95,7 @@ impl Running {
     /// Cancels a command; false if it has ended or is unknown.
     pub(crate) async fn cancel(&self, id: &str) -> bool {
         let mut ended = {
-            let mut by_id = self.commands.by_id();
+            let mut by_id = lock(&self.commands.by_id);
             let Some(entry) = by_id.get_mut(id) else {
                 return false;
             };
@@ -117,14 +118,8 @@ impl Running {
 
     /// Cancels all running commands, and waits for their answers.
     pub(crate) async fn cancel_all(&self) {
-        self.commands.by_id().values_mut().for_each(Entry::cancel);
+        lock(&self.commands.by_id).values_mut().for_each(Entry::cancel);
         self.idle().await;
-    }
-}
-
-impl Commands {
-    fn by_id(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

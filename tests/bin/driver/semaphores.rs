@@ -1,12 +1,9 @@
 //! The commands of semaphores, with leases (`psem.`) and without (`sem.`).
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Mutex, time::Duration};
 
 use redlock_rt::{Error, LeasedPermit, PermitOptions};
+use tests::lock;
 
 use super::{
     answer::{Failure, Outcome},
@@ -58,11 +55,7 @@ pub(crate) struct Permits(Mutex<HashMap<(String, String), LeasedPermit>>);
 impl Permits {
     /// Drops all guards, which queues their releases.
     pub(crate) fn drop_all(&self) {
-        self.lock().clear();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<(String, String), LeasedPermit>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).clear();
     }
 }
 
@@ -190,7 +183,7 @@ impl SemaphoreCommand {
                     // An explicit lease is not renewed, as in Redisson.
                     match lease {
                         Some(_) => drop(permit.forget()),
-                        None => drop(permits.lock().insert(key, permit)),
+                        None => drop(lock(&permits.0).insert(key, permit)),
                     }
                     ids
                 });
@@ -202,7 +195,7 @@ impl SemaphoreCommand {
                     true => done(semaphore.release(&id).await)?,
                     false => semaphore.try_release(&id).await?.to_string(),
                 };
-                let mut guards = permits.lock();
+                let mut guards = lock(&permits.0);
                 let key = (name, id);
                 if guards.get(&key).is_some_and(|guard| guard.ids().len() == 1) {
                     drop(guards.remove(&key));

@@ -2,11 +2,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::{Duration, UNIX_EPOCH},
 };
 
 use redlock_rt::{Fire, FireGuard, Leadership, Unlocked};
+use tests::lock;
 use tokio::time::timeout;
 
 use super::{
@@ -53,11 +54,7 @@ struct Kept {
 impl Services {
     /// Drops all guards, which queues their releases.
     pub(crate) fn drop_all(&self) {
-        *self.lock() = Kept::default();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0) = Kept::default();
     }
 }
 
@@ -121,11 +118,11 @@ impl ServiceCommand {
                 };
                 let won = won?;
                 let term = won.term();
-                services.lock().leads.insert((name, owner), won);
+                lock(&services.0).leads.insert((name, owner), won);
                 Ok(term.to_string())
             }
             Of::Resign => {
-                let led = services.lock().leads.remove(&(name, owner));
+                let led = lock(&services.0).leads.remove(&(name, owner));
                 ended(led.ok_or_else(has_none)?.resign().await?)
             }
             Of::Who => {
@@ -142,7 +139,7 @@ impl ServiceCommand {
                 Ok(match once.wait(wait).start().await? {
                     Fire::Run(guard) => {
                         let token = guard.token();
-                        services.lock().runs.insert((name, owner, fire), guard);
+                        lock(&services.0).runs.insert((name, owner, fire), guard);
                         format!("run {token}")
                     }
                     Fire::Running(by) => format!("running {by}"),
@@ -154,7 +151,7 @@ impl ServiceCommand {
                 })
             }
             Of::End { fire, done } => {
-                let ran = services.lock().runs.remove(&(name, owner, fire));
+                let ran = lock(&services.0).runs.remove(&(name, owner, fire));
                 let ran = ran.ok_or_else(has_none)?;
                 if !done {
                     return ended(ran.unlock().await?);

@@ -2,13 +2,14 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
 };
 
 use bytes::Bytes;
 use tokio::sync::{Notify, futures::Notified};
 
 use super::{frame::Frame, resp::words};
+use crate::lock;
 
 /// The kind of a frame from the server.
 pub(super) enum Incoming {
@@ -50,7 +51,7 @@ struct Due {
 impl Replies {
     /// This request is being passed to the server.
     pub(super) fn expect(&self, number: u64, request: Frame) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.subscriber |= request.command().ends_with("SUBSCRIBE");
         inner.due.push_back(Due {
             number,
@@ -63,7 +64,7 @@ impl Replies {
     /// The proxy answers this request, in its turn.
     pub(super) fn expect_canned(&self, number: u64, request: Frame, answer: Bytes) {
         let canned = Some(answer);
-        self.lock().due.push_back(Due {
+        lock(&self.inner).due.push_back(Due {
             number,
             request,
             canned,
@@ -74,7 +75,7 @@ impl Replies {
 
     /// The proxy's answer that is due now.
     pub(super) fn take_canned(&self) -> Option<(u64, Bytes)> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let canned = inner.due.front_mut()?.canned.take()?;
         let due = inner.due.pop_front()?;
         Some((due.number, canned))
@@ -87,11 +88,11 @@ impl Replies {
 
     /// The request that is due was answered completely.
     pub(super) fn answered(&self) {
-        self.lock().due.pop_front();
+        lock(&self.inner).due.pop_front();
     }
 
     pub(super) fn classify(&self, connection: u64, bytes: &Bytes) -> Incoming {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let pushed = bytes.first() == Some(&b'>');
         if pushed || (inner.subscriber && bytes.first() == Some(&b'*')) {
             let args = words(bytes);
@@ -119,10 +120,6 @@ impl Replies {
                 args: words(bytes),
             }),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

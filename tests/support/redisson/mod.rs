@@ -17,7 +17,7 @@ mod surroundings;
 mod waiting;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -37,7 +37,7 @@ pub use self::{
     spin::RedissonSpinLock,
     surroundings::{RedissonStream, Surroundings},
 };
-use crate::random::uuid_of;
+use crate::{lock, random::uuid_of};
 
 /// `lockWatchdogTimeout`, the default lease of a lock.
 const WATCHDOG: Duration = Duration::from_secs(30);
@@ -237,11 +237,7 @@ impl RedissonClient {
                 other => return other,
             }
             let fresh = self.inner.surroundings.connection().await?;
-            *self
-                .inner
-                .connection
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = fresh;
+            *lock(&self.inner.connection) = fresh;
         }
     }
 
@@ -265,11 +261,7 @@ impl RedissonClient {
     }
 
     fn connection(&self) -> MultiplexedConnection {
-        self.inner
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.inner.connection).clone()
     }
 }
 
@@ -299,11 +291,11 @@ struct Asked(Arc<Mutex<Option<Instant>>>);
 
 impl Asked {
     fn now(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *lock(&self.0) = Some(Instant::now());
     }
 
     fn at(&self) -> Option<Instant> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 }
 

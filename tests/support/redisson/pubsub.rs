@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use super::Surroundings;
+use crate::lock;
 
 /// `retryDelay`: how long it waits before it connects again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -268,8 +269,4 @@ fn hear(shared: &Shared, channel: &str, payload: Option<i64>) {
         Some(1) => entry.latch.add_permits(entry.waiters),
         _ => {}
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

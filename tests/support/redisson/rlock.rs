@@ -1,7 +1,7 @@
 //! RLock (`getLock`).
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::{
     Asked, RedissonClient, UNLOCK_MESSAGE, millis, prefixed, script::Script, unlock_latch, waiting,
 };
+use crate::lock;
 
 /// KEYS name; ARGV lease, owner. Returns nil, or the TTL of another holder.
 const ACQUIRE: Script = Script(
@@ -143,7 +144,7 @@ impl RedissonRLock {
         lease: Option<Duration>,
     ) -> RedisResult<Option<i64>> {
         let lease = lease.unwrap_or_else(|| self.client.watchdog());
-        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+        *lock(&self.lease) = lease;
         let owner = self.owner(thread_id);
         self.asked.now();
         ACQUIRE
@@ -199,7 +200,7 @@ impl RedissonRLock {
         thread_id: u64,
         request: &str,
     ) -> RedisResult<RedissonUnlock> {
-        let lease = *self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        let lease = *lock(&self.lease);
         let keys = [
             &*self.name,
             &self.channel(),

@@ -1,7 +1,7 @@
 //! RReadWriteLock (`getReadWriteLock`).
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -13,6 +13,7 @@ use super::{
     Asked, RedissonClient, RedissonUnlock, UNLOCK_MESSAGE, millis, prefixed, script::Script,
     unlock_latch, waiting,
 };
+use crate::lock;
 
 /// The message of the write lock, which wakes all waiters.
 const READ_UNLOCK_MESSAGE: &str = "1";
@@ -273,7 +274,7 @@ impl RedissonModeLock {
         lease: Option<Duration>,
     ) -> RedisResult<Option<i64>> {
         let lease = lease.unwrap_or_else(|| self.client.watchdog());
-        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+        *lock(&self.lease) = lease;
         let (lease, field) = (millis(lease), self.field(thread_id));
         self.asked.now();
         if self.writes {
@@ -310,7 +311,7 @@ impl RedissonModeLock {
         let (channel, field) = (self.channel(), self.field(thread_id));
         let time = self.client.latch_time().to_string();
         let unlocked = if self.writes {
-            let lease = millis(*self.lease.lock().unwrap_or_else(PoisonError::into_inner));
+            let lease = millis(*lock(&self.lease));
             let keys = [&*self.name, &channel, &latch];
             let args = [
                 READ_UNLOCK_MESSAGE,

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -15,6 +15,7 @@ use super::net::Shared;
 use super::plan::{Plan, Step, Terms, Thing, Turn};
 use super::tickets::Tickets;
 use crate::history::{LatchAct, Ms, TimedCall};
+use crate::lock;
 
 /// What all tasks of a host share.
 pub(super) struct Host {
@@ -108,7 +109,7 @@ impl Host {
 
     /// How far each task has come.
     pub(super) fn progress(&self) -> std::sync::MutexGuard<'_, Vec<usize>> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.progress)
     }
 
     async fn step(&self, task: usize, step: Step) {
@@ -138,10 +139,7 @@ impl Host {
     }
 
     async fn shut_down(&self, task: usize, drain: Option<Ms>) {
-        let old = {
-            let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-            slot.take()
-        };
+        let old = lock(&self.slot).take();
         let Some(clients) = old else { return };
         let process = clients.process;
         let how = match drain {

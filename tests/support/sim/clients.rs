@@ -1,6 +1,5 @@
 //! What a process has of the library: a client for each server, and their quorum.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -10,6 +9,7 @@ use super::act::Host;
 use super::sentinel::SERVICE;
 use super::slots::{PORT, port};
 use super::stream::SimStream;
+use crate::lock;
 
 /// See the module.
 #[derive(Clone)]
@@ -37,7 +37,7 @@ impl Clients {
 impl Host {
     /// The host's clients, made when they are first used.
     pub(super) fn clients(&self) -> Clients {
-        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = lock(&self.slot);
         if let Some(clients) = &*slot {
             return clients.clone();
         }
@@ -64,8 +64,7 @@ impl Host {
 
     /// A number for the next process.
     pub(super) fn next_process(&self) -> u32 {
-        let last = self.processes.lock();
-        let mut last = last.unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.processes);
         *last += 1;
         *last
     }
@@ -78,8 +77,7 @@ impl Host {
 
     /// Whether there is a client, of an earlier runtime.
     pub(super) fn has_client(&self) -> bool {
-        let slot = self.slot.lock();
-        slot.unwrap_or_else(PoisonError::into_inner).is_some()
+        lock(&self.slot).is_some()
     }
 
     fn make(&self, server: usize, process: u32) -> Client {

@@ -1,7 +1,7 @@
 //! One host: a runtime of its own, with a clock of its own, that runs as far as it is let.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::act::Host;
 use super::clients::Clients;
 use crate::history::Ms;
+use crate::lock;
 
 /// A host's machine.
 pub(super) struct Machine {
@@ -87,7 +88,7 @@ impl Machine {
     pub(super) fn stop(&mut self) {
         // With a clock that goes on, which of two timers of one millisecond is first depends on how long the run
         // has taken. Where nobody knows the old clock, each run begins with the same one.
-        let goes_on = self.slot().is_some();
+        let goes_on = lock(&self.host.slot).is_some();
         self.showed = self.inside(Instant::now).filter(|_| goes_on);
         // Redisson's client does not go on in another runtime.
         self.inside(|| drop(self.host.java_slot().take()));
@@ -132,23 +133,18 @@ impl Machine {
 
     /// Lets the clients go, inside the runtime.
     pub(super) fn forget_clients(&self) {
-        self.inside(|| drop(self.slot().take()));
-    }
-
-    fn slot(&self) -> MutexGuard<'_, Option<Clients>> {
-        let slot = self.host.slot.lock();
-        slot.unwrap_or_else(PoisonError::into_inner)
+        self.inside(|| drop(lock(&self.host.slot).take()));
     }
 
     /// The process of its clients, if it has any.
     pub(super) fn process(&self) -> Option<u32> {
         let java = self.host.java_slot().as_ref().map(|(_, process)| *process);
-        let ours = self.slot().as_ref().map(|clients| clients.process);
+        let ours = lock(&self.host.slot).as_ref().map(|clients| clients.process);
         ours.or(java)
     }
 
     /// Its clients, if it has any.
     pub(super) fn clients(&self) -> Option<Clients> {
-        self.slot().clone()
+        lock(&self.host.slot).clone()
     }
 }

@@ -1,7 +1,7 @@
 //! Holds that go from one task to another, on whichever host, by a ticket.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use redlock_rt::{Adoptable, Error, Fenced, Lock, LockGuard, Reentrant, Ticket};
 
@@ -10,7 +10,7 @@ use super::guard::Locked;
 use super::log::Entry;
 use super::plan::{Ending, Meanwhile, Plan, Step, Thing, Turn};
 use super::turn::{look, options};
-use crate::Random;
+use crate::{Random, lock};
 use crate::history::{Acquisition, Adoption, Mode, Outcome};
 
 /// How many seeds of a hundred have tickets, and what they are drawn by.
@@ -22,18 +22,14 @@ const ASIDE: u64 = 0x7469_636b_6574;
 pub(super) struct Tickets(Arc<Mutex<Vec<Ticket>>>);
 
 impl Tickets {
-    fn lock(&self) -> MutexGuard<'_, Vec<Ticket>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether a ticket names this hold.
     pub(super) fn name(&self, owner: &str) -> bool {
-        let all = self.lock();
+        let all = lock(&self.0);
         all.iter().any(|ticket| ticket.owner().as_str() == owner)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        lock(&self.0).is_empty()
     }
 }
 
@@ -60,7 +56,7 @@ impl Host {
         entry.ends("makes a ticket of");
         match held.0.into_ticket() {
             Ok(ticket) => {
-                self.tickets.lock().push(ticket);
+                crate::lock(&self.tickets.0).push(ticket);
                 entry.over("has a ticket of");
             }
             Err(refused) => {
@@ -77,7 +73,7 @@ impl Host {
         let thing = self.plan.things[turn.thing];
         let key = thing.key(turn.thing);
         let last = {
-            let all = self.tickets.lock();
+            let all = lock(&self.tickets.0);
             let mut last = all.iter().rev();
             last.find(|ticket| ticket.name() == key).cloned()
         };
