@@ -163,9 +163,6 @@ impl RedissonFairLock {
 
     /// One run of the acquire script, which queues the thread: `None` = acquired, else how long
     /// Redisson would sleep.
-    ///
-    /// # Errors
-    /// Those of Redis, as for all methods.
     pub async fn attempt(
         &self,
         thread_id: u64,
@@ -182,9 +179,6 @@ impl RedissonFairLock {
     }
 
     /// `tryLock(wait)`, or `lock()` when `wait` is `None`: whether it was acquired.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn lock(&self, thread_id: u64, wait: Option<Duration>) -> RedisResult<bool> {
         let start = Instant::now();
         let rest = || wait.map(|wait| wait.saturating_sub(start.elapsed()));
@@ -219,18 +213,12 @@ impl RedissonFairLock {
     }
 
     /// The watchdog's call every third of its time. Returns whether the hold still exists.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn renew(&self, thread_id: u64) -> RedisResult<bool> {
         let renewed = self.client.renew(&[(&self.name, thread_id)]).await?;
         Ok(renewed == [true])
     }
 
     /// The call of a waiter whose time is over.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn give_up(&self, thread_id: u64, wait: Option<Duration>) -> RedisResult<()> {
         let wait = millis(wait.unwrap_or(self.wait_timeout));
         let keys = [&*self.queue_key(), &self.deadlines_key()];
@@ -240,9 +228,6 @@ impl RedissonFairLock {
     }
 
     /// `unlock()`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
         let latch = unlock_latch(&self.name, &self.client.request_id());
         let (queue, deadlines) = (self.queue_key(), self.deadlines_key());

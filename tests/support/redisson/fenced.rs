@@ -40,9 +40,6 @@ impl RedissonFencedLock {
 
     /// One run of the script of `tryLockAndGetToken()`: the token, or the PTTL of another holder. A
     /// re-entry counts too.
-    ///
-    /// # Errors
-    /// Those of Redis, as for all methods.
     pub async fn attempt(
         &self,
         thread_id: u64,
@@ -58,9 +55,6 @@ impl RedissonFencedLock {
 
     /// `tryLockAndGetToken(wait)`, or `lockAndGetToken()` when `wait` is `None`: the token, if it
     /// was acquired.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn lock_and_get_token(
         &self,
         thread_id: u64,
@@ -72,17 +66,11 @@ impl RedissonFencedLock {
     }
 
     /// `unlock()`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
         self.lock.unlock(thread_id).await
     }
 
     /// `getToken()`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn token(&self) -> RedisResult<Option<i64>> {
         self.lock.client.command("GET", &self.counter()).await
     }

@@ -72,9 +72,6 @@ impl RedissonCountDownLatch {
     }
 
     /// `trySetCount(count)`.
-    ///
-    /// # Errors
-    /// Those of Redis, as for all methods.
     pub async fn try_set_count(&self, count: i64) -> RedisResult<bool> {
         let args = [NEW_COUNT, &count.to_string(), self.client.publish()];
         let keys = [&*self.name, &self.channel];
@@ -82,9 +79,6 @@ impl RedissonCountDownLatch {
     }
 
     /// `countDown()`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn count_down(&self) -> RedisResult<()> {
         let keys = [&*self.name, &self.channel];
         COUNT_DOWN
@@ -93,18 +87,12 @@ impl RedissonCountDownLatch {
     }
 
     /// `getCount()`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn count(&self) -> RedisResult<i64> {
         let count: Option<i64> = self.client.command("GET", &self.name).await?;
         Ok(count.unwrap_or_default())
     }
 
     /// `delete()`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn delete(&self) -> RedisResult<bool> {
         let keys = [&*self.name, &self.channel];
         DELETE
@@ -118,9 +106,6 @@ impl RedissonCountDownLatch {
     }
 
     /// `await(wait)`: looks, subscribes, looks again, and then looks only after a message that opens it.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn wait(&self, wait: Duration) -> RedisResult<bool> {
         let end = Instant::now() + wait;
         if self.count().await? == 0 {

@@ -127,17 +127,11 @@ impl RedissonRLock {
     }
 
     /// `tryLock()`, or with a lease as `tryLock(0, lease)`.
-    ///
-    /// # Errors
-    /// Those of Redis, as for all methods.
     pub async fn try_lock(&self, thread_id: u64, lease: Option<Duration>) -> RedisResult<bool> {
         Ok(self.attempt(thread_id, lease).await?.is_none())
     }
 
     /// One run of the acquire script: `None` = acquired, else the PTTL of another holder.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn attempt(
         &self,
         thread_id: u64,
@@ -153,9 +147,6 @@ impl RedissonRLock {
     }
 
     /// `tryLock(wait)`, or `lock()` when `wait` is `None`: whether it was acquired.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn lock(&self, thread_id: u64, wait: Option<Duration>) -> RedisResult<bool> {
         self.lock_for(thread_id, wait, None).await
     }
@@ -163,9 +154,6 @@ impl RedissonRLock {
     /// `tryLock(wait, lease)`, or `lock(lease)` when `wait` is `None`: whether it was acquired.
     ///
     /// Must not be cancelled: like Redisson, it would leave its subscription.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn lock_for(
         &self,
         thread_id: u64,
@@ -177,9 +165,6 @@ impl RedissonRLock {
     }
 
     /// `unlock()`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
         let request = self.client.request_id();
         let unlocked = self.unlock_request(thread_id, &request).await?;
@@ -192,9 +177,6 @@ impl RedissonRLock {
     }
 
     /// The script of an unlock; a repeat with the same request id returns the same.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn unlock_request(
         &self,
         thread_id: u64,
@@ -219,9 +201,6 @@ impl RedissonRLock {
     }
 
     /// `forceUnlock()`: whether there was a lock.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn force_unlock(&self) -> RedisResult<bool> {
         let keys = [&*self.name, &self.channel()];
         FORCE_RELEASE
@@ -235,9 +214,6 @@ impl RedissonRLock {
 
     /// The watchdog's call every third of its time; with several threads of the client that hold this
     /// lock, it names the first. Returns whether the hold still exists.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn renew(&self, thread_ids: &[u64]) -> RedisResult<bool> {
         let first = *thread_ids.first().expect("a thread to renew for");
         let renewed = self.client.renew(&[(&self.name, first)]).await?;
@@ -245,17 +221,11 @@ impl RedissonRLock {
     }
 
     /// `isLocked()`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn is_locked(&self) -> RedisResult<bool> {
         self.client.command("EXISTS", &self.name).await
     }
 
     /// `isHeldByThread(threadId)`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn is_held_by(&self, thread_id: u64) -> RedisResult<bool> {
         self.client
             .command("HEXISTS", &[&self.name, &self.owner(thread_id)])
@@ -263,9 +233,6 @@ impl RedissonRLock {
     }
 
     /// `getHoldCount()` of a thread.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn hold_count(&self, thread_id: u64) -> RedisResult<u64> {
         let args = [&self.name, &self.owner(thread_id)];
         let count: Option<u64> = self.client.command("HGET", &args).await?;
@@ -281,9 +248,6 @@ impl RedissonRLock {
 impl RedissonClient {
     /// The watchdog's renewal of several locks at once: for each (name, thread) whether it is
     /// still held.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn renew(&self, holds: &[(&str, u64)]) -> RedisResult<Vec<bool>> {
         let fields: Vec<_> = holds
             .iter()
@@ -294,9 +258,6 @@ impl RedissonClient {
 
     /// As [`renew`](Self::renew), by the fields in the hashes: with another client's, what that one
     /// would send.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn renew_fields(&self, holds: &[(&str, String)]) -> RedisResult<Vec<bool>> {
         let keys: Vec<_> = holds.iter().map(|(name, _)| *name).collect();
         let lease = millis(self.watchdog());

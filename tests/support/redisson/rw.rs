@@ -257,17 +257,11 @@ impl RedissonModeLock {
     }
 
     /// `tryLock()`, or with a lease as `tryLock(0, lease)`.
-    ///
-    /// # Errors
-    /// Those of Redis, as for all methods.
     pub async fn try_lock(&self, thread_id: u64, lease: Option<Duration>) -> RedisResult<bool> {
         Ok(self.attempt(thread_id, lease).await?.is_none())
     }
 
     /// One run of the acquire script: `None` = acquired, else the PTTL of another holder.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn attempt(
         &self,
         thread_id: u64,
@@ -289,9 +283,6 @@ impl RedissonModeLock {
     /// `tryLock(wait, lease)`, or `lock(lease)` when `wait` is `None`: whether it was acquired.
     ///
     /// Must not be cancelled: like Redisson, it would leave its subscription.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn lock_for(
         &self,
         thread_id: u64,
@@ -303,9 +294,6 @@ impl RedissonModeLock {
     }
 
     /// `unlock()`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
         let latch = unlock_latch(&self.name, &self.client.request_id());
         let (channel, field) = (self.channel(), self.field(thread_id));
@@ -333,9 +321,6 @@ impl RedissonModeLock {
     }
 
     /// `forceUnlock()`: whether it was held in this mode.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn force_unlock(&self) -> RedisResult<bool> {
         let (message, mode) = match self.writes {
             true => (READ_UNLOCK_MESSAGE, "write"),
@@ -348,9 +333,6 @@ impl RedissonModeLock {
     }
 
     /// The watchdog's call every third of its time; returns whether any of the holds still exists.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn renew(&self, thread_ids: &[u64]) -> RedisResult<bool> {
         if self.writes {
             let first = *thread_ids.first().expect("a thread to renew for");
@@ -369,9 +351,6 @@ impl RedissonModeLock {
     }
 
     /// As [`renew`](Self::renew) of a reader, before 4.4.0.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn renew_as_of_old(&self, thread_id: u64) -> RedisResult<bool> {
         let watchdog = millis(self.client.watchdog());
         let keys = [&*self.name, &self.braced()];
@@ -380,9 +359,6 @@ impl RedissonModeLock {
     }
 
     /// `isLocked()`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn is_locked(&self) -> RedisResult<bool> {
         if self.writes {
             let mode: Option<String> = self.client.command("HGET", &[&self.name, "mode"]).await?;
@@ -392,9 +368,6 @@ impl RedissonModeLock {
     }
 
     /// `getHoldCount()` of a thread.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn hold_count(&self, thread_id: u64) -> RedisResult<u64> {
         let args = [&self.name, &self.field(thread_id)];
         let count: Option<u64> = self.client.command("HGET", &args).await?;

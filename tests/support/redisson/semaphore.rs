@@ -95,9 +95,6 @@ impl RedissonSemaphore {
     }
 
     /// `trySetPermits(permits)`.
-    ///
-    /// # Errors
-    /// Those of Redis, as for all methods.
     pub async fn try_set_permits(&self, permits: u32) -> RedisResult<bool> {
         let keys = [&*self.name, &self.channel()];
         let args = [&*permits.to_string(), self.client.publish()];
@@ -105,18 +102,12 @@ impl RedissonSemaphore {
     }
 
     /// `tryAcquire(permits)`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn try_acquire(&self, permits: u32) -> RedisResult<bool> {
         let permits = permits.to_string();
         ACQUIRE.run(&self.client, &[&self.name], &[&permits]).await
     }
 
     /// `tryAcquire(permits, wait)`, or `acquire(permits)` when `wait` is `None`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn acquire(&self, permits: u32, wait: Option<Duration>) -> RedisResult<bool> {
         let attempt = || {
             // After a refusal it waits only for a message.
@@ -127,9 +118,6 @@ impl RedissonSemaphore {
     }
 
     /// `release(permits)`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn release(&self, permits: u32) -> RedisResult<()> {
         let keys = [&*self.name, &self.channel()];
         let args = [&*permits.to_string(), self.client.publish()];
@@ -137,9 +125,6 @@ impl RedissonSemaphore {
     }
 
     /// `availablePermits()`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn available(&self) -> RedisResult<i64> {
         let free: Option<i64> = self.client.command("GET", &self.name).await?;
         Ok(free.unwrap_or_default())
@@ -183,17 +168,11 @@ impl RedissonPermits {
     }
 
     /// `trySetPermits(permits)`.
-    ///
-    /// # Errors
-    /// Those of Redis, as for all methods.
     pub async fn try_set_permits(&self, permits: u32) -> RedisResult<bool> {
         self.plain.try_set_permits(permits).await
     }
 
     /// One run of the acquire script: the id, or the longest sleep of a waiter.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn attempt(
         &self,
         lease: Option<Duration>,
@@ -234,9 +213,6 @@ impl RedissonPermits {
     }
 
     /// `acquire(lease)`: waits without a limit; returns the id in hexadecimal.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn acquire(&self, lease: Option<Duration>) -> RedisResult<String> {
         let id = self.try_acquire(None, lease).await?;
         Ok(id.expect("it waits until it has one"))
@@ -244,9 +220,6 @@ impl RedissonPermits {
 
     /// `tryAcquire(wait, lease)`, or `acquire(lease)` when `wait` is `None`: the id in hexadecimal,
     /// if it had a permit in time.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn try_acquire(
         &self,
         wait: Option<Duration>,
@@ -273,9 +246,6 @@ impl RedissonPermits {
     }
 
     /// `tryRelease(id)`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn try_release(&self, id: &str) -> RedisResult<bool> {
         let digits = |at| u8::from_str_radix(&id[at..at + 2], 16).expect("hexadecimal");
         let id: Vec<u8> = (0..id.len()).step_by(2).map(digits).collect();

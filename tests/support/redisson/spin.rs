@@ -48,9 +48,6 @@ impl RedissonSpinLock {
     }
 
     /// `tryLock(wait, lease)`, or `lock(lease)` when `wait` is `None`: whether it was acquired.
-    ///
-    /// # Errors
-    /// Those of Redis, as for all methods.
     pub async fn lock(
         &self,
         thread_id: u64,
@@ -71,9 +68,6 @@ impl RedissonSpinLock {
     }
 
     /// `unlock()`.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
         let latch = unlock_latch(&self.lock.name, &self.lock.client.request_id());
         let (lease, owner) = (millis(self.lock.client.watchdog()), self.lock.owner(thread_id));
@@ -86,9 +80,6 @@ impl RedissonSpinLock {
     }
 
     /// `forceUnlock()`: whether there was a lock.
-    ///
-    /// # Errors
-    /// Those of Redis.
     pub async fn force_unlock(&self) -> RedisResult<bool> {
         self.lock.client.command("DEL", &self.lock.name).await
     }
