@@ -308,7 +308,7 @@ impl Cluster {
                 .any(|line| line.id == *fresh && line.master.is_some())
         })
         .await;
-        self.follows(replica).await;
+        self.nodes[replica].follows(DEADLINE).await;
     }
 
     /// Stops a node with SIGSTOP.
@@ -460,7 +460,7 @@ impl Cluster {
         self.agree(|lines| following(lines) == replicas.len()).await;
         self.is_well().await;
         for replica in replicas {
-            self.follows(replica).await;
+            self.nodes[replica].follows(DEADLINE).await;
         }
     }
 
@@ -468,15 +468,6 @@ impl Cluster {
         let port = self.nodes[other].node_port().to_string();
         let words = ["CLUSTER", "MEET", "127.0.0.1", &port];
         self.command::<()>(at, &words).await;
-    }
-
-    /// Waits until a replica has the data of its master.
-    async fn follows(&self, replica: usize) {
-        eventually(DEADLINE, async || {
-            let info: String = self.command(replica, &["INFO", "replication"]).await;
-            info.contains("master_link_status:up")
-        })
-        .await;
     }
 
     /// Waits until the tables of all nodes are complete and `as_wanted`.

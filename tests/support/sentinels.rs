@@ -331,7 +331,7 @@ impl Replicated {
         let port = self.servers[master].port().to_string();
         let words = ["REPLICAOF", "127.0.0.1", &port];
         self.command::<()>(replica, &words).await;
-        self.synchronized(replica).await;
+        self.servers[replica].follows(DEADLINE).await;
     }
 
     /// Ends a replica for good, and starts an empty one in its place, at another port.
@@ -347,15 +347,6 @@ impl Replicated {
             info.matches("state=online").count() == replicas
         };
         eventually(DEADLINE, online).await;
-    }
-
-    /// Waits until a replica is connected to its master and has its data.
-    pub async fn synchronized(&self, replica: usize) {
-        let up = async || {
-            let info: String = self.command(replica, &["INFO", "replication"]).await;
-            info.contains("master_link_status:up")
-        };
-        eventually(DEADLINE, up).await;
     }
 
     /// Waits until a replica has this key. (WAIT on a connection that has written nothing says

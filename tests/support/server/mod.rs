@@ -10,6 +10,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
+    time::Duration,
 };
 
 use redis::{FromRedisValue, RedisError, aio::MultiplexedConnection};
@@ -20,7 +21,9 @@ pub use self::{
     options::ServerOptions,
     shared::{SharedServer, shared_server},
 };
-use crate::{ask, connection_to, port::ReservedPort, process::ChildProcess, reaper};
+use crate::{
+    ask, connection_to, eventually, port::ReservedPort, process::ChildProcess, reaper,
+};
 
 /// A `redis-server` process with a port, a directory and a log of its own; killed when dropped.
 ///
@@ -231,6 +234,15 @@ impl RedisServer {
     /// Sends a command over a connection of its own, and returns the reply.
     pub async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> T {
         ask(&self.connect().await.expect("it answers"), words).await
+    }
+
+    /// Waits until a replica is connected to its master and has its data.
+    pub(crate) async fn follows(&self, deadline: Duration) {
+        let up = async || {
+            let info: String = self.ask(&["INFO", "replication"]).await;
+            info.contains("master_link_status:up")
+        };
+        eventually(deadline, up).await;
     }
 
     /// Kills the server with SIGKILL. The port stays reserved for [`restart`](Self::restart).
