@@ -224,7 +224,6 @@ impl Clients {
         }
         Ok(Server::Embedded(engine))
     }
-
 }
 
 impl Slot {

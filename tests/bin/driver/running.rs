@@ -118,7 +118,9 @@ impl Running {
 
     /// Cancels all running commands, and waits for their answers.
     pub(crate) async fn cancel_all(&self) {
-        lock(&self.commands.by_id).values_mut().for_each(Entry::cancel);
+        lock(&self.commands.by_id)
+            .values_mut()
+            .for_each(Entry::cancel);
         self.idle().await;
     }
 }

@@ -70,7 +70,10 @@ impl RedissonSpinLock {
     /// `unlock()`.
     pub async fn unlock(&self, thread_id: u64) -> RedisResult<RedissonUnlock> {
         let latch = unlock_latch(&self.lock.name, &self.lock.client.request_id());
-        let (lease, owner) = (millis(self.lock.client.watchdog()), self.lock.owner(thread_id));
+        let (lease, owner) = (
+            millis(self.lock.client.watchdog()),
+            self.lock.owner(thread_id),
+        );
         let args = [&*lease, &owner, &self.lock.client.latch_time().to_string()];
         let unlocked = RELEASE
             .run(&self.lock.client, &[&self.lock.name, &latch], &args)

@@ -21,9 +21,7 @@ pub use self::{
     options::ServerOptions,
     shared::{SharedServer, shared_server},
 };
-use crate::{
-    ask, connection_to, eventually, port::ReservedPort, process::ChildProcess, reaper,
-};
+use crate::{ask, connection_to, eventually, port::ReservedPort, process::ChildProcess, reaper};
 
 /// A `redis-server` process with a port, a directory and a log of its own; killed when dropped.
 ///

@@ -39,7 +39,10 @@ impl Host {
         &self,
         (before, next): (Entry, Entry),
         turn: Turn,
-        (what, call): (&str, impl Future<Output = Result<LockGuard<L>, ConvertError<K>>> + Send),
+        (what, call): (
+            &str,
+            impl Future<Output = Result<LockGuard<L>, ConvertError<K>>> + Send,
+        ),
         (old, new): (Lock<K>, Lock<L>),
     ) {
         let response = self.terms().response;

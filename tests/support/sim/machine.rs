@@ -1,7 +1,7 @@
 //! One host: a runtime of its own, with a clock of its own, that runs as far as it is let.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
@@ -139,7 +139,9 @@ impl Machine {
     /// The process of its clients, if it has any.
     pub(super) fn process(&self) -> Option<u32> {
         let java = self.host.java_slot().as_ref().map(|(_, process)| *process);
-        let ours = lock(&self.host.slot).as_ref().map(|clients| clients.process);
+        let ours = lock(&self.host.slot)
+            .as_ref()
+            .map(|clients| clients.process);
         ours.or(java)
     }
 

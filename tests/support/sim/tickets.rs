@@ -10,8 +10,8 @@ use super::guard::Locked;
 use super::log::Entry;
 use super::plan::{Ending, Meanwhile, Plan, Step, Thing, Turn};
 use super::turn::{look, options};
-use crate::{Random, lock};
 use crate::history::{Acquisition, Adoption, Mode, Outcome};
+use crate::{Random, lock};
 
 /// How many seeds of a hundred have tickets, and what they are drawn by.
 const TICKETS: usize = 15;
