@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use futures::{FutureExt, TryFutureExt};
 use redis::RedisResult;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::{
     Asked, RedissonClient, RedissonUnlock, UNLOCK_MESSAGE, millis, prefixed, script::Script,
-    unlock_latch,
+    unlock_latch, waiting::subscribed,
 };
 
 /// The default `fairLockWaitTimeout`, for waiters without a limit.
@@ -181,35 +182,19 @@ impl RedissonFairLock {
     /// `tryLock(wait)`, or `lock()` when `wait` is `None`: whether it was acquired.
     pub async fn lock(&self, thread_id: u64, wait: Option<Duration>) -> RedisResult<bool> {
         let start = Instant::now();
-        let rest = || wait.map(|wait| wait.saturating_sub(start.elapsed()));
         if self.attempt(thread_id, wait).await?.is_none() {
             return Ok(true);
         }
         let channel = self.channel_of(&self.owner(thread_id));
-        let latch = self.client.subscriptions().join(&channel).await?;
-        let acquired = async {
-            while rest() != Some(Duration::ZERO) {
-                let Some(ttl) = self.attempt(thread_id, wait).await? else {
-                    return Ok(true);
-                };
-                let ttl = u64::try_from(ttl).ok().map(Duration::from_millis);
-                let sleep = rest().into_iter().chain(ttl).min();
-                let message = match sleep {
-                    Some(sleep) => timeout(sleep, latch.acquire()).await.ok(),
-                    None => Some(latch.acquire().await),
-                };
-                if let Some(permit) = message {
-                    permit.expect("the latch is never closed").forget();
-                }
-            }
-            Ok(false)
-        }
-        .await;
-        self.client.subscriptions().leave(&channel).await?;
-        if matches!(acquired, Ok(false)) {
+        let attempt = || {
+            let tried = self.attempt(thread_id, wait);
+            tried.map_ok(|ttl| ttl.map_or(Ok(()), Err)).boxed()
+        };
+        let acquired = subscribed(&self.client, &channel, (start, wait), attempt).await?;
+        if acquired.is_none() {
             self.give_up(thread_id, wait).await?;
         }
-        acquired
+        Ok(acquired.is_some())
     }
 
     /// The watchdog's call every third of its time. Returns whether the hold still exists.

@@ -225,24 +225,16 @@ impl RedissonPermits {
         wait: Option<Duration>,
         lease: Option<Duration>,
     ) -> RedisResult<Option<String>> {
-        let taken = std::sync::Mutex::new(None);
+        let ms = |rest: Duration| i64::try_from(rest.as_millis()).expect("it is not so far away");
         let attempt = || {
             async {
-                Ok(match self.attempt(lease).await? {
-                    Ok(id) => {
-                        *taken.lock().expect("nobody panics") = Some(hex(&id));
-                        None
-                    }
-                    Err(rest) => Some(rest.map_or(-1, |rest| {
-                        i64::try_from(rest.as_millis()).expect("it is not so far away")
-                    })),
-                })
+                let tried = self.attempt(lease).await?;
+                let tried = tried.map_err(|rest| rest.map_or(-1, ms));
+                Ok(tried.map(|id| hex(&id)))
             }
             .boxed()
         };
-        waiting::acquire(&self.plain.client, &self.plain.channel(), wait, attempt).await?;
-        let id = taken.lock().expect("nobody panics").take();
-        Ok(id)
+        waiting::wait_for(&self.plain.client, &self.plain.channel(), wait, attempt).await
     }
 
     /// `tryRelease(id)`.

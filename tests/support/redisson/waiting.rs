@@ -34,13 +34,23 @@ pub(super) async fn wait_for<'a, T>(
     attempt: impl Fn() -> BoxFuture<'a, RedisResult<Attempt<T>>>,
 ) -> RedisResult<Option<T>> {
     let start = Instant::now();
-    let rest = || wait.map(|wait| wait.saturating_sub(start.elapsed()));
     if let Ok(acquired) = attempt().await? {
         return Ok(Some(acquired));
     }
-    if rest() == Some(Duration::ZERO) {
+    if wait.is_some_and(|wait| start.elapsed() >= wait) {
         return Ok(None);
     }
+    subscribed(client, channel, (start, wait), attempt).await
+}
+
+/// The rest of that, after a first try, for a wait that began at `start`.
+pub(super) async fn subscribed<'a, T>(
+    client: &RedissonClient,
+    channel: &str,
+    (start, wait): (Instant, Option<Duration>),
+    attempt: impl Fn() -> BoxFuture<'a, RedisResult<Attempt<T>>>,
+) -> RedisResult<Option<T>> {
+    let rest = || wait.map(|wait| wait.saturating_sub(start.elapsed()));
     let latch = client.subscriptions().join(channel).await?;
     let acquired = async {
         while rest() != Some(Duration::ZERO) {
