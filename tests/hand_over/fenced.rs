@@ -28,8 +28,7 @@ impl Stage {
     async fn waiter(&self) -> Waiter {
         let lock = self.lock.clone();
         let locks = async move { lock.lock().await.unwrap() };
-        let waiter = waiter(locks.boxed()).await;
-        waiter
+        waiter(locks.boxed()).await
     }
 
     /// Releases and acquisitions since.

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tests::lock;
+use ::tests::lock;
 use tokio::sync::{oneshot, watch};
 
 use super::answer::{Answers, Failure, Outcome};
