@@ -239,6 +239,14 @@ impl RedissonRLock {
         Ok(count.unwrap_or_default())
     }
 
+    /// `remainTimeToLive()`: PTTL, -2 when there is no lock.
+    ///
+    /// # Errors
+    /// Those of Redis.
+    pub async fn remaining_ttl(&self) -> RedisResult<i64> {
+        self.client.command("PTTL", &self.name).await
+    }
+
     /// The channel of releases.
     pub fn channel(&self) -> String {
         prefixed("redisson_lock__channel", &self.name)
