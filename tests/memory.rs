@@ -4,15 +4,12 @@
 //! The server is another process, so that its memory is not counted. That of the embedded engine, and
 //! of its Lua, is.
 
-use std::{
-    alloc::System,
-    sync::{Mutex, PoisonError},
-};
+use std::{alloc::System, sync::Mutex};
 
 use redlock_rt::embedded::{Engine, Session};
 use redlock_rt::{Client, FairLock, Kind, Lock, Ticket};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use tests::{DEADLINE, RedisServer, eventually};
+use tests::{DEADLINE, RedisServer, eventually, lock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[global_allocator]
@@ -33,7 +30,7 @@ const OF_A_FAIR_WAITER: usize = 1385;
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn run<F: Future>(test: impl FnOnce() -> F) -> F::Output {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lock(&ONE_AT_A_TIME);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -124,12 +121,11 @@ async fn each_waiter<K: Kind>(
 ) -> usize {
     let server = RedisServer::start();
     // Thousands of calls of one thread take a loaded machine seconds.
-    let client = || {
-        Client::builder()
-            .url(&server.url())
-            .response_timeout(DEADLINE)
+    let client = async || {
+        let builder = Client::builder().url(&server.url());
+        let connecting = builder.response_timeout(DEADLINE).connect();
+        connecting.await.expect("it answers")
     };
-    let client = async || client().connect().await.expect("it answers");
     let [client, other] = [client().await, client().await];
     let _held = lock(&other).lock().await.expect("it is free");
     let wait = async |count| {

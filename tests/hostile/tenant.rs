@@ -12,6 +12,7 @@ use tokio::time::timeout;
 /// More than a reply may have.
 const HUGE: usize = 17 << 20;
 const SHORT: Duration = Duration::from_millis(600);
+const LEASE: Duration = Duration::from_secs(30);
 
 /// A client with a lock that nobody interferes with, and another user.
 struct Stage {
@@ -28,8 +29,7 @@ impl Stage {
         let builder = Client::builder().url(&server.url()).tracking(true);
         // A loaded machine takes seconds for what is huge. A call that is given up breaks its connection too, and a
         // renewal is given up within a part of the lease.
-        let builder = builder.response_timeout(DEADLINE);
-        let builder = builder.lease(Duration::from_secs(30));
+        let builder = builder.response_timeout(DEADLINE).lease(LEASE);
         let client = builder.connect().await.unwrap();
         let bystander = client.rlock("bystander").lock().await.unwrap();
         let mut stage = Self {
