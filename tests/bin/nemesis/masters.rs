@@ -38,6 +38,10 @@ async fn watched(
     sentinels: &Sentinels,
     lease: Duration,
 ) -> Option<u64> {
+    if fault == Fault::FreshReplica {
+        // Of a failover before, sentinels forget the master that they have not made a replica yet.
+        until(async || is_followed(replicated, sentinels).await.unwrap_or(false)).await;
+    }
     let before = master(replicated, sentinels).await?;
     if fault == Fault::FreshReplica {
         replicated.replace((before + 1) % 3, before).await;
