@@ -11,9 +11,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Parser;
-use tests::each_seed;
 use tests::history::EXCUSES;
 use tests::sim::{Plan, run, shrink};
+use tests::{each_seed, lock};
 
 /// The real library on a simulated network: one seed, one history.
 #[derive(Parser)]
@@ -147,7 +147,7 @@ fn many(from: u64, to: u64, options: &Options) -> bool {
     println!("seeds {from}..{to}");
     each_seed(from..to, |seed| {
         let report = run(&Plan::of_seed(seed));
-        let mut all = excused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&excused);
         for (excuse, count) in &report.excused {
             *all.entry(*excuse).or_insert(0) += count;
         }
@@ -158,10 +158,7 @@ fn many(from: u64, to: u64, options: &Options) -> bool {
             if let Some(other) = other_line(seed, &report.lines) {
                 println!("seed {seed} does not repeat itself: {other}");
             }
-            failed
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(seed);
+            lock(&failed).push(seed);
             if !options.all && options.no_shrink {
                 // A deliberate bug may have another seed hang.
                 std::process::exit(1);

@@ -6,13 +6,13 @@ use std::{
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Mutex, Once, PoisonError,
+        Mutex, Once,
         atomic::{AtomicU64, Ordering},
     },
     time::{Instant, SystemTime},
 };
 
-use tests::each_seed;
+use tests::{each_seed, lock};
 
 thread_local! {
     /// Whether a case runs here, and whether anything in it has panicked: also a task of the
@@ -96,7 +96,7 @@ pub(crate) fn each(cases: &Cases, case: impl Fn(u64) + Sync) {
         PANICS.set(Some(0));
         let ended = catch_unwind(AssertUnwindSafe(|| case(seed)));
         let panics = PANICS.replace(None).unwrap_or(0);
-        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = lock(&failed);
         if ended.is_err() || panics > 0 {
             failed.push(seed);
         }

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use tests::each_seed;
 use tests::history::{Grant, History, Mode, Outcome};
 use tests::sim::{Plan, Report, run};
+use tests::{each_seed, lock};
 
 /// Seeds that are run in every build.
 const SEEDS: std::ops::Range<u64> = 0..100;
@@ -70,7 +70,7 @@ static SEEN: LazyLock<Seen> = LazyLock::new(|| {
             return ControlFlow::Continue(());
         }
         let report = run(&plan);
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&seen);
         seen.add(&plan, &report);
         if AGAIN.contains(&seed) {
             seen.lines.insert(seed, report.lines);

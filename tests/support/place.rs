@@ -1,15 +1,11 @@
 //! Servers whose clients come through proxies, so that the same faults can be tried wherever a client
 //! connects to.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    thread,
-    time::Duration,
-};
+use std::{sync::Mutex, thread, time::Duration};
 
 use redlock_rt::{Client, ClientBuilder};
 
-use crate::{Cluster, Proxy, RedisServer, Sentinels};
+use crate::{Cluster, Proxy, RedisServer, Sentinels, lock};
 
 /// Nothing is to be given up because of a fault, or on a busy machine.
 const UNDISTURBED: Duration = Duration::from_secs(30);
@@ -169,14 +165,14 @@ impl Drop for Proxied {
                 proxy.mark();
             }
             let left = (cluster, std::mem::take(&mut self.proxies));
-            let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut idle = lock(&IDLE);
             idle.push(left);
         }
     }
 }
 
 fn cluster() -> (Cluster, Vec<Proxy>) {
-    let left = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let left = lock(&IDLE).pop();
     if let Some(left) = left {
         return left;
     }

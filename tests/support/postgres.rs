@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::{
-        Mutex, OnceLock, PoisonError,
+        Mutex, OnceLock,
         atomic::{AtomicU32, Ordering},
     },
     thread,
@@ -19,7 +19,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::{port::ReservedPort, process::ChildProcess, reaper};
+use crate::{lock, port::ReservedPort, process::ChildProcess, reaper};
 
 /// Debian keeps the server's programs out of the PATH.
 const DEBIAN: &str = "/usr/lib/postgresql";
@@ -104,7 +104,7 @@ impl Postgres {
         stop.args(["stop", "--mode=immediate", "--no-wait", "--pgdata"])
             .arg(self.data());
         run(stop);
-        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut process = lock(&self.process);
         let stopped = process
             .take()
             .and_then(|mut process| process.wait(STOP_DEADLINE));
@@ -161,7 +161,7 @@ impl Postgres {
             );
             thread::sleep(POLL);
         }
-        *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
+        *lock(&self.process) = Some(process);
     }
 
     fn data(&self) -> PathBuf {

@@ -8,10 +8,12 @@ use std::os::unix::process::CommandExt;
 use std::{
     io::Write,
     process::{self, Child, Command, Stdio},
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Mutex, OnceLock},
 };
 
 use tempfile::TempDir;
+
+use crate::lock;
 
 /// The signals are ignored so that Ctrl-C in a terminal does not end the reaper before its work.
 const SCRIPT: &str = r#"
@@ -56,7 +58,7 @@ pub(crate) fn directory(what: &str) -> TempDir {
 fn tell(line: &str) {
     static REAPER: OnceLock<Mutex<Child>> = OnceLock::new();
     let reaper = REAPER.get_or_init(|| Mutex::new(start()));
-    let mut reaper = reaper.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reaper = lock(reaper);
     let pipe = reaper.stdin.as_mut().expect("stdin is piped");
     // One write per line: writes below PIPE_BUF are atomic.
     pipe.write_all(line.as_bytes())

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -17,6 +17,7 @@ use super::{
     frame::{Frame, Matcher, Which},
     gate::GateState,
 };
+use crate::lock;
 
 /// The direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -295,7 +296,7 @@ impl State {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panicking matcher of a test leaves the state whole.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 

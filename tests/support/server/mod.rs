@@ -8,7 +8,7 @@ mod tls;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     thread,
     time::Duration,
 };
@@ -21,7 +21,9 @@ pub use self::{
     options::ServerOptions,
     shared::{SharedServer, shared_server},
 };
-use crate::{ask, connection_to, eventually, port::ReservedPort, process::ChildProcess, reaper};
+use crate::{
+    ask, connection_to, eventually, lock, port::ReservedPort, process::ChildProcess, reaper,
+};
 
 /// A `redis-server` process with a port, a directory and a log of its own; killed when dropped.
 ///
@@ -318,7 +320,7 @@ impl RedisServer {
 
     fn process(&self) -> MutexGuard<'_, Option<ChildProcess>> {
         // After a failed restart there is no process; every method handles that.
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.process)
     }
 }
 

@@ -6,7 +6,7 @@
 //! here believes.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -24,7 +24,7 @@ use crate::history::{Acquisition, Foreign, LatchAct, Mode, Ms, Outcome};
 use crate::{
     Random, RedissonClient, RedissonFairLock, RedissonFencedLock, RedissonModeLock,
     RedissonPermits, RedissonRLock, RedissonSemaphore, RedissonSpinLock, RedissonStream,
-    Surroundings,
+    Surroundings, lock,
 };
 
 /// The shortest `lockWatchdogTimeout`.
@@ -76,7 +76,7 @@ impl Terms {
 
 impl Host {
     pub(super) fn java_slot(&self) -> MutexGuard<'_, Java> {
-        self.java.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.java)
     }
 
     /// The host's client, connected.
@@ -127,7 +127,7 @@ impl Host {
             ms(time.saturating_add_signed(set.load(Ordering::Relaxed)))
         };
         let random = Mutex::new(Random::new(self.plan.seed ^ u64::from(process) << 40));
-        let random = move || random.lock().unwrap_or_else(PoisonError::into_inner).bits();
+        let random = move || lock(&random).bits();
         Surroundings::new(dial, now, random)
     }
 
@@ -362,7 +362,7 @@ impl Object {
             Self::Permits(permits, id) => {
                 let had = permits.try_acquire(wait, lease).await?;
                 let is_had = had.is_some();
-                *id.lock().unwrap_or_else(PoisonError::into_inner) = had.unwrap_or_default();
+                *lock(id) = had.unwrap_or_default();
                 is_had
             }
         };
@@ -389,7 +389,7 @@ impl Object {
             Self::Fenced(lock) => lock.as_rlock().owner(ask.thread),
             Self::Spin(lock) => lock.as_rlock().owner(ask.thread),
             Self::Mode(lock) => lock.field(ask.thread).trim_end_matches(":write").to_owned(),
-            Self::Permits(_, id) => id.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Self::Permits(_, id) => lock(id).clone(),
             Self::Semaphore(..) => format!("thread {}", ask.thread),
         }
     }
@@ -417,7 +417,7 @@ impl Object {
                 String::new()
             }
             Self::Permits(permits, id) => {
-                let id = id.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let id = lock(id).clone();
                 permits.try_release(&id).await?.to_string()
             }
         })

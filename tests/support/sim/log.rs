@@ -1,7 +1,7 @@
 //! What is written down while a simulation runs: the history, and the time line.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::history::{
     Acquisition, Again, End, Grant, History, LatchCall, Mode, Ms, Outcome, Part, TimedCall,
 };
+use crate::lock;
 
 /// One host's clock beside that of the simulation.
 #[derive(Clone)]
@@ -32,7 +33,7 @@ impl Clock {
     }
 
     fn lock(&self) -> MutexGuard<'_, Anchor> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// From now on the host runs for so long; to be called inside its runtime.
@@ -78,7 +79,7 @@ impl Log {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Written> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     pub(super) fn line(&self, at: Ms, text: impl Into<String>) {

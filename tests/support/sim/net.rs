@@ -4,7 +4,7 @@
 //! at the same moment cannot depend on the order in which they are run.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
 use bytes::{Bytes, BytesMut};
@@ -12,6 +12,7 @@ use bytes::{Bytes, BytesMut};
 use super::plan::{Flood, Place};
 use crate::Random;
 use crate::history::Ms;
+use crate::lock;
 use crate::proxy::take_frame;
 
 /// Something that arrives on a connection.
@@ -104,7 +105,7 @@ pub(super) struct Shared(Arc<Mutex<Net>>);
 
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, Net> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

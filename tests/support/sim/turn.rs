@@ -2,7 +2,6 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::PoisonError;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use super::guard::{Hold, Maybe};
 use super::log::Entry;
 use super::plan::{Cut, Ending, Meanwhile, Thing, Turn};
 use crate::history::{Ack, Acquisition, Mode, Ms, Outcome};
+use crate::lock;
 
 /// How long a lock stays taken twice.
 pub(super) const STAY: Ms = 15;
@@ -253,11 +253,10 @@ impl Host {
             Meanwhile::Nest => {
                 entry.lengthened(self.terms().lease);
                 let again = std::sync::Mutex::new(entry.again());
-                let lock = || again.lock().unwrap_or_else(PoisonError::into_inner);
                 let stay = async {
-                    lock().had();
+                    lock(&again).had();
                     sleep(STAY).await;
-                    lock().ends();
+                    lock(&again).ends();
                 };
                 held.nest(stay).await
             }

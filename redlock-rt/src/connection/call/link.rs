@@ -277,15 +277,12 @@ impl Link {
         let flaw = ended.flaw();
         self.lose(flaw.as_deref().unwrap_or("the connection broke"));
         // This client may have ended it before the call was answered.
-        fault(
-            match flaw.as_deref().or_else(|| self.given_up.get().copied()) {
-                Some(why) => {
-                    let why = format!("the connection was given up: {why}");
-                    std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
-                }
-                None => ended.error(),
-            },
-        )
+        let why = flaw.as_deref().or_else(|| self.given_up.get().copied());
+        let given_up = why.map(|why| {
+            let why = format!("the connection was given up: {why}");
+            std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
+        });
+        fault(given_up.unwrap_or_else(|| ended.error()))
     }
 
     /// The server's name in errors.

@@ -113,10 +113,6 @@ mod tests {
         Value::List([ends, nodes].concat())
     }
 
-    fn tcp(host: &str, port: u16) -> Address {
-        Address::tcp(host, port)
-    }
-
     #[test]
     fn slots_have_the_masters_that_are_named_first() {
         let slots = Value::List(vec![
@@ -125,9 +121,9 @@ mod tests {
             range(100, 100, vec![node(bulk("a"), 1)]),
         ]);
         let info = bulk("cluster_state:ok\r\ncluster_current_epoch:7\r\n");
-        let layout = Layout::of(&slots, &info, &tcp("asked", 9)).unwrap();
-        assert_eq!(layout.masters, [tcp("a", 1), tcp("c", 3)]);
-        assert_eq!(layout.replicas, [tcp("b", 2)]);
+        let layout = Layout::of(&slots, &info, &Address::tcp("asked", 9)).unwrap();
+        assert_eq!(layout.masters, [Address::tcp("a", 1), Address::tcp("c", 3)]);
+        assert_eq!(layout.replicas, [Address::tcp("b", 2)]);
         let at = [0, 99, 100, 101, 200, 16383].map(|slot: usize| layout.owners[slot]);
         assert_eq!(at, [0, 0, 0, NOBODY, 1, 1]);
         assert_eq!((layout.epoch, layout.covered()), (Some(7), 101 + 16184));
@@ -137,8 +133,8 @@ mod tests {
     fn a_node_without_a_host_is_where_the_asked_one_is() {
         for host in [bulk(""), bulk("?"), Value::Nil] {
             let slots = Value::List(vec![range(0, 16383, vec![node(host, 7001)])]);
-            let layout = Layout::of(&slots, &Value::Nil, &tcp("asked", 9)).unwrap();
-            assert_eq!(layout.masters, [tcp("asked", 7001)]);
+            let layout = Layout::of(&slots, &Value::Nil, &Address::tcp("asked", 9)).unwrap();
+            assert_eq!(layout.masters, [Address::tcp("asked", 7001)]);
         }
     }
 
@@ -161,10 +157,10 @@ mod tests {
             Value::List(vec![range(0, 3, vec![node(bulk(&"a".repeat(256)), 1)])]),
             many(1001),
         ];
-        let most = Layout::of(&many(1000), &Value::Nil, &tcp("asked", 9)).unwrap();
+        let most = Layout::of(&many(1000), &Value::Nil, &Address::tcp("asked", 9)).unwrap();
         assert_eq!(most.masters.len(), 1000);
         for slots in bad {
-            let layout = Layout::of(&slots, &Value::Nil, &tcp("asked", 9));
+            let layout = Layout::of(&slots, &Value::Nil, &Address::tcp("asked", 9));
             assert_eq!(layout, None, "{slots:?}");
         }
     }

@@ -266,15 +266,11 @@ mod tests {
         }
     }
 
-    fn tcp(host: &str, port: u16) -> Address {
-        Address::tcp(host, port)
-    }
-
     #[test]
     fn good_urls() {
         let parse = |text| Endpoint::parse(text).unwrap();
-        assert_eq!(only("redis://localhost"), tcp("localhost", 6379));
-        assert_eq!(only("redis://[::1]:7000/3"), tcp("::1", 7000));
+        assert_eq!(only("redis://localhost"), Address::tcp("localhost", 6379));
+        assert_eq!(only("redis://[::1]:7000/3"), Address::tcp("::1", 7000));
         assert_eq!(parse("redis://[::1]:7000/3").login.db, 3);
         let login = parse("redis://app:p%40ss@h:1").login;
         assert_eq!(
@@ -305,7 +301,7 @@ mod tests {
             "REDIS://h:1",
             "Redis://h:1",
         ] {
-            assert_eq!(only(url), tcp("h", 1), "{url:?}");
+            assert_eq!(only(url), Address::tcp("h", 1), "{url:?}");
         }
         let secret = "REDIS://:hunter/2@h:1";
         assert_says(secret, "percent-encode it");
@@ -452,7 +448,11 @@ mod tests {
     #[test]
     fn several_servers_are_a_master_and_its_replicas() {
         let endpoint = Endpoint::parse("redis://u:p%2C@a,b:7000,[::1]:7001/2").unwrap();
-        let several = vec![tcp("a", 6379), tcp("b", 7000), tcp("::1", 7001)];
+        let several = vec![
+            Address::tcp("a", 6379),
+            Address::tcp("b", 7000),
+            Address::tcp("::1", 7001),
+        ];
         assert_eq!(endpoint.servers, Servers::Several(several));
         let Login { user, password, db } = endpoint.login;
         assert_eq!(
@@ -476,7 +476,7 @@ mod tests {
         let endpoint = Endpoint::parse("redis+sentinel://u:p@a,b:7000/my%20master/3").unwrap();
         let service = Service {
             name: "my master".into(),
-            sentinels: vec![tcp("a", 26379), tcp("b", 7000)],
+            sentinels: vec![Address::tcp("a", 26379), Address::tcp("b", 7000)],
         };
         let place = "my master at the sentinels a:26379,b:7000";
         assert_eq!(endpoint.servers.place(), place);
@@ -494,10 +494,10 @@ mod tests {
     fn nodes_of_a_cluster() {
         let parse = |text| Endpoint::parse(text).unwrap();
         let endpoint = parse("redis+cluster://u:hunter2@h:1,i:2");
-        let nodes = Servers::Cluster(vec![tcp("h", 1), tcp("i", 2)]);
+        let nodes = Servers::Cluster(vec![Address::tcp("h", 1), Address::tcp("i", 2)]);
         assert_eq!(endpoint.servers, nodes);
         assert_eq!(endpoint.login.password.as_deref(), Some("hunter2"));
-        let one = Servers::Cluster(vec![tcp("h", 6379)]);
+        let one = Servers::Cluster(vec![Address::tcp("h", 6379)]);
         assert_eq!(parse("redis+cluster://h/0").servers, one);
         assert_says("redis+cluster://h/1", "no other database");
         assert_says("redis+cluster://h,h", "twice");
