@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use redlock_rt::{Client, LockOptions, Shutdown, embedded::Engine};
-use tests::{Driver, calls, within};
+use tests::{Driver, RedisServer, calls, eventually, within};
 
-use crate::stage::{DEADLINE, NEVER, Stage, pass_all, waiter};
+use crate::stage::{DEADLINE, NEVER, Stage, pass, pass_all, waiter};
 
 /// The delay of the scheduler, and of a beat that was just sent.
 /// How late an event may be if threads have to wait for a processor.
@@ -172,4 +172,25 @@ async fn after_a_crash_a_patient_fair_waiter_slept_for_twenty_minutes() {
     let guard = within(Duration::from_secs(60), second).await.unwrap();
     guard.unwrap().unlock().await.unwrap();
     drop(lost);
+}
+
+/// Each heartbeat was refused, so a release took all waiters for dead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_memory_live_waiters_lost_their_places() {
+    let server = RedisServer::start();
+    let stage = Stage::on(&server, "fair-full").await;
+    let client = stage.client_with(|builder| builder.waiter_timeout(LATE));
+    let guard = stage.client().fair_lock(&stage.name).lock().await.unwrap();
+    let waiting = waiter(&client.fair_lock(&stage.name));
+    stage.queued(1).await;
+    let _: () = stage.redis(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let key = format!("redlock_fair:{{{}}}", stage.name);
+    let alive = async || stage.redis::<String>(&["HGET", &key, client.uuid()]).await;
+    let before = alive().await;
+    eventually(DEADLINE, async || alive().await != before).await;
+    guard.unlock().await.unwrap();
+    stage.queued(1).await;
+    let _: () = stage.redis(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    pass(waiting).await;
+    stage.assert_clean().await;
 }

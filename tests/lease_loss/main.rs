@@ -1,6 +1,7 @@
 //! Locks are lost with their holder, with Redis, or by other clients: the guard notices in time,
 //! waiters are served, and a lost lock is never created again.
 
+mod full;
 mod many;
 mod outage;
 mod signal;

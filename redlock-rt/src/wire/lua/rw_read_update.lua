@@ -39,6 +39,8 @@ if longest == -2 then
 end
 longest = math.max(longest, tonumber(ARGV[1]), 1)
 local wanted = string.format('%.0f', longest)
+-- A write that needs no memory: a full memory refuses nothing behind it.
+redis.call('HDEL', lock, '')
 redis.call('HSET', lock, ARGV[2], ARGV[3])
 for hold = 1, count do
     if rests[hold] < longest then
