@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    pin::pin,
     time::{Duration, Instant},
 };
 
@@ -50,6 +51,32 @@ async fn locks_of_many_slots_are_held_each_on_its_node() {
         assert_eq!(exists, 0, "{name}");
     }
     client.shutdown(Shutdown::ReleaseAll).await.unwrap();
+}
+
+/// The scan stood for a master by its first slot, and went on with its cursor where that slot was then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moved_during_a_scan_hid_the_locks_of_other_slots() {
+    let cluster = block_in_place(|| Cluster::options().masters(2).replicas(0).start());
+    let client = builder(&cluster).connect().await.unwrap();
+    let wanted: BTreeSet<_> = (0..1000).map(|number| format!("scan:{number}")).collect();
+    let mut guards = Vec::new();
+    for name in &wanted {
+        guards.push(client.rlock(name).lock().await.unwrap());
+    }
+    let mut scan = pin!(client.scan("scan:*").map_ok(|found| found.name));
+    let mut found = BTreeSet::from([scan.try_next().await.unwrap().unwrap()]);
+    for (slot, to) in [(0, 1), (8192, 0)] {
+        cluster.migrate(slot, to).await.finish().await;
+    }
+    while let Some(name) = scan.try_next().await.unwrap() {
+        found.insert(name);
+    }
+    let moved = |name: &String| [0, 8192].contains(&slot_of(name));
+    let missing: Vec<_> = wanted
+        .difference(&found)
+        .filter(|name| !moved(name))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -88,7 +88,8 @@ impl Client {
     /// Redis (`order:*`), in no order, as [`inspect`](Self::inspect) shows them.
     ///
     /// An object that is there from the first poll to the end is returned at least once. Others may or may
-    /// not be returned. In a cluster a slot that moves meanwhile may be missed. Without a
+    /// not be returned. If a server is replaced or restarted meanwhile, the scan begins again. In a cluster a
+    /// slot that moves meanwhile may be missed. Without a
     /// [namespace](crate::ClientBuilder::namespace) the scan also looks at the keys of other programs, and
     /// returns their numbers as [`Number`](crate::FoundKind::Number).
     ///
@@ -160,6 +161,8 @@ struct Pages {
     pattern: String,
     /// A slot of each server that is left, the next one last; `None`: not known yet.
     servers: Option<Vec<Slot>>,
+    /// The process that gave the cursor.
+    process: Option<String>,
     cursor: String,
 }
 
@@ -169,6 +172,7 @@ impl Pages {
             engine: engine.clone(),
             pattern,
             servers: None,
+            process: None,
             cursor: START.to_owned(),
         }
     }
@@ -192,9 +196,18 @@ impl Pages {
         let engine = &self.engine;
         let to = engine.to_slot(server);
         let page = engine.send_to(to, SCAN, &name, call, Repeat::Read, name_page);
-        let (next, names) = page.await?;
-        if next.is_none() {
+        let page = page.await?;
+        let before = self.process.replace(page.process);
+        let is_another = before.is_some() && before != self.process;
+        let next = page.next.filter(|_| !is_another);
+        if is_another {
+            // To this process the cursor means other keys.
+            self.servers = None;
+        } else if next.is_none() {
             servers.pop();
+        }
+        if next.is_none() {
+            self.process = None;
         }
         self.cursor = next.unwrap_or_else(|| START.to_owned());
         let now = clock::now();
@@ -202,6 +215,9 @@ impl Pages {
         clock::sleep_until(clock::after(now, now - began)).await;
         let start = namespace.map_or(0, |namespace| namespace.len() + 1);
         let own = |name: String| name.get(start..).map(str::to_owned);
-        Ok(Some((names.into_iter().filter_map(own).collect(), self)))
+        Ok(Some((
+            page.names.into_iter().filter_map(own).collect(),
+            self,
+        )))
     }
 }

@@ -111,17 +111,33 @@ pub(crate) fn pattern_in(namespace: Option<&str>, pattern: &str) -> String {
     format!("{}:{pattern}", escaped.collect::<String>())
 }
 
-/// The cursor of the next page, and the names that are text.
-pub(crate) fn page(reply: Reply) -> Result<(Option<String>, Vec<String>), Malformed> {
+/// A page of names.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NamePage {
+    /// The run id of the server: another process does not know the cursor.
+    pub(crate) process: String,
+    /// The cursor of the next page.
+    pub(crate) next: Option<String>,
+    /// The names that are text.
+    pub(crate) names: Vec<String>,
+}
+
+/// Reads the reply to [`scan`].
+pub(crate) fn page(reply: Reply) -> Result<NamePage, Malformed> {
     reply.read(|items| {
         let texts = items.iter().map(|item| match item {
             Reply::Text(text) => Some(text),
             _ => None,
         });
         let mut texts = texts.collect::<Option<Vec<_>>>()?.into_iter();
+        let process = texts.next()?.clone();
         let next = Some(texts.next()?).filter(|cursor| *cursor != "0");
         let names = texts.filter_map(|digits| text_of(digits));
-        Some((next.cloned(), names.collect()))
+        Some(NamePage {
+            process,
+            next: next.cloned(),
+            names: names.collect(),
+        })
     })
 }
 
@@ -226,13 +242,19 @@ mod tests {
     fn pages() {
         let text = |text: &str| Reply::Text(text.to_owned());
         let read = |items: &[&str]| page(Reply::List(items.iter().copied().map(text).collect()));
-        assert_eq!(read(&["0"]), Ok((None, vec![])));
-        let next = Some("7".to_owned());
+        let some = |next: Option<&str>, names: &[&str]| {
+            Ok(NamePage {
+                process: "f00".to_owned(),
+                next: next.map(str::to_owned),
+                names: names.iter().map(ToString::to_string).collect(),
+            })
+        };
+        assert_eq!(read(&["f00", "0"]), some(None, &[]));
         assert_eq!(
-            read(&["7", "61c3a4", "ff", "zz"]),
-            Ok((next, vec!["aä".to_owned()]))
+            read(&["f00", "7", "61c3a4", "ff", "zz"]),
+            some(Some("7"), &["aä"])
         );
-        assert!(read(&[]).is_err());
+        assert!(read(&["f00"]).is_err());
         assert!(page(Reply::Nil).is_err());
     }
 

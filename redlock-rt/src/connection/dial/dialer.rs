@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Pipeline;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 #[cfg(unix)]
@@ -32,6 +33,10 @@ type Dial = dyn Fn(&str, u16) -> BoxDial + Send + Sync;
 /// The library name for CLIENT SETINFO.
 pub(in crate::connection) const LIB_NAME: &str = "redlock-rt";
 pub(in crate::connection) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The system asks an idle connection for a sign of life after this time. Gateways forget connections without
+/// traffic, most after four minutes or more, without telling either end.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new().with_time(Duration::from_secs(30));
 
 /// Opens streams to the server of a client, and has the login for it.
 #[derive(Clone, Default)]
@@ -373,5 +378,6 @@ async fn tcp(host: &str, port: u16, within: Duration) -> io::Result<TcpStream> {
     let stream = connect_to_any(addresses, within, TcpStream::connect).await?;
     // Otherwise every small command waits for Nagle's algorithm.
     stream.set_nodelay(true)?;
+    SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
     Ok(stream)
 }

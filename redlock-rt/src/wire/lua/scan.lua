@@ -2,7 +2,8 @@
 --
 -- KEYS: none
 -- ARGV: 1 cursor, 2 pattern, 3 about how many keys to look at
--- Returns: {next cursor (0: this was the last page), then the bytes of the names in hexadecimal}
+-- Returns: {run id of the server (empty: the user may not know it), next cursor (0: this was the last page),
+--   then the bytes of the names in hexadecimal}
 --
 -- Invariants:
 -- * It changes nothing. What is there all the time is on one page at least.
@@ -10,7 +11,8 @@
 -- * Keys that carry the lease of one reader, and Redisson's latches of one release, are left out.
 -- Redisson: RKeys.getKeysByPattern, of all keys.
 local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
-local reply = {page[1]}
+local info = redis.pcall('INFO', 'server')
+local reply = {type(info) == 'string' and string.match(info, 'run_id:(%x+)') or '', page[1]}
 for _, key in ipairs(page[2]) do
     local type = redis.pcall('TYPE', key)
     local own = string.find(key, ':rwlock_timeout:%d+$') or string.find(key, '^redisson_unlock_latch:')
