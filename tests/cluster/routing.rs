@@ -67,6 +67,10 @@ async fn a_slot_that_moved_during_a_scan_hid_the_locks_of_other_slots() {
     let mut found = BTreeSet::from([scan.try_next().await.unwrap().unwrap()]);
     for (slot, to) in [(0, 1), (8192, 0)] {
         cluster.migrate(slot, to).await.finish().await;
+        let mut names = (0..).map(|number| format!("moved:{number}"));
+        let moved = names.find(|name| slot_of(name) == slot).unwrap();
+        // The client learns where the slot is.
+        assert!(!client.rlock(moved).is_locked().await.unwrap());
     }
     while let Some(name) = scan.try_next().await.unwrap() {
         found.insert(name);
