@@ -67,17 +67,11 @@ impl Parse for Function {
 
 /// Names the item that was found instead of a function.
 fn other_item(input: ParseStream<'_>) -> Option<&'static str> {
-    if input.peek(Token![const]) && !input.peek2(Token![fn]) && is_constant(input) {
-        return Some("a constant");
-    }
-    if input.peek(Token![unsafe]) && input.peek2(Token![impl]) {
-        return Some("an impl block: put it on the methods");
-    }
-    if input.peek(Token![unsafe]) && input.peek2(Token![trait]) {
-        return Some("a trait: put it on the methods");
-    }
-    let word = input.fork().call(Ident::parse_any).ok()?;
+    let ahead = input.fork();
+    ahead.parse::<Option<Token![unsafe]>>().ok()?;
+    let word = ahead.call(Ident::parse_any).ok()?;
     Some(match word.to_string().as_str() {
+        "const" if input.peek3(Token![:]) => "a constant",
         "struct" => "a struct",
         "enum" => "an enum",
         "union" => "a union",
@@ -87,15 +81,9 @@ fn other_item(input: ParseStream<'_>) -> Option<&'static str> {
         "static" => "a static",
         "type" => "a type alias",
         "use" => "an import",
-        "let" => "a statement",
         "macro_rules" => "a macro",
         _ => return None,
     })
-}
-
-/// `const NAME: ..`, not `const async unsafe extern "C" fn`.
-fn is_constant(input: ParseStream<'_>) -> bool {
-    !(input.peek2(Token![async]) || input.peek2(Token![unsafe]) || input.peek2(Token![extern]))
 }
 
 impl Function {
@@ -165,7 +153,6 @@ fn bound_names(pattern: &Pat, names: &mut Vec<Ident>) {
         }
         Pat::Paren(pattern) => bound_names(&pattern.pat, names),
         Pat::Reference(pattern) => bound_names(&pattern.pat, names),
-        Pat::Type(pattern) => bound_names(&pattern.pat, names),
         Pat::Slice(pattern) => pattern.elems.iter().for_each(|p| bound_names(p, names)),
         Pat::Struct(pattern) => pattern
             .fields

@@ -190,7 +190,11 @@ fn unknown(
 }
 
 pub(super) fn on_lost(_: &Ident, value: Expr, errors: &mut Errors) -> Option<OnLostArg> {
-    const STRATEGIES: [&str; 3] = ["cancel", "finish", "error_after"];
+    const STRATEGIES: [(&str, OnLostArg); 3] = [
+        ("cancel", OnLostArg::Cancel),
+        ("finish", OnLostArg::Finish),
+        ("error_after", OnLostArg::ErrorAfter),
+    ];
     const LIST: &str = "`on_lost` is `cancel` (the body is dropped), `finish` (it runs to its end \
                         and keeps its value) or `error_after` (it runs to its end, then the loss \
                         is returned)";
@@ -202,25 +206,21 @@ pub(super) fn on_lost(_: &Ident, value: Expr, errors: &mut Errors) -> Option<OnL
         errors.on(&value, LIST);
         return None;
     };
-    let is_plain = word(&value).is_some();
-    match text.as_str() {
-        "cancel" if is_plain => return Some(OnLostArg::Cancel),
-        "finish" if is_plain => return Some(OnLostArg::Finish),
-        "error_after" if is_plain => return Some(OnLostArg::ErrorAfter),
-        text if STRATEGIES.contains(&text) => {
-            errors.on(
-                &value,
-                format_args!("`{text}` is a word, without quotes or arguments: `on_lost = {text}`"),
-            );
-            return None;
+    if let Some((_, strategy)) = STRATEGIES.iter().find(|(word, _)| *word == text) {
+        if word(&value).is_some() {
+            return Some(*strategy);
         }
-        _ => {}
+        errors.on(
+            &value,
+            format_args!("`{text}` is a word, without quotes or arguments: `on_lost = {text}`"),
+        );
+        return None;
     }
     let meant = match simple(&text).as_str() {
         "ignore" | "continue" | "run" | "goon" | "log" | "noop" | "nooperation" => Some("finish"),
         "abort" | "drop" | "stop" | "kill" | "interrupt" | "failfast" => Some("cancel"),
         "error" | "throw" | "fail" | "raise" | "throwafter" => Some("error_after"),
-        _ => nearest(&text, STRATEGIES),
+        _ => nearest(&text, STRATEGIES.map(|(word, _)| word)),
     };
     let hint = did_you_mean(meant);
     errors.on(

@@ -44,7 +44,7 @@ pub(super) fn literal(value: &Expr) -> Option<&Lit> {
 /// The word, if the value is a single word: `forever`.
 pub(super) fn word(value: &Expr) -> Option<&Ident> {
     match value {
-        Expr::Path(path) if path.qself.is_none() => path.path.get_ident(),
+        Expr::Path(path) => path.path.get_ident(),
         _ => None,
     }
 }
@@ -64,7 +64,7 @@ impl OptionWords {
     pub(super) fn refuse(&self, value: &Expr, errors: &mut Errors) {
         let Self { option, list, .. } = self;
         let text = match literal(value) {
-            Some(Lit::Str(text)) if text.suffix().is_empty() => text.value(),
+            Some(Lit::Str(text)) => text.value(),
             Some(Lit::Bool(switch)) => switch.value.to_string(),
             _ => match word(value) {
                 Some(word) => word.to_string(),
@@ -115,7 +115,7 @@ pub(super) fn awaits(name: &Ident, value: &Expr) -> Option<Span> {
 }
 
 fn awaited(tokens: TokenStream) -> Option<Span> {
-    let mut tokens = tokens.into_iter().peekable();
+    let mut tokens = tokens.into_iter();
     while let Some(token) = tokens.next() {
         match token {
             TokenTree::Group(group) => {
@@ -123,13 +123,7 @@ fn awaited(tokens: TokenStream) -> Option<Span> {
                     return Some(at);
                 }
             }
-            TokenTree::Punct(punct) if punct.as_char() == '.' => {
-                if let Some(TokenTree::Ident(word)) = tokens.peek()
-                    && word == "await"
-                {
-                    return Some(word.span());
-                }
-            }
+            TokenTree::Ident(word) if word == "await" => return Some(word.span()),
             // The awaits in an async block or an async closure do not run here.
             TokenTree::Ident(word) if word == "async" => {
                 let block = tokens.find(|token| !matches!(token, TokenTree::Ident(_)));

@@ -2,6 +2,7 @@
 
 use syn::{GenericArgument, Pat, PathArguments, Type};
 
+use crate::form::ungrouped;
 use crate::function::Function;
 use crate::plan::KeyPart;
 
@@ -34,9 +35,7 @@ pub(super) fn ambiguous(parts: &[KeyPart], function: &Function) -> Option<String
 
 /// `String`, `str`, a reference or a smart pointer to one of them.
 fn is_text(ty: &Type) -> bool {
-    match ty {
-        Type::Group(ty) => is_text(&ty.elem),
-        Type::Paren(ty) => is_text(&ty.elem),
+    match ungrouped(ty) {
         Type::Reference(ty) => is_text(&ty.elem),
         Type::Path(ty) => ty.path.segments.last().is_some_and(|last| {
             let name = last.ident.to_string();
