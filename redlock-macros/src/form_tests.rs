@@ -68,6 +68,7 @@ fn other_bodies_are_none() {
         "Box.pin(async move { a })",
         "wrap(Box::pin(async move { a }))",
         "let a = Box::pin(async move { a })",
+        "let a: Box::pin(async move { a })",
         "return Box::pin(async move { a })",
         "&Box::pin(async move { a })",
         "if x { return ready(); } Box::pin(async move { a })",

@@ -113,6 +113,7 @@ mod tests {
             ("maxHold", "max_hold"),
             ("maxhold", "max_hold"),
             ("renews", "renew"),
+            ("max_helt", "max_hold"),
         ] {
             assert_eq!(nearest(wrong, names), Some(meant), "{wrong}");
         }
@@ -133,6 +134,13 @@ mod tests {
         ] {
             let tokens: proc_macro2::TokenStream = text.parse().expect("tokens");
             assert_eq!(code(tokens), text);
+        }
+    }
+
+    #[test]
+    fn each_edit_counts() {
+        for (from, edits) in [("keys", 1), ("ky", 1), ("kay", 1), ("kye", 1), ("yke", 2)] {
+            assert_eq!(distance(from, "key"), edits, "{from}");
         }
     }
 

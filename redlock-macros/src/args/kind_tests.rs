@@ -183,6 +183,10 @@ fn numbers_of_permits() {
             "`limit` cannot be zero: nobody could ever have a permit; write at least 1".to_owned(),
         ),
         (
+            "limit = 0, take = 1",
+            "`limit` cannot be zero: nobody could ever have a permit; write at least 1".to_owned(),
+        ),
+        (
             "limit = 2, take = 0",
             "`take` cannot be zero: that would lock nothing; write at least 1".to_owned(),
         ),

@@ -48,7 +48,7 @@ fn names_in_the_body() {
             parse(&format!("{option} = {value}")).expect(value);
         }
         for value in [
-            "\"held\"", "1", "_", "self", "a::b", "&held", "Self", "held()", "a.b",
+            "\"held\"", "1", "_", "self", "a::b", "<a>::b", "&held", "Self", "held()", "a.b",
         ] {
             refused(
                 &format!("{option} = {value}"),

@@ -46,6 +46,8 @@ fn renewal_is_in_time() {
     refused(r#"key = "k", lease = "10s", renew = "1m""#, expected);
     refused(r#"key = "k", lease = "10s", renew = "9898ms""#, expected);
     accepted(r#"key = "k", lease = "10s", renew = "9897ms""#);
+    refused(r#"key = "k", lease = "10ms", renew = "9ms""#, expected);
+    accepted(r#"key = "k", lease = "10ms", renew = "8ms""#);
     accepted(r#"key = "k", renew = "1h""#);
 }
 

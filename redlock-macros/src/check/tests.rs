@@ -46,6 +46,7 @@ fn names_bound_by_patterns_are_as_good_as_parameters() {
     accepts_key("order:<b>", "(a, (_, &b)): (A, (B, C))");
     accepts_key("order:<a>:<b>", "[a, b @ ..]: [u8; 4]");
     accepts_key("order:<whole>", "whole @ Req { .. }: Req");
+    accepts_key("order:<id>", "(Ok(id) | Err(id)): Result<u64, u64>");
 }
 
 #[test]
@@ -177,7 +178,10 @@ fn a_mistake_in_the_function_is_reported_once() {
 #[test]
 fn functions_that_block() {
     const BLOCKING: &str = "key = \"k\", blocking = true";
-    assert!(check_with(BLOCKING, "fn f() -> Result<(), E> {}").is_ok());
+    for unsafety in ["", "unsafe "] {
+        let function = format!("{unsafety}fn f() -> Result<(), E> {{}}");
+        check_with(BLOCKING, &function).expect(&function);
+    }
     for (function, start) in [
         (
             "async fn f() -> Result<(), E> {}",
@@ -211,6 +215,10 @@ fn only_async_functions() {
         ("fn f() {}", "`#[distributed_lock]` needs an `async fn`"),
         (
             "const fn f() -> Result<(), E> {}",
+            "a `const fn` may run in the compiler",
+        ),
+        (
+            "const unsafe extern \"C\" fn f() {}",
             "a `const fn` may run in the compiler",
         ),
         (

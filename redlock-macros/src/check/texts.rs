@@ -53,3 +53,26 @@ fn is_text(ty: &Type) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_of_texts() {
+        for (ty, expected) in [
+            ("String", true),
+            ("&'a str", true),
+            ("&(String)", true),
+            ("Cow<'_, str>", true),
+            ("std::sync::Arc<Box<str>>", true),
+            ("u64", false),
+            ("Arc<u64>", false),
+            ("Id<String>", false),
+            ("(String, String)", false),
+        ] {
+            let parsed = syn::parse_str(ty).expect(ty);
+            assert_eq!(is_text(&parsed), expected, "{ty}");
+        }
+    }
+}

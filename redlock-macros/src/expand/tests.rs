@@ -1,3 +1,4 @@
+use proc_macro2::{Delimiter, Group};
 use proptest::prelude::*;
 
 use quote::ToTokens as _;
@@ -94,16 +95,24 @@ fn a_mistake_in_a_further_attribute_is_reported_too() {
 
 #[test]
 fn opaque_types_are_left_to_inference() {
-    let erased = |ty: &str| {
-        let ty = erase_impl_trait(syn::parse_str(ty).expect("type"));
+    let erased_of = |ty: TokenStream| {
+        let ty = erase_impl_trait(syn::parse2(ty).expect("type"));
         ty.to_token_stream().to_string().replace(' ', "")
     };
+    let erased = |ty: &str| erased_of(ty.parse().expect("tokens"));
     assert_eq!(erased("Result<impl Fn(u8) -> u8, E>"), "Result<_,E>");
     assert_eq!(
         erased("Result<(Vec<impl A>, &'a impl B, [impl C; 2]), E>"),
         "Result<(Vec<_>,&'a_,[_;2]),E>"
     );
     assert_eq!(erased("Result<Box<dyn A>, E>"), "Result<Box<dynA>,E>");
+    assert_eq!(
+        erased("Result<((impl A), Box<[impl B]>), E>"),
+        "Result<((_),Box<[_]>),E>"
+    );
+    // The value of a `macro_rules!` variable is in invisible brackets.
+    let variable = Group::new(Delimiter::None, quote!(impl A));
+    assert_eq!(erased_of(quote!(Result<#variable, E>)), "Result<_,E>");
 }
 
 /// Tokens that are valid in attributes and functions, and tokens that are not.
