@@ -155,8 +155,8 @@ async fn a_request_waits_where_the_options_say_so() {
     let layer = LockLayer::new(&client, name).options(LockOptions::new().wait(DEADLINE));
     let service = layer.layer(slow);
     let guard = client.rlock(&a).lock().await.unwrap();
-    let mut answer = tokio::spawn(service.oneshot(Request::new(a)));
-    assert!((&mut answer).now_or_never().is_none());
+    let answer = tokio::spawn(service.oneshot(Request::new(a)));
+    eventually(DEADLINE, async || client.stats().waiting == 1).await;
     guard.unlock().await.unwrap();
     let end = within(DEADLINE, begun.recv()).await.unwrap();
     end.send(()).unwrap();
@@ -197,6 +197,14 @@ async fn a_handler_that_a_shut_down_cancelled_was_to_be_repeated() {
     let late = layer.layer(Slow::new().0).oneshot(Request::new(a));
     let late = within(DEADLINE, late).await.unwrap();
     assert!(error_of(&late).is_shut_down() && retry_after(&late).is_some());
+}
+
+#[tokio::test]
+async fn a_stale_token_was_a_mistake_in_the_service() {
+    let value = Client::embedded().fenced_value("web");
+    value.set("new", 2).await.unwrap();
+    let error = value.set("old", 1).await.unwrap_err();
+    assert_eq!(redlock_tower::status(&error), StatusCode::CONFLICT);
 }
 
 #[tokio::test]
