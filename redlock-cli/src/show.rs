@@ -50,7 +50,7 @@ pub(crate) async fn perform(show: Show, server: &Server, output: Output) -> Resu
         output.say(&object, format!("{key} is free"))?;
         return Ok(Code::NO);
     };
-    let mut more = More::of(server, &key, &found).await;
+    let mut more = More::of(server, &key).await;
     more.identities = identities;
     let mut object = object(server, &found);
     object["queue"] = json!(more.queue);
@@ -67,21 +67,19 @@ pub(crate) async fn perform(show: Show, server: &Server, output: Output) -> Resu
 
 impl More {
     /// As far as the user may ask.
-    async fn of(server: &Server, key: &str, found: &Inspection) -> Self {
+    async fn of(server: &Server, key: &str) -> Self {
         let mut more = Self::default();
         let queue = match key.contains('{') {
             true => format!("redisson_lock_queue:{key}"),
             false => format!("redisson_lock_queue:{{{key}}}"),
         };
         for node in masters(server).await.unwrap_or_default() {
-            if found.queued > 0 {
-                // Another master of a cluster may have it.
-                let there: Vec<String> = node
-                    .ask(&["LRANGE", &queue, "0", "99"])
-                    .await
-                    .unwrap_or_default();
-                more.queue.extend(there);
-            }
+            // Another master of a cluster may have it.
+            let there: Vec<String> = node
+                .ask(&["LRANGE", &queue, "0", "99"])
+                .await
+                .unwrap_or_default();
+            more.queue.extend(there);
             more.addresses.extend(addresses(&node).await);
         }
         more
