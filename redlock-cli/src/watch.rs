@@ -120,22 +120,29 @@ impl Event {
             Self::Count(count) => ("count", None, Some(*count)),
             Self::Waiters(number) => ("waiters", None, i64::try_from(*number).ok()),
         };
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+        let time = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let object = json!({
-            "time_ms": millis(time),
+            "time_ms": millis(Some(time)),
             "key": key,
             "event": event,
             "holder": holder,
             "number": number,
         });
-        let seconds = time.map_or(0, |time| time.as_secs()) % 86_400;
-        let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
         let number = number.map_or(String::new(), |number| number.to_string());
         let what = holder.map_or("", String::as_str);
-        let text = format!("{hours:02}:{minutes:02}:{seconds:02}Z {event:8} {what}{number}");
+        let text = format!("{} {event:8} {what}{number}", time_of_day(time));
         output.say(&object, text)?;
         Ok(())
     }
+}
+
+/// The time of the day in UTC.
+fn time_of_day(since: Duration) -> String {
+    let seconds = since.as_secs() % 86_400;
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{hours:02}:{minutes:02}:{seconds:02}Z")
 }
 
 #[cfg(test)]
@@ -162,6 +169,17 @@ mod tests {
         let open = Look::default();
         assert_eq!(open.events_since(&closed), [Event::Count(0)]);
         assert_eq!(open.events_since(&open), []);
+    }
+
+    #[test]
+    fn the_time_of_an_event_is_that_of_the_day() {
+        for (seconds, text) in [
+            (0, "00:00:00Z"),
+            (86_399, "23:59:59Z"),
+            (86_400 + 3_723, "01:02:03Z"),
+        ] {
+            assert_eq!(time_of_day(Duration::from_secs(seconds)), text);
+        }
     }
 
     #[test]
