@@ -85,3 +85,23 @@ pub(crate) fn holder(found: &Inspection) -> String {
         (None, _, None) => "-".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_the_unit_that_keeps_it_short() {
+        assert_eq!(short(None), "-");
+        for (seconds, text) in [
+            (0, "0.0s"),
+            (99, "99.0s"),
+            (100, "1m"),
+            (5999, "99m"),
+            (6000, "1h"),
+            (7200, "2h"),
+        ] {
+            assert_eq!(short(Some(Duration::from_secs(seconds))), text);
+        }
+    }
+}

@@ -217,6 +217,21 @@ async fn a_server_that_is_not_there_or_refuses_is_said_as_a_finding() {
 }
 
 #[tokio::test]
+async fn a_question_that_fails_has_the_code_of_its_error() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    for (reply, code) in [("-NOPERM no right\r\n", 77), ("-ERR it is odd\r\n", 70)] {
+        proxy.answer(Matcher::command("PING"), reply, 1);
+        let ended = doctor(&proxy.url(), &[]).await;
+        assert_eq!(ended.code, code, "{ended:?}");
+        assert_says(&ended, "reachable", "error", "");
+    }
+    proxy.swallow_reply(Matcher::command("PING"), 1);
+    let ended = doctor(&proxy.url(), &["--timeout", "300ms"]).await;
+    assert_eq!(ended.code, 69, "{ended:?}");
+}
+
+#[tokio::test]
 async fn a_server_that_is_slow_is_a_warning() {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
@@ -234,6 +249,24 @@ async fn each_master_of_a_cluster_is_looked_at() {
     assert_eq!(of(&ended, "eviction").len(), 3);
     assert_eq!(of(&ended, "rights").len(), 3);
     assert_says(&ended, "rights", "ok", "has all");
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_without_a_host_of_its_own_has_that_of_the_url() {
+    let cluster = Cluster::options().start();
+    let url = cluster.url().replace("127.0.0.1", "localhost");
+    for (told, host) in [
+        ("ip", "127.0.0.1"),
+        ("hostname", "localhost"),
+        ("unknown-endpoint", "localhost"),
+    ] {
+        let kind = ["CONFIG", "SET", "cluster-preferred-endpoint-type", told];
+        let _: () = cluster.node(0).ask(&kind).await;
+        let ended = doctor(&url, &[]).await;
+        assert_eq!(ended.code, 0, "{told}: {ended:?}");
+        let server = format!(r#""server":"{host}:"#);
+        assert!(ended.out.contains(&server), "{told}: {ended:?}");
+    }
 }
 
 #[tokio::test]
@@ -349,6 +382,7 @@ async fn keys_that_are_no_locks_and_locks_with_another_prefix_are_found() {
         &["HSET", "shop:order:7", owner, "1"][..],
         &["HSET", "shop:both", "mode", "read", owner, "2"],
         &["SET", "shop:permits", "5"],
+        &["SET", "shop:least", "-9223372036854775808"],
         &["SET", "other:text", "of somebody else"],
         // Beside locks, semaphores of either kind and read locks.
         &["HSET", &identity, "name", "api", "host", "a", "pid", "7"],
@@ -361,7 +395,7 @@ async fn keys_that_are_no_locks_and_locks_with_another_prefix_are_found() {
         let _: redis::Value = ask(&redis, words).await;
     }
     let clean = doctor(&server.url(), &["--namespace", "shop"]).await;
-    assert_says(&clean, "keys", "ok", "8 keys under shop:");
+    assert_says(&clean, "keys", "ok", "9 keys under shop:");
     for words in [
         &["RPUSH", "shop:list", "1"][..],
         &["ZADD", "shop:set:timeout", "1", permit],
@@ -409,9 +443,16 @@ async fn keys_that_are_no_locks_and_locks_with_another_prefix_are_found() {
 async fn dead_waiters_and_permits_without_an_end_are_found() {
     let server = RedisServer::start();
     let redis = server.connect().await.unwrap();
+    for words in [
+        ["RPUSH", "redisson_lock_queue:{lives}", "uuid:1"].as_slice(),
+        &["ZADD", "redisson_lock_timeout:{lives}", "9e15", "uuid:1"],
+        &["ZADD", "{ends}:timeout", "1000", "0123456789abcdef"],
+    ] {
+        let _: u64 = ask(&redis, words).await;
+    }
     let clean = doctor(&server.url(), &[]).await;
-    assert_says(&clean, "queues", "ok", "");
-    assert_says(&clean, "permits", "ok", "");
+    assert_says(&clean, "queues", "ok", "1 fair locks have a queue");
+    assert_says(&clean, "permits", "ok", "1 semaphores have permits");
     let _: u64 = ask(&redis, &["RPUSH", "redisson_lock_queue:{report}", "uuid:1"]).await;
     let _: u64 = ask(
         &redis,
@@ -478,6 +519,16 @@ async fn a_scan_of_empty_pages_without_end_kept_the_check_from_its_end() {
         "note",
         "0 keys were looked at: there are more than 10 keys or pages",
     );
+}
+
+#[tokio::test]
+async fn a_key_that_expires_during_the_check_is_not_foreign() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let _: () = server.ask(&["SET", "shop:text", "of a user"]).await;
+    proxy.answer(Matcher::command("TYPE"), "+none\r\n", 1);
+    let ended = doctor(&proxy.url(), &["--namespace", "shop"]).await;
+    assert_says(&ended, "keys", "ok", "1 keys under shop:");
 }
 
 #[tokio::test]
@@ -643,6 +694,15 @@ async fn doctor_missed_the_right_to_read_who_is_the_leader() {
 }
 
 #[tokio::test]
+async fn a_user_of_some_keys_lacks_all_where_there_is_no_namespace() {
+    let server = RedisServer::start();
+    let user = ["ACL", "SETUSER", "app", "~redlock_probe", "&*", "+@all"];
+    let _: () = server.ask(&user).await;
+    let ended = doctor(&server.url(), &["--acl-user", "app"]).await;
+    assert_says(&ended, "rights", "error", "app lacks ~* for");
+}
+
+#[tokio::test]
 async fn doctor_found_nothing_where_names_with_a_brace_were_refused() {
     let server = RedisServer::start();
     let user = [
@@ -680,7 +740,15 @@ async fn doctor_found_nothing_where_names_with_a_brace_were_refused() {
     assert_says(&ended, "rights", "warning", "such as shop:order:{42}");
     assert_says(&asked("rlock").await, "rights", "ok", "app has all");
     // What no name can do without is an error.
-    let fewer = ["ACL", "SETUSER", "app", "resetkeys", "~shop:*"];
+    let fewer = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "resetkeys",
+        "~shop:*",
+        "~redisson_lock_token:shop:*",
+        "~redlock_fence:shop:*",
+    ];
     let _: () = server.ask(&fewer).await;
     let ended = asked("fenced").await;
     assert_says(&ended, "rights", "error", "~redisson_lock_token:{shop:*");

@@ -60,6 +60,9 @@ async fn as_many_run_at_once_as_there_are_permits() {
     let client = Client::connect(&shared_server().url()).await.unwrap();
     let semaphore = client.permit_expirable_semaphore(&key);
     assert_eq!(semaphore.available_permits().await.unwrap(), 2);
+    let line = "echo $REDLOCK_NAME";
+    let ended = redlock(["run", &key, "--kind", "semaphore", "-c", line]).await;
+    assert_eq!(ended.out, format!("{key}\n"), "{ended:?}");
 }
 
 #[tokio::test]

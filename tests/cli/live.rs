@@ -55,6 +55,15 @@ async fn a_watch_did_not_tell_that_a_latch_has_opened() {
 }
 
 #[tokio::test]
+async fn a_lock_that_is_kept_for_its_shortest_hold_has_no_holder() {
+    let key = unique("cli:watch:kept");
+    let kept = redlock(["run", &key, "--min-hold", "60s", "true"]).await;
+    assert_eq!(kept.code, 0, "{kept:?}");
+    let ended = redlock(["watch", &key, "--every", "10ms", "--for", "100ms"]).await;
+    assert_eq!((ended.code, ended.out.as_str()), (0, ""), "{ended:?}");
+}
+
+#[tokio::test]
 async fn a_watch_whose_time_was_over_went_on_until_its_next_look() {
     let key = unique("cli:watch:for");
     let ended = redlock(["watch", &key, "--every", "1h", "--for", "10ms"]).await;

@@ -202,3 +202,14 @@ async fn elsewhere<'a>(
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_keys_than_are_named_end_in_dots() {
+        assert_eq!(named(&["k"; 5]), "k, k, k, k, k");
+        assert_eq!(named(&["k"; 6]), "k, k, k, k, k, …");
+    }
+}

@@ -61,3 +61,22 @@ pub(super) fn scripts(facts: &Facts) -> Vec<Said> {
         Some(cached) => ok(format!("{cached} scripts are cached")),
     }]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Severity;
+    use super::*;
+
+    #[test]
+    fn memory_is_full_when_a_tenth_is_left() {
+        for (most, used, severity) in [
+            (1000, 900, Severity::Ok),
+            (1000, 901, Severity::Error),
+            (0, 901, Severity::Ok),
+        ] {
+            let info = format!("maxmemory_policy:noeviction\nmaxmemory:{most}\nused_memory:{used}");
+            let said = check(&Facts::with_info(&info));
+            assert_eq!(said[0].severity, severity, "{info}");
+        }
+    }
+}
