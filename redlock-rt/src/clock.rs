@@ -193,13 +193,16 @@ mod suspend {
     /// is noise.
     const NOISE: Duration = Duration::from_millis(10);
 
-    /// The known suspend time in nanoseconds. It only grows.
-    static KNOWN: AtomicU64 = AtomicU64::new(0);
+    static SUSPENDS: Suspends = Suspends::new();
 
-    /// Set by the first call.
-    static ORIGIN: OnceLock<Origin> = OnceLock::new();
+    struct Suspends {
+        /// The known suspend time in nanoseconds. It only grows.
+        known: AtomicU64,
+        /// Set by the first look.
+        origin: OnceLock<Origin>,
+    }
 
-    /// Both clocks at the first call.
+    /// Both clocks at the first look.
     struct Origin {
         monotonic: Instant,
         boot: Duration,
@@ -213,29 +216,52 @@ mod suspend {
         }
     }
 
+    impl Suspends {
+        const fn new() -> Self {
+            Self {
+                known: AtomicU64::new(0),
+                origin: OnceLock::new(),
+            }
+        }
+
+        fn known(&self) -> Duration {
+            Duration::from_nanos(self.known.load(Ordering::Relaxed))
+        }
+
+        /// Looks at the clocks. `now` was read before.
+        fn total(
+            &self,
+            now: Instant,
+            boot: impl Fn() -> Duration,
+            monotonic: impl Fn() -> Instant,
+        ) -> Duration {
+            let origin = self.origin.get_or_init(|| Origin {
+                monotonic: monotonic(),
+                boot: boot(),
+            });
+            let known = self.known();
+            // Read in this order, the gap is at least the true one.
+            if origin.gap(boot(), now) < known + NOISE {
+                return known;
+            }
+            // The machine was suspended meanwhile, or the thread was interrupted between the readings,
+            // or Tokio's clock is paused. Read in this order, the gap is at most the true one.
+            let boot = boot();
+            let found = origin.gap(boot, monotonic());
+            if found < known + NOISE {
+                return known;
+            }
+            let nanos = whole_nanos(found);
+            Duration::from_nanos(self.known.fetch_max(nanos, Ordering::Relaxed).max(nanos))
+        }
+    }
+
     pub(super) fn known() -> Duration {
-        Duration::from_nanos(KNOWN.load(Ordering::Relaxed))
+        SUSPENDS.known()
     }
 
     pub(super) fn total(now: Instant) -> Duration {
-        let origin = ORIGIN.get_or_init(|| Origin {
-            monotonic: Instant::now(),
-            boot: boot_time(),
-        });
-        let known = known();
-        // Read in this order, the gap is at least the true one.
-        if origin.gap(boot_time(), now) < known + NOISE {
-            return known;
-        }
-        // The machine was suspended meanwhile, or the thread was interrupted between the readings,
-        // or Tokio's clock is paused. Read in this order, the gap is at most the true one.
-        let boot = boot_time();
-        let found = origin.gap(boot, Instant::now());
-        if found < known + NOISE {
-            return known;
-        }
-        let nanos = whole_nanos(found);
-        Duration::from_nanos(KNOWN.fetch_max(nanos, Ordering::Relaxed).max(nanos))
+        SUSPENDS.total(now, boot_time, Instant::now)
     }
 
     fn boot_time() -> Duration {
@@ -260,6 +286,23 @@ mod suspend {
             assert_eq!(origin.gap(68 * S, origin.monotonic + S), 60 * S);
             // A paused clock of Tokio's that was advanced is ahead.
             assert_eq!(origin.gap(8 * S, origin.monotonic + 30 * S), Duration::ZERO);
+        }
+
+        #[test]
+        fn a_suspend_is_in_the_total_from_the_next_look_on() {
+            let suspends = Suspends::new();
+            let start = Instant::now();
+            for (boot, monotonic, total) in
+                [(7, 0, 0), (8, 1, 0), (69, 2, 60), (70, 3, 60), (105, 8, 90)]
+            {
+                let now = start + monotonic * S;
+                assert_eq!(
+                    suspends.total(now, || boot * S, || now),
+                    total * S,
+                    "{boot}"
+                );
+                assert_eq!(suspends.known(), total * S, "{boot}");
+            }
         }
 
         #[test]
