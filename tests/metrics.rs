@@ -110,6 +110,14 @@ async fn a_lock_is_counted_while_it_is_held_and_timed_when_it_ends() {
     assert_eq!(of("redlock_hold_seconds_count", "held"), Some(1.0));
     let labels = [("lock", "held"), ("kind", "rlock")];
     assert_eq!(value("redlock_held", &labels), Some(0.0));
+    let page = recorder().render();
+    for meaning in [
+        "redlock_acquisitions_total calls that asked for a lock, by outcome",
+        "redlock_held locks and permits that are held now",
+        "redlock_hold_seconds how long locks were held",
+    ] {
+        assert!(page.contains(&format!("# HELP {meaning}\n")), "{page}");
+    }
 }
 
 #[tokio::test]

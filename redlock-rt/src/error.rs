@@ -495,12 +495,17 @@ mod tests {
                 ErrorKind::UpgradeWouldDeadlock,
                 "held for reading by the caller itself",
             ),
+            (ErrorKind::NotReplicated, "too few replicas have the lock"),
             (ErrorKind::StaleToken, "a newer fencing token was seen"),
             (ErrorKind::LatchDeleted, "the latch was deleted"),
             (ErrorKind::LatchExpired, "the latch expired"),
             (ErrorKind::BarrierBroken, "a party of the barrier died"),
             (ErrorKind::BarrierReset, "the barrier was reset"),
             (ErrorKind::NotOwner, "not held by this owner"),
+            (
+                ErrorKind::OtherRequest,
+                "the key was used for another request",
+            ),
             (ErrorKind::BadInput, "bad input"),
             (ErrorKind::WrongType, "the key holds another type of value"),
             (ErrorKind::Denied, "redis denied access"),
@@ -526,13 +531,14 @@ mod tests {
     fn each_predicate_is_of_its_kinds_alone() {
         use super::ErrorKind::*;
         type Predicate = fn(&Error) -> bool;
-        let table: [(Predicate, &[ErrorKind]); 14] = [
+        let table: [(Predicate, &[ErrorKind]); 15] = [
             (Error::is_contended, &[Contended, TimedOut]),
             (Error::is_timed_out, &[TimedOut]),
             (Error::is_unavailable, &[Unavailable, Quorum]),
             (Error::is_outcome_unknown, &[OutcomeUnknown]),
             (Error::is_lost, &[Lost]),
             (Error::is_upgrade_would_deadlock, &[UpgradeWouldDeadlock]),
+            (Error::is_not_replicated, &[NotReplicated]),
             (Error::is_stale_token, &[StaleToken]),
             (Error::is_latch_gone, &[LatchDeleted, LatchExpired]),
             (Error::is_barrier_broken, &[BarrierBroken, BarrierReset]),

@@ -254,6 +254,16 @@ async fn builders_that_cannot_make_a_client() {
         (builder().poll_interval(Duration::MAX), "longer than a day"),
         (builder().waiter_timeout(99 * MS), "shorter than 100 ms"),
         (builder().waiter_timeout(Duration::MAX), "longer than a day"),
+        (builder().replica_timeout(Duration::ZERO), "of replicas is"),
+        (builder().flush_on_drop(MS), "needs dedicated_thread"),
+        (
+            builder()
+                .dedicated_thread(true)
+                .flush_on_drop(Duration::ZERO),
+            "time of flush_on_drop is",
+        ),
+        (builder().hand_over(1001 * MS), "longer than a second"),
+        (builder().client_name("a b"), "name has spaces"),
         (builder().namespace(""), "namespace"),
         (builder().namespace("  "), "namespace"),
         (builder().url("http://localhost"), "unknown scheme"),
@@ -276,6 +286,22 @@ async fn builders_that_cannot_make_a_client() {
         ),
     ] {
         assert_error(builder.build(), ErrorKind::BadInput, says);
+    }
+}
+
+#[tokio::test]
+async fn builders_at_their_limits_make_a_client() {
+    let builder = || Client::builder().url("redis://localhost");
+    let day = Duration::from_secs(24 * 3600);
+    for builder in [
+        builder().response_timeout(MS).connect_timeout(day),
+        builder().poll_interval(MS).replica_timeout(day),
+        builder().poll_interval(day).replica_timeout(MS),
+        builder().waiter_timeout(100 * MS),
+        builder().waiter_timeout(day),
+        builder().hand_over(1000 * MS),
+    ] {
+        builder.build().unwrap();
     }
 }
 

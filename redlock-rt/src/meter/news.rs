@@ -156,3 +156,23 @@ impl Drop for Events {
         lock_std(&self.news.listeners).retain(|queue| !Arc::ptr_eq(queue, &self.queue));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_listener_that_is_dropped_hears_no_more_and_others_do() {
+        let news = Arc::<News>::default();
+        let [mut stays, leaves] = [(); 2].map(|()| news.listen());
+        drop(leaves);
+        assert_eq!(lock_std(&news.listeners).len(), 1);
+        news.tell(|| Event::Missed(7));
+        let heard = stays.next().now_or_never();
+        assert_eq!(heard, Some(Some(Event::Missed(7))));
+        drop(stays);
+        news.tell(|| unreachable!("nobody listens"));
+    }
+}
