@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_rt::{Client, GuardState, Kind, LockGuard, Unlocked};
+use redlock_rt::{Client, Fenced, GuardState, Kind, LockGuard, Unlocked};
 use tests::{RedisServer, ask, assert_held, is_renewed, trace_init, within};
 
 use crate::DEADLINE;
@@ -40,8 +40,12 @@ async fn without_memory_renewals_and_extensions_were_refused() {
     let fair = client.fair_lock("fair").lock().await.unwrap();
     let fenced = client.fenced_lock("fenced").lock().await.unwrap();
     let (write, read) = (rw.write().await.unwrap(), shared.read().await.unwrap());
+    let ticket = client.fenced_lock("ticket").lock().await.unwrap();
+    let ticket = ticket.into_ticket().unwrap();
     let redis = server.connect().await.unwrap();
     let _: () = ask(&redis, &["CONFIG", "SET", "maxmemory", "1"]).await;
+    let adopted = within(DEADLINE, client.adopt::<Fenced>(&ticket)).await;
+    assert_eq!(stays(adopted.unwrap()).await, Unlocked::Released);
     let ended = tokio::join!(
         stays(plain),
         stays(fair),

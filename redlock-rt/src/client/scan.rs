@@ -159,8 +159,10 @@ struct Pages {
     engine: Handle,
     /// The caller's pattern, without the client's namespace.
     pattern: String,
-    /// A slot of each server that is left, the next one last; `None`: not known yet.
+    /// A slot of each server; `None`: not known yet.
     servers: Option<Vec<Slot>>,
+    /// How many servers have been read.
+    read: usize,
     /// The process that gave the cursor.
     process: Option<String>,
     cursor: String,
@@ -172,6 +174,7 @@ impl Pages {
             engine: engine.clone(),
             pattern,
             servers: None,
+            read: 0,
             process: None,
             cursor: START.to_owned(),
         }
@@ -181,14 +184,14 @@ impl Pages {
     async fn next(mut self) -> Result<Option<(Vec<String>, Self)>, Error> {
         let namespace = self.engine.config.namespace.as_deref();
         let name = LockName::new(namespace, &self.pattern)?;
-        let servers = match &mut self.servers {
+        let servers = match &self.servers {
             Some(servers) => servers,
             None => {
                 let servers = self.engine.slots_of_servers(SCAN, &name).await?;
                 self.servers.insert(servers)
             }
         };
-        let Some(server) = servers.last().copied() else {
+        let Some(server) = servers.get(self.read).copied() else {
             return Ok(None);
         };
         let began = clock::now();
@@ -200,13 +203,11 @@ impl Pages {
         let before = self.process.replace(page.process);
         let is_another = before.is_some() && before != self.process;
         let next = page.next.filter(|_| !is_another);
-        if is_another {
-            // To this process the cursor means other keys.
-            self.servers = None;
-        } else if next.is_none() {
-            servers.pop();
-        }
         if next.is_none() {
+            // To another process the cursor means other keys. A slot that stands for a server may be at another one now.
+            let is_changed = is_another || *servers != engine.slots_of_servers(SCAN, &name).await?;
+            self.read = if is_changed { 0 } else { self.read + 1 };
+            self.servers = self.servers.filter(|_| !is_changed);
             self.process = None;
         }
         self.cursor = next.unwrap_or_else(|| START.to_owned());

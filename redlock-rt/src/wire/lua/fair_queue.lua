@@ -286,8 +286,6 @@ end
 -- Notes that this client's waiters are alive for `alive` ms from now on.
 local function hear(client, alive)
     local until_then = ms(now + alive) .. '.' .. ms(alive)
-    -- A write that needs no memory: a full memory refuses nothing behind it.
-    redis.call('HDEL', NOTES, '')
     local new = redis.call('HSET', NOTES, client, until_then) == 1
     notes[client] = until_then
     redis.call('PEXPIRE', NOTES, 600000)

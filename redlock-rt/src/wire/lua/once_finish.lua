@@ -9,7 +9,7 @@
 --
 -- Invariants:
 -- * Only who has the lock marks anything. So it is marked once, and a repeat finds its own mark.
--- * A full memory refuses no command behind a first write, and PEXPIRE is one that it does not refuse.
+-- * A full memory refuses no command behind a first write, and PEXPIRE and HDEL are two that it does not refuse.
 -- * What may fail comes before the lock is free. After the key is gone nothing asks for it: in a cluster that
 --   moves the slot the server would end the script there.
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
@@ -25,6 +25,7 @@ if ARGV[4] ~= '0' then
     redis.call('HSET', KEYS[2], 'done', now, 'owner', ARGV[1], 'request', ARGV[5], 'result', ARGV[6])
     redis.call('PEXPIRE', KEYS[2], ARGV[4])
 elseif mark[2] == ARGV[1] then
+    redis.call('HDEL', KEYS[2], '')
     redis.call('HSET', KEYS[2], 'attempts', (tonumber(mark[3] or 0) or 0) - 1, 'owner', '')
 end
 redis.call('DEL', KEYS[1])

@@ -49,8 +49,10 @@ local function renew_permits(key, set, digits, lease, most)
             wanted[#wanted + 1] = id
         end
     end
-    -- A write that needs no memory: a full memory refuses nothing behind it, also to the holds that follow.
-    redis.call('ZREM', set, '')
+    if #wanted > 0 then
+        -- A write that needs no memory: a full memory refuses nothing behind it, also to the holds that follow.
+        redis.call('ZREM', set, '')
+    end
     -- Lua passes at most some thousand arguments.
     for at = 1, #wanted, 1000 do
         redis.call('ZADD', set, 'XX', unpack(wanted, at, math.min(at + 999, #wanted)))

@@ -15,8 +15,8 @@
 -- * A refused PUBLISH (an ACL) is not a failure: waiters poll.
 -- Redisson: RSemaphore.releaseIfExists.
 local given, told, permits = 0, nil, redis.call('HGET', KEYS[2], ARGV[1])
+redis.call('HDEL', KEYS[2], ARGV[1])
 if permits then
-    redis.call('HDEL', KEYS[2], ARGV[1])
     if redis.call('EXISTS', KEYS[1]) == 1 then
         local free = redis.pcall('INCRBY', KEYS[1], permits)
         if type(free) == 'table' then

@@ -19,6 +19,10 @@
 -- Redisson: forceUnlock, then tryLockInner.
 local function steal(lock, note, lease, owner, from, told, margin, channel, publish, token)
     local adopts = told == ''
+    if adopts then
+        -- A write that needs no memory: a full memory refuses nothing behind it.
+        redis.call('HDEL', lock, '')
+    end
     if redis.call('HEXISTS', lock, from) == 0 or redis.call('HLEN', lock) ~= 1 then
         if adopts and redis.call('HEXISTS', lock, owner) == 0 then
             return math.max(redis.call('PTTL', lock), -1)

@@ -24,6 +24,8 @@ local function touch_hash(name, key, field)
         return 0
     end
     if not written then
+        -- A write that needs no memory: a full memory refuses nothing behind it.
+        redis.call('HDEL', key, '')
         redis.call('HSET', key, field, count)
     end
     return 1
@@ -42,6 +44,7 @@ local function touch_permits(key, digits)
         first, score = id, there
     end
     if not written then
+        redis.call('ZREM', key, '')
         redis.call('ZADD', key, 'XX', string.format('%.0f', tonumber(score) + 1), first)
         redis.call('ZADD', key, 'XX', score, first)
     end
