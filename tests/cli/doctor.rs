@@ -220,7 +220,11 @@ async fn a_server_that_is_not_there_or_refuses_is_said_as_a_finding() {
 async fn a_question_that_fails_has_the_code_of_its_error() {
     let server = RedisServer::start();
     let proxy = Proxy::to(&server);
-    for (reply, code) in [("-NOPERM no right\r\n", 77), ("-ERR it is odd\r\n", 70)] {
+    for (reply, code) in [
+        ("-NOPERM no right\r\n", 77),
+        ("-WRONGTYPE another type\r\n", 65),
+        ("-ERR it is odd\r\n", 70),
+    ] {
         proxy.answer(Matcher::command("PING"), reply, 1);
         let ended = doctor(&proxy.url(), &[]).await;
         assert_eq!(ended.code, code, "{ended:?}");

@@ -30,6 +30,8 @@ impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
         let code = match error.code() {
             Some("NOAUTH" | "WRONGPASS" | "NOPERM") => Code::DENIED,
+            // A key that another program replaced meanwhile.
+            Some("WRONGTYPE") => Code::OTHER_DATA,
             _ if error.is_io_error() || error.is_timeout() => Code::UNAVAILABLE,
             _ if error.kind() == ErrorKind::AuthenticationFailed => Code::DENIED,
             _ => Code::SOFTWARE,

@@ -14,7 +14,7 @@
 -- * Waiters sleep until the end of the lease that they were told, so they are woken when a lease
 --   becomes shorter.
 -- Redisson: RPermitExpirableSemaphore.updateLeaseTime, which announces nothing.
-local lease, all, shorter = tonumber(ARGV[3]), 1, false
+local lease, all, shorter, written = tonumber(ARGV[3]), 1, false, false
 local most = math.max(lease, tonumber(ARGV[5]))
 for _, id in ipairs(raw_ids(ARGV[4])) do
     local score = tonumber(redis.call('ZSCORE', KEYS[2], id) or 0)
@@ -22,8 +22,11 @@ for _, id in ipairs(raw_ids(ARGV[4])) do
     if score <= now then
         all = 0
     elseif score < now + lease or score > now + most then
-        -- A write that needs no memory: a full memory refuses nothing behind it.
-        redis.call('ZREM', KEYS[2], '')
+        if not written then
+            -- A write that needs no memory: a full memory refuses nothing behind it.
+            redis.call('ZREM', KEYS[2], '')
+            written = true
+        end
         local rest = score < now + lease and lease or most
         redis.call('ZADD', KEYS[2], 'XX', string.format('%.0f', now + rest), id)
         shorter = shorter or now + rest < score
